@@ -1,0 +1,306 @@
+"""The catalog's contract: what a table is and where it lives, whoever answers.
+
+`headwater.catalog.sql.SqlCatalog` answers from a SQL database, `headwater.client.rest.RestCatalog`
+over HTTP; one behaviour suite runs over both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from headwater.catalog.identifier import Identifier
+from headwater.storage.schema import Schema, TableSchema
+from headwater.storage.schema_change import SchemaChange
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+
+__all__ = [
+    "Catalog",
+    "ConsumerInfo",
+    "DatabaseInfo",
+    "Page",
+    "SnapshotInfo",
+    "TableInfo",
+    "TagInfo",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """One page of a listing.
+
+    Attributes:
+        items: In the order of their names (snapshots: newest first).
+        next_token: Ask with it for the next page; None on the last.
+    """
+
+    items: Sequence[T]
+    next_token: str | None = None
+
+
+@dataclass(frozen=True)
+class DatabaseInfo:
+    """A database: ``id`` is a UUID, ``location`` a URI, times are milliseconds."""
+
+    id: str
+    name: str
+    location: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    created_at: int = 0
+    created_by: str | None = None
+    updated_at: int = 0
+    updated_by: str | None = None
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """A table as the catalog has it: ``id`` is a UUID, ``path`` a URI, times are milliseconds."""
+
+    id: str
+    identifier: Identifier
+    path: str
+    is_external: bool
+    schema: TableSchema
+    owner: str | None = None
+    created_at: int = 0
+    created_by: str | None = None
+    updated_at: int = 0
+    updated_by: str | None = None
+
+
+@dataclass(frozen=True)
+class SnapshotInfo:
+    """A table's latest snapshot with the sizes the catalog keeps for it."""
+
+    snapshot: Snapshot
+    record_count: int = 0
+    file_size_in_bytes: int = 0
+    file_count: int = 0
+    last_file_creation_time: int = 0
+
+
+@dataclass(frozen=True)
+class TagInfo:
+    """A named snapshot.
+
+    Attributes:
+        name: The tag.
+        snapshot: What it names.
+        created_at: Milliseconds since the epoch, or None for a tag that does not say.
+        retained_millis: How long it is kept; None is for ever.
+    """
+
+    name: str
+    snapshot: Snapshot
+    created_at: int | None = None
+    retained_millis: int | None = None
+
+
+@dataclass(frozen=True)
+class ConsumerInfo:
+    """A saved position in a table's history.
+
+    Attributes:
+        consumer_id: The name readers use.
+        next_snapshot: The first snapshot not yet consumed.
+        updated_at: When it last moved, milliseconds since the epoch; None when not known.
+    """
+
+    consumer_id: str
+    next_snapshot: int
+    updated_at: int | None = None
+
+
+class Catalog(Protocol):
+    """Databases, tables, snapshots, tags and consumers of one warehouse.
+
+    Methods raise `NotFound` with the resource type of what is missing, `AlreadyExists`,
+    `Invalid`, `Forbidden`, `Unavailable`. Names in listings may be narrowed with a SQL LIKE
+    pattern (``%`` and ``_``, backslash escapes).
+    """
+
+    @property
+    def warehouse(self) -> str:
+        """The warehouse's name."""
+        ...
+
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """What file access needs to reach the warehouse (endpoint, credentials); never log it."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections."""
+        ...
+
+    # Databases
+
+    def list_databases(
+        self,
+        *,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[str]:
+        """Database names."""
+        ...
+
+    def create_database(
+        self, name: str, options: Mapping[str, str] | None = None, *, ignore_if_exists: bool = False
+    ) -> None:
+        """Create a database."""
+        ...
+
+    def get_database(self, name: str) -> DatabaseInfo:
+        """A database; NotFound (DATABASE)."""
+        ...
+
+    def alter_database(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> None:
+        """Set and remove options."""
+        ...
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database and every table in it."""
+        ...
+
+    # Tables
+
+    def list_tables(
+        self,
+        database: str,
+        *,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[str]:
+        """Table names."""
+        ...
+
+    def create_table(
+        self, identifier: Identifier, schema: Schema, *, ignore_if_exists: bool = False
+    ) -> None:
+        """Create a table; Invalid when the schema is not allowed."""
+        ...
+
+    def get_table(self, identifier: Identifier) -> TableInfo:
+        """A table with its latest schema; NotFound (TABLE)."""
+        ...
+
+    def alter_table(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
+        """Apply changes, all or none; one new schema version."""
+        ...
+
+    def rename_table(self, source: Identifier, destination: Identifier) -> None:
+        """Give a table another name, and another database if so asked."""
+        ...
+
+    def drop_table(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
+        """Drop a table and, unless it is external, its files."""
+        ...
+
+    # Snapshots
+
+    def commit_snapshot(
+        self,
+        identifier: Identifier,
+        table_id: str | None,
+        snapshot: Snapshot,
+        base_uuid: str | None,
+        statistics: Sequence[PartitionStatistics],
+    ) -> bool:
+        """Make `snapshot` the latest, if the latest still is the one with `base_uuid`.
+
+        Returns:
+            False on a conflict: another commit came first. A replay of the latest snapshot's own
+            uuid answers True.
+
+        Raises:
+            NotFound: No such table, or `table_id` is not its id.
+            Unavailable: The outcome is unknown; offer the same snapshot again.
+        """
+        ...
+
+    def latest_snapshot(self, identifier: Identifier) -> SnapshotInfo | None:
+        """The latest snapshot; None for a table without one. Its file is on storage."""
+        ...
+
+    def get_snapshot(self, identifier: Identifier, version: str) -> Snapshot:
+        """A snapshot by id, ``EARLIEST``, ``LATEST`` or tag name; NotFound (SNAPSHOT)."""
+        ...
+
+    def list_snapshots(
+        self,
+        identifier: Identifier,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Snapshot]:
+        """The snapshots that still exist, newest first."""
+        ...
+
+    def rollback_to_snapshot(
+        self, identifier: Identifier, snapshot_id: int, from_snapshot: int | None = None
+    ) -> None:
+        """Make an earlier snapshot the latest; later ones and their tags go away."""
+        ...
+
+    def rollback_to_tag(
+        self, identifier: Identifier, tag: str, from_snapshot: int | None = None
+    ) -> None:
+        """Likewise, to the snapshot that a tag names."""
+        ...
+
+    # Tags
+
+    def create_tag(
+        self,
+        identifier: Identifier,
+        tag: str,
+        snapshot_id: int | None = None,
+        *,
+        retained_millis: int | None = None,
+    ) -> None:
+        """Name a snapshot (the latest when None); AlreadyExists (TAG)."""
+        ...
+
+    def get_tag(self, identifier: Identifier, tag: str) -> TagInfo:
+        """A tag; NotFound (TAG)."""
+        ...
+
+    def list_tags(
+        self,
+        identifier: Identifier,
+        *,
+        prefix: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[str]:
+        """Tag names."""
+        ...
+
+    def delete_tag(self, identifier: Identifier, tag: str) -> None:
+        """Delete a tag; NotFound (TAG)."""
+        ...
+
+    # Consumers
+
+    def list_consumers(
+        self,
+        identifier: Identifier,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[ConsumerInfo]:
+        """The saved positions."""
+        ...
+
+    def reset_consumer(
+        self, identifier: Identifier, consumer_id: str, next_snapshot: int | None
+    ) -> None:
+        """Move a consumer (creating it if need be); None deletes it."""
+        ...

@@ -1,0 +1,1 @@
+"""The Spark face of a catalog."""

@@ -1,0 +1,125 @@
+"""What a manifest says of a data file (``DataFileMeta.java``, ``spec/manifest.md``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+__all__ = ["DataFile", "FileKind", "FileSource", "ManifestEntry", "SimpleStats"]
+
+
+class FileKind(IntEnum):
+    """Whether a manifest entry adds a file or takes it away."""
+
+    ADD = 0
+    DELETE = 1
+
+
+class FileSource(IntEnum):
+    """How a data file came about."""
+
+    APPEND = 0
+    COMPACT = 1
+
+
+@dataclass(frozen=True)
+class SimpleStats:
+    """Minimum, maximum and null count of some columns.
+
+    Attributes:
+        min_values: A serialised BinaryRow (4-byte big-endian arity, then the row).
+        max_values: Likewise.
+        null_counts: One for each column; None where it was not counted.
+    """
+
+    min_values: bytes
+    max_values: bytes
+    null_counts: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file or changelog file.
+
+    Attributes:
+        file_name: The name in its bucket's directory.
+        file_size: Bytes.
+        row_count: Rows, deletes included.
+        min_key: Serialised BinaryRow of the smallest key; the empty row in an append table.
+        max_key: Likewise, of the greatest.
+        key_stats: Of the key columns, always in full.
+        value_stats: Of the columns in `value_stats_cols`.
+        min_sequence_number: Smallest sequence number.
+        max_sequence_number: Greatest.
+        schema_id: The schema it was written with.
+        level: Level in the LSM tree; 0 in an append table.
+        extra_files: Names of files that belong to it (index files, changelogs).
+        creation_time: Milliseconds of the *local* wall clock since the epoch, as Paimon has it.
+        delete_row_count: Rows that retract; None when the writer did not count them.
+        embedded_file_index: A file index small enough to stand in the manifest.
+        file_source: Written by an append or by a compaction.
+        value_stats_cols: The columns of `value_stats`; None means all columns of the schema.
+        external_path: Where the file is, when it is not in its bucket's directory.
+        first_row_id: The first row's id in a row-tracking table.
+        write_cols: The columns in the file, when not all.
+        write_cols_sequences: Their sequences, when written column by column.
+    """
+
+    file_name: str
+    file_size: int
+    row_count: int
+    min_key: bytes
+    max_key: bytes
+    key_stats: SimpleStats
+    value_stats: SimpleStats
+    min_sequence_number: int
+    max_sequence_number: int
+    schema_id: int
+    level: int
+    extra_files: tuple[str, ...] = ()
+    creation_time: int | None = None
+    delete_row_count: int | None = None
+    embedded_file_index: bytes | None = None
+    file_source: FileSource | None = None
+    value_stats_cols: tuple[str, ...] | None = None
+    external_path: str | None = None
+    first_row_id: int | None = None
+    write_cols: tuple[str, ...] | None = None
+    write_cols_sequences: tuple[int, ...] | None = None
+
+    def at_level(self, level: int) -> DataFile:
+        """The same file on another level (an upgrade rewrites no bytes)."""
+        return replace(self, level=level)
+
+
+@dataclass(frozen=True)
+class ManifestEntry:
+    """One file added to, or taken from, a bucket.
+
+    Attributes:
+        kind: Added or deleted.
+        partition: Serialised BinaryRow of the partition values.
+        bucket: The bucket's number.
+        total_buckets: How many buckets the partition had when the file was written.
+        file: The file.
+    """
+
+    kind: FileKind
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    file: DataFile
+
+    @property
+    def identity(self) -> tuple[bytes, int, int, str, tuple[str, ...], bytes | None, str | None]:
+        """What makes two entries speak of the same file (``FileEntry.Identifier``)."""
+        file = self.file
+        return (
+            self.partition,
+            self.bucket,
+            file.level,
+            file.file_name,
+            file.extra_files,
+            file.embedded_file_index,
+            file.external_path,
+        )

@@ -1,0 +1,135 @@
+"""Where a table's files lie (``FileStorePathFactory.java``, ``DataFilePathFactory.java``).
+
+Every path is a URI below the table's location, such as ``file:///lake/db.db/t/snapshot/snapshot-1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["MAIN_BRANCH", "TableLayout", "escape_path_name", "unescape_path_name"]
+
+MAIN_BRANCH = "main"
+
+# PartitionPathUtils.java: the characters Hive escapes in a partition's directory name.
+_ESCAPED = frozenset(
+    [chr(code) for code in range(32)]
+    + ['"', "#", "%", "'", "*", "/", ":", "=", "?", "\\", "\x7f", "{", "}", "[", "]", "^"]
+)
+
+
+def escape_path_name(name: str) -> str:
+    """A partition name or value as it stands in a directory name (``%XX`` for some characters)."""
+    return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in name)
+
+
+def unescape_path_name(name: str) -> str:
+    """The inverse of `escape_path_name`; text that is not an escape stays as it is."""
+    parts: list[str] = []
+    at = 0
+    while at < len(name):
+        if name[at] == "%" and at + 2 < len(name):
+            try:
+                parts.append(chr(int(name[at + 1 : at + 3], 16)))
+                at += 3
+                continue
+            except ValueError:
+                pass
+        parts.append(name[at])
+        at += 1
+    return "".join(parts)
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """The paths of one table and branch.
+
+    Attributes:
+        location: The table's own URI, without a trailing slash.
+        branch: The branch whose schema, snapshot, tag and consumer files are meant. Manifests
+            and data files are shared by all branches.
+    """
+
+    location: str
+    branch: str = MAIN_BRANCH
+
+    @property
+    def branch_location(self) -> str:
+        """Where the branch's own files lie."""
+        if self.branch == MAIN_BRANCH:
+            return self.location
+        return f"{self.location}/branch/branch-{self.branch}"
+
+    @property
+    def schema_directory(self) -> str:
+        """The directory of the schema files."""
+        return f"{self.branch_location}/schema"
+
+    def schema(self, schema_id: int) -> str:
+        """A schema file."""
+        return f"{self.schema_directory}/schema-{schema_id}"
+
+    @property
+    def snapshot_directory(self) -> str:
+        """The directory of the snapshot files and their hints."""
+        return f"{self.branch_location}/snapshot"
+
+    def snapshot(self, snapshot_id: int) -> str:
+        """A snapshot file."""
+        return f"{self.snapshot_directory}/snapshot-{snapshot_id}"
+
+    @property
+    def latest_hint(self) -> str:
+        """The hint file that holds the latest snapshot's id."""
+        return f"{self.snapshot_directory}/LATEST"
+
+    @property
+    def earliest_hint(self) -> str:
+        """The hint file that holds the earliest snapshot's id."""
+        return f"{self.snapshot_directory}/EARLIEST"
+
+    @property
+    def tag_directory(self) -> str:
+        """The directory of the tag files."""
+        return f"{self.branch_location}/tag"
+
+    def tag(self, name: str) -> str:
+        """A tag file."""
+        return f"{self.tag_directory}/tag-{name}"
+
+    @property
+    def consumer_directory(self) -> str:
+        """The directory of the consumer files."""
+        return f"{self.branch_location}/consumer"
+
+    def consumer(self, consumer_id: str) -> str:
+        """A consumer file."""
+        return f"{self.consumer_directory}/consumer-{consumer_id}"
+
+    @property
+    def manifest_directory(self) -> str:
+        """The directory of manifests, manifest lists and index manifests."""
+        return f"{self.location}/manifest"
+
+    def manifest(self, name: str) -> str:
+        """A manifest, manifest list or index manifest."""
+        return f"{self.manifest_directory}/{name}"
+
+    def statistics(self, name: str) -> str:
+        """A table-statistics file."""
+        return f"{self.location}/statistics/{name}"
+
+    def index(self, name: str) -> str:
+        """A table-index file."""
+        return f"{self.location}/index/{name}"
+
+    def bucket_directory(self, partition: Sequence[tuple[str, str]], bucket: int) -> str:
+        """The directory of a bucket's data files.
+
+        Args:
+            partition: (column name, value as text) in partition-key order.
+            bucket: The bucket's number; -1 is never a directory (unbucketed tables use 0).
+        """
+        inner = "".join(f"{escape_path_name(k)}={escape_path_name(v)}/" for k, v in partition)
+        return f"{self.location}/{inner}bucket-{bucket}"

@@ -1,0 +1,304 @@
+"""A typed view of a table's options (``CoreOptions.java``): the names are Paimon's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from headwater.storage.errors import Invalid, Unsupported
+
+__all__ = ["ChangelogProducer", "MergeEngine", "TableOptions", "parse_bytes", "parse_duration"]
+
+
+class MergeEngine(StrEnum):
+    """How rows of one primary key become one row."""
+
+    DEDUPLICATE = "deduplicate"
+    PARTIAL_UPDATE = "partial-update"
+    AGGREGATION = "aggregation"
+    FIRST_ROW = "first-row"
+
+
+class ChangelogProducer(StrEnum):
+    """Who writes a primary-key table's changelog files."""
+
+    NONE = "none"
+    INPUT = "input"
+    FULL_COMPACTION = "full-compaction"
+    LOOKUP = "lookup"
+
+
+_BYTE_UNITS = {"": 1, "b": 1, "bytes": 1}
+for _power, _names in enumerate((("k", "kb"), ("m", "mb"), ("g", "gb"), ("t", "tb")), 1):
+    _BYTE_UNITS |= {name: 1024**_power for name in _names}
+_BYTE_UNITS |= {"kibibytes": 1024, "mebibytes": 1024**2, "gibibytes": 1024**3}
+
+_TIME_UNITS: Mapping[str, float] = {
+    "ns": 1e-6, "us": 1e-3, "µs": 1e-3, "": 1, "ms": 1, "s": 1000, "sec": 1000,
+    "m": 60_000, "min": 60_000, "h": 3_600_000, "hour": 3_600_000,
+    "d": 86_400_000, "day": 86_400_000,
+}  # fmt: skip
+
+_QUANTITY = re.compile(r"^\s*(\d+)\s*([a-zµ]*)\s*$", re.IGNORECASE)
+
+
+def _quantity(text: str, units: Mapping[str, float], key: str, example: str) -> int:
+    match = _QUANTITY.match(text)
+    unit = match[2].lower() if match else ""
+    factor = units.get(unit, units.get(unit.rstrip("s")))
+    if match is None or factor is None:
+        raise Invalid(f"option '{key}': '{text}' is not a quantity such as '{example}'")
+    return int(int(match[1]) * factor)
+
+
+def parse_bytes(text: str, key: str = "size") -> int:
+    """Bytes from Paimon's notation: ``128 mb``, ``64kb``, ``1024``."""
+    return _quantity(text, _BYTE_UNITS, key, "128 mb")
+
+
+def parse_duration(text: str, key: str = "duration") -> int:
+    """Milliseconds from Paimon's notation: ``1 h``, ``30 min``, ``500 ms``."""
+    return _quantity(text, _TIME_UNITS, key, "1 h")
+
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What a table's option map says.
+
+    Attributes:
+        raw: The map itself.
+    """
+
+    raw: Mapping[str, str]
+
+    def _integer(self, key: str, default: int) -> int:
+        text = self.raw.get(key)
+        if text is None:
+            return default
+        try:
+            return int(text.strip())
+        except ValueError:
+            raise Invalid(f"option '{key}' must be an integer, not '{text}'") from None
+
+    def _boolean(self, key: str, default: bool) -> bool:
+        text = self.raw.get(key)
+        if text is None:
+            return default
+        match text.strip().lower():
+            case "true":
+                return True
+            case "false":
+                return False
+        raise Invalid(f"option '{key}' must be true or false, not '{text}'")
+
+    def _choice(self, key: str, default: _Choice) -> _Choice:
+        text = self.raw.get(key)
+        if text is None:
+            return default
+        kind = type(default)
+        try:
+            return kind(text.strip().lower())
+        except ValueError:
+            names = ", ".join(kind)
+            raise Invalid(f"option '{key}' must be one of {names}; not '{text}'") from None
+
+    @property
+    def bucket(self) -> int:
+        """Buckets of a partition; -1 when the table is not bucketed (or dynamically)."""
+        value = self._integer("bucket", -1)
+        if value < 1 and value not in (-1, -2):
+            raise Invalid(f"option 'bucket' must be a positive number or -1, not {value}")
+        return value
+
+    @property
+    def merge_engine(self) -> MergeEngine:
+        """How rows of one key become one."""
+        return self._choice("merge-engine", MergeEngine.DEDUPLICATE)
+
+    @property
+    def changelog_producer(self) -> ChangelogProducer:
+        """Who writes changelog files."""
+        return self._choice("changelog-producer", ChangelogProducer.NONE)
+
+    @property
+    def sequence_fields(self) -> tuple[str, ...]:
+        """The columns that order rows of one key before their sequence number does."""
+        text = self.raw.get("sequence.field", "")
+        return tuple(name.strip() for name in text.split(",") if name.strip())
+
+    @property
+    def sequence_descending(self) -> bool:
+        """Whether the smallest `sequence_fields` wins."""
+        text = self.raw.get("sequence.field.sort-order", "ascending").strip().lower()
+        if text not in ("ascending", "descending"):
+            raise Invalid(
+                f"option 'sequence.field.sort-order' must be ascending or descending, not '{text}'"
+            )
+        return text == "descending"
+
+    @property
+    def row_kind_field(self) -> str | None:
+        """A column that names each row's kind (``+I``, ``-U``, ``+U``, ``-D``)."""
+        return self.raw.get("rowkind.field")
+
+    @property
+    def ignore_delete(self) -> bool:
+        """Whether retracting rows are dropped on the way in."""
+        for key in ("ignore-delete", "deduplicate.ignore-delete"):
+            if key in self.raw:
+                return self._boolean(key, False)
+        return False
+
+    @property
+    def file_format(self) -> str:
+        """The format of new data files."""
+        value = self.raw.get("file.format", "parquet").strip().lower()
+        return value
+
+    @property
+    def file_compression(self) -> str:
+        """The codec of new data files, as Arrow's Parquet writer calls it."""
+        return self.raw.get("file.compression", "zstd").strip().lower()
+
+    @property
+    def zstd_level(self) -> int:
+        """The level of the zstd codec."""
+        return self._integer("file.compression.zstd-level", 1)
+
+    def target_file_size(self, primary_key: bool) -> int:
+        """Bytes at which a writer rolls to a new data file."""
+        text = self.raw.get("target-file-size")
+        if text is None:
+            return (128 if primary_key else 256) * 1024**2
+        return parse_bytes(text, "target-file-size")
+
+    @property
+    def manifest_target_file_size(self) -> int:
+        """Bytes at which manifests are merged into a new one."""
+        return parse_bytes(
+            self.raw.get("manifest.target-file-size", "8 mb"), "manifest.target-file-size"
+        )
+
+    @property
+    def manifest_merge_min_count(self) -> int:
+        """How many small manifests make a merge worth it."""
+        return self._integer("manifest.merge-min-count", 30)
+
+    @property
+    def manifest_full_compaction_size(self) -> int:
+        """Bytes of changed manifests at which all are rewritten."""
+        key = "manifest.full-compaction-threshold-size"
+        return parse_bytes(self.raw.get(key, "16 mb"), key)
+
+    @property
+    def manifest_compression(self) -> str:
+        """The Avro codec of manifests."""
+        value = self.raw.get("manifest.compression", "zstd").strip().lower()
+        return "zstandard" if value == "zstd" else "null" if value in ("none", "null") else value
+
+    @property
+    def partition_default_name(self) -> str:
+        """The directory value of a null or blank partition value."""
+        return self.raw.get("partition.default-name", "__DEFAULT_PARTITION__")
+
+    @property
+    def legacy_partition_name(self) -> bool:
+        """Whether a DATE partition is named by its day number, as Paimon does by default."""
+        return self._boolean("partition.legacy-name", True)
+
+    @property
+    def thin_mode(self) -> bool:
+        """Whether data files leave out the ``_KEY_`` columns."""
+        return self._boolean("data-file.thin-mode", False)
+
+    @property
+    def deletion_vectors_enabled(self) -> bool:
+        """Whether deletes are kept as deletion vectors."""
+        return self._boolean("deletion-vectors.enabled", False)
+
+    @property
+    def statistics_mode(self) -> str:
+        """How much of a column's minimum and maximum is kept."""
+        return self.raw.get("metadata.stats-mode", "truncate(16)").strip().lower()
+
+    @property
+    def snapshot_retained_min(self) -> int:
+        """Snapshots that expiry always keeps."""
+        return self._integer("snapshot.num-retained.min", 10)
+
+    @property
+    def snapshot_retained_max(self) -> int:
+        """Snapshots beyond which expiry removes even young ones."""
+        return self._integer("snapshot.num-retained.max", 2**31 - 1)
+
+    @property
+    def snapshot_time_retained(self) -> int:
+        """Milliseconds that expiry keeps a snapshot."""
+        return parse_duration(
+            self.raw.get("snapshot.time-retained", "1 h"), "snapshot.time-retained"
+        )
+
+    @property
+    def consumer_expiration(self) -> int | None:
+        """Milliseconds after which an idle consumer no longer holds back expiry; None is never."""
+        text = self.raw.get("consumer.expiration-time")
+        return None if text is None else parse_duration(text, "consumer.expiration-time")
+
+    @property
+    def commit_max_retries(self) -> int:
+        """How often a commit that met a conflict is tried again."""
+        return self._integer("commit.max-retries", 10)
+
+    @property
+    def sorted_run_trigger(self) -> int:
+        """Sorted runs of a bucket at which compaction is due."""
+        return self._integer("num-sorted-run.compaction-trigger", 5)
+
+    @property
+    def highest_level(self) -> int:
+        """The last level of the LSM tree."""
+        return self._integer("num-levels", self.sorted_run_trigger + 1) - 1
+
+    @property
+    def split_target_size(self) -> int:
+        """Bytes of files that make one split of a scan."""
+        return parse_bytes(
+            self.raw.get("source.split.target-size", "128 mb"), "source.split.target-size"
+        )
+
+    @property
+    def split_open_file_cost(self) -> int:
+        """Bytes that opening a file counts for when files are packed into splits."""
+        return parse_bytes(
+            self.raw.get("source.split.open-file-cost", "4 mb"), "source.split.open-file-cost"
+        )
+
+    def refuse_unsupported(self, table: str, primary_key: bool) -> None:
+        """Refuse a table whose data Headwater would read or write wrongly.
+
+        Raises:
+            Unsupported: The message names the option and its value.
+        """
+        refused: list[str] = []
+        if primary_key:
+            if self.merge_engine is not MergeEngine.DEDUPLICATE:
+                refused.append(f"merge-engine={self.merge_engine}")
+            if self.bucket < 1:
+                refused.append(f"bucket={self.bucket} with a primary key")
+        if self.deletion_vectors_enabled:
+            refused.append("deletion-vectors.enabled=true")
+        if self._boolean("data-evolution.enabled", False):
+            refused.append("data-evolution.enabled=true")
+        if self.raw.get("bucket-function.type", "default").lower() != "default":
+            refused.append(f"bucket-function.type={self.raw['bucket-function.type']}")
+        if refused:
+            raise Unsupported(
+                f"table {table}: Headwater does not yet read or write tables with "
+                f"{', '.join(refused)}; use another Paimon engine for this table"
+            )
