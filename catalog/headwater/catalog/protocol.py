@@ -160,7 +160,9 @@ class Catalog(Protocol):
         """A database; NotFound (DATABASE)."""
         ...
 
-    def alter_database(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> None:
+    def alter_database(
+        self, name: str, updates: Mapping[str, str], removals: Sequence[str]
+    ) -> None:
         """Set and remove options."""
         ...
 

@@ -6,14 +6,16 @@ URI (``file:///…``, ``s3://bucket/…``). A write becomes visible whole or not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
-__all__ = ["FileAccess", "FileStatus"]
+from headwater.storage.errors import Invalid, Unsupported
+
+__all__ = ["FileAccess", "FileStatus", "open_file_access"]
 
 
 @dataclass(frozen=True)
@@ -90,3 +92,35 @@ class FileAccess(Protocol):
         It appears, durably, when the context ends without an exception, and never otherwise.
         """
         ...
+
+
+def open_file_access(location: str, options: Mapping[str, str] | None = None) -> FileAccess:
+    """The file access that reaches a location.
+
+    Args:
+        location: A ``file:`` or ``s3:`` URI, or an absolute local path.
+        options: Storage options, such as ``s3.endpoint``; see `S3FileAccess`.
+
+    Raises:
+        Invalid: The location is not a URI with a scheme, nor an absolute path.
+        Unsupported: The scheme has no file access, or its extra is not installed.
+    """
+    # Here, not above: the implementations import this module's protocol types.
+    from headwater.storage.local_files import LocalFileAccess
+
+    scheme = "file" if location.startswith("/") else location.partition(":")[0].lower()
+    match scheme:
+        case "file":
+            return LocalFileAccess()
+        case "s3" | "s3a":
+            try:
+                from headwater.storage.object_store import S3FileAccess
+            except ModuleNotFoundError as error:
+                raise Unsupported(
+                    f"{location} needs the object store support: pip install 'headwater[s3]'"
+                ) from error
+            return S3FileAccess(dict(options or {}))
+        case _ if "://" not in location:
+            raise Invalid(f"'{location}' is neither an absolute path nor a URI with a scheme")
+        case _:
+            raise Unsupported(f"no file access for scheme '{scheme}' of {location}")

@@ -33,7 +33,7 @@ class ChangelogProducer(StrEnum):
 
 _BYTE_UNITS = {"": 1, "b": 1, "bytes": 1}
 for _power, _names in enumerate((("k", "kb"), ("m", "mb"), ("g", "gb"), ("t", "tb")), 1):
-    _BYTE_UNITS |= {name: 1024**_power for name in _names}
+    _BYTE_UNITS |= dict.fromkeys(_names, 1024**_power)
 _BYTE_UNITS |= {"kibibytes": 1024, "mebibytes": 1024**2, "gibibytes": 1024**3}
 
 _TIME_UNITS: Mapping[str, float] = {

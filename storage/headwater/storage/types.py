@@ -37,7 +37,7 @@ __all__ = [
     "type_json",
 ]
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 MAX_LENGTH = 2**31 - 1
 

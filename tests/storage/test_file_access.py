@@ -1,0 +1,168 @@
+"""One behaviour suite over every file access."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pyarrow as pa
+import pytest
+from moto.server import ThreadedMotoServer
+
+from headwater.storage.errors import Invalid, NotFound, Unavailable, Unsupported
+from headwater.storage.file_access import FileAccess, open_file_access
+from headwater.storage.local_files import local_uri
+
+KEYS = {"s3.access-key": "test", "s3.secret-key": "test"}
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(params=["local", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileAccess, str]:
+    if request.param == "local":
+        location = local_uri(tmp_path / "lake")
+        return open_file_access(location), location
+    endpoint = request.getfixturevalue("s3_endpoint")
+    bucket = f"b{abs(hash(request.node.name)) % 10**12}"
+    boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        region_name="us-east-1",
+    ).create_bucket(Bucket=bucket)
+    location = f"s3://{bucket}/lake"
+    return open_file_access(location, {"s3.endpoint": endpoint, **KEYS}), location
+
+
+def test_what_is_written_is_read(place: tuple[FileAccess, str]) -> None:
+    files, base = place
+    files.write(f"{base}/a/b", b"one")
+    files.write(f"{base}/a/b", b"two!")
+    assert files.read(f"{base}/a/b") == b"two!"
+    assert files.size(f"{base}/a/b") == 4
+    assert files.exists(f"{base}/a/b")
+
+
+def test_a_put_if_absent_never_overwrites(place: tuple[FileAccess, str]) -> None:
+    files, base = place
+    assert files.write_if_absent(f"{base}/x", b"first")
+    assert not files.write_if_absent(f"{base}/x", b"second")
+    assert files.read(f"{base}/x") == b"first"
+
+
+def test_one_of_many_racing_puts_wins(place: tuple[FileAccess, str]) -> None:
+    files, base = place
+    start = threading.Barrier(8)
+    won: list[int] = []
+
+    def put(number: int) -> None:
+        start.wait()
+        if files.write_if_absent(f"{base}/race", str(number).encode()):
+            won.append(number)
+
+    threads = [threading.Thread(target=put, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert files.read(f"{base}/race") == str(won[0]).encode()
+
+
+def test_a_missing_file_is_named(place: tuple[FileAccess, str]) -> None:
+    files, base = place
+    for attempt in (files.read, files.size, files.open_input):
+        with pytest.raises(NotFound, match="nothing-here"):
+            attempt(f"{base}/nothing-here")
+    assert not files.exists(f"{base}/nothing-here")
+    files.delete(f"{base}/nothing-here")
+
+
+def test_listing_sees_files_of_one_directory_and_walking_all(
+    place: tuple[FileAccess, str],
+) -> None:
+    files, base = place
+    assert files.list(f"{base}/empty") == []
+    assert list(files.walk(f"{base}/empty")) == []
+    for name in ("b", "a", "deep/c", "deep/er/d", "dt=a%3Ab/e"):
+        files.write(f"{base}/t/{name}", name.encode())
+    files.write(f"{base}/t-other/z", b"")
+    assert [status.name for status in files.list(f"{base}/t")] == ["a", "b"]
+    walked = {status.path: status.size for status in files.walk(f"{base}/t")}
+    assert walked == {
+        f"{base}/t/{name}": len(name) for name in ("a", "b", "deep/c", "deep/er/d", "dt=a%3Ab/e")
+    }
+    assert files.read(f"{base}/t/dt=a%3Ab/e") == b"dt=a%3Ab/e"
+    assert all(status.modified_millis > 1_600_000_000_000 for status in files.walk(f"{base}/t"))
+
+
+def test_deleting_a_tree_leaves_its_neighbours(place: tuple[FileAccess, str]) -> None:
+    files, base = place
+    for name in ("t/a", "t/deep/b", "t2/c"):
+        files.write(f"{base}/{name}", b"x")
+    files.delete_tree(f"{base}/t")
+    files.delete_tree(f"{base}/t")
+    assert [status.path for status in files.walk(base)] == [f"{base}/t2/c"]
+    files.delete(f"{base}/t2/c")
+    assert not files.exists(f"{base}/t2/c")
+
+
+def test_an_output_appears_whole_or_not_at_all(place: tuple[FileAccess, str]) -> None:
+    files, base = place
+    with files.open_output(f"{base}/out/data") as sink:
+        sink.write(b"0123456789")
+        assert not files.exists(f"{base}/out/data")
+
+    def break_half_way() -> None:
+        with files.open_output(f"{base}/out/broken") as sink:
+            sink.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        break_half_way()
+    assert [status.name for status in files.walk(f"{base}/out")] == ["data"]
+
+
+def test_an_input_reads_anywhere(place: tuple[FileAccess, str]) -> None:
+    files, base = place
+    files.write(f"{base}/in", b"0123456789")
+    with files.open_input(f"{base}/in") as source:
+        assert isinstance(source, pa.NativeFile)
+        assert source.size() == 10
+        source.seek(4)
+        assert source.read(3) == b"456"
+        assert source.read() == b"789"
+
+
+def test_an_access_survives_pickling(place: tuple[FileAccess, str]) -> None:
+    files, base = place
+    files.write(f"{base}/p", b"here")
+    assert pickle.loads(pickle.dumps(files)).read(f"{base}/p") == b"here"
+    assert "test" not in repr(files)
+
+
+def test_what_cannot_be_reached_says_why() -> None:
+    with pytest.raises(Unsupported, match="gopher"):
+        open_file_access("gopher://host/x")
+    with pytest.raises(Invalid, match="neither"):
+        open_file_access("relative/path")
+    with pytest.raises(Invalid, match="not a local path"):
+        open_file_access("file:///x").read("s3://bucket/key")
+
+
+def test_a_store_that_does_not_answer_is_unavailable() -> None:
+    files = open_file_access("s3://b/x", {"s3.endpoint": "http://127.0.0.1:9", **KEYS})
+    with pytest.raises(Unavailable, match="s3://b/x"):
+        files.read("s3://b/x")
