@@ -1,0 +1,106 @@
+# Everything a developer runs. `make` alone lists the targets.
+#
+# The first target that needs it makes a virtual environment in .venv from constraints.txt.
+# PYTHON chooses the interpreter that makes it; nothing else needs to be set.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+READY := $(VENV)/.ready
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest
+ARGS ?=
+
+# The newest of the interpreters that are new enough: the name alone proves nothing, so each is run.
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
+	if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	then echo "$$name"; exit; fi; done)
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# Set-up
+
+.PHONY: setup
+setup: $(READY) ## Make the virtual environment (other targets do it by themselves)
+
+$(READY): constraints.txt pyproject.toml
+	@if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+		echo "Headwater needs Python 3.11 or newer: install it (Debian: apt-get install python3 python3-venv), or name it with 'make PYTHON=/path/to/python3.11'." >&2; exit 1; fi
+	@if ! "$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null; then \
+		echo "Headwater needs Python's venv module: install it (Debian: apt-get install python3-venv)." >&2; exit 1; fi
+	@if ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+		"$(PYTHON)" -m venv --clear $(VENV); fi
+	@echo "Installing Headwater and its tools into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--build-constraint constraints.txt --editable . --group dev
+	@touch $@
+
+.PHONY: java
+java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	version=$$("$$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1) || true; \
+	if [ "$${version:-0}" -lt 17 ]; then \
+		echo "Headwater's Spark engine needs Java 17 or newer: install it (Debian: apt-get install default-jre-headless) and try again." >&2; exit 1; fi
+
+# What users run
+
+.PHONY: demo
+demo: java $(READY) ## Run the whole of Headwater on a year of real flights (ARGS=--keep leaves it running)
+	@$(BIN)/headwater demo $(ARGS)
+
+# What developers run
+
+.PHONY: test
+test: java $(READY) ## Run the tests (ARGS goes to pytest); other clients and slow suites have targets of their own
+	@$(PYTEST) -m "not interop and not slow" $(ARGS)
+
+.PHONY: test-postgresql
+test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs are missing
+	@$(PYTEST) -m postgresql --must-run postgresql $(ARGS)
+
+.PHONY: test-slow
+test-slow: java $(READY) ## Run the tests that take minutes
+	@$(PYTEST) -m "slow and not interop" $(ARGS)
+
+.PHONY: test-interop
+test-interop: java $(READY) ## Run the tests with pypaimon and pypaimon-rust, each in its environment under .interop
+	@tests/interop/environments $(BIN)/python
+	@$(PYTEST) -m interop --must-run interop $(ARGS)
+
+.PHONY: check
+check: $(READY) ## Lint, types, import direction, namespace, OpenAPI drift, documentation
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(PYTEST) -q tests/repository tests/docs -m "not slow and not spark"
+
+.PHONY: format
+format: $(READY) ## Format the code and sort its imports
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+.PHONY: openapi
+openapi: $(READY) ## Write the API's description from the running application
+	$(BIN)/headwater openapi --output openapi/headwater.json
+
+.PHONY: bench
+bench: java $(READY) ## Measure ingest and scan against plain Spark in the same run
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: constraints
+constraints: $(READY) ## Write constraints.txt anew from what the environment holds
+	@$(BIN)/python -m pip freeze --all --exclude-editable --exclude setuptools --exclude wheel --exclude headwater \
+		| grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' | LC_ALL=C sort -f > constraints.new
+	@mv constraints.new constraints.txt
+	@touch $(READY)
+
+.PHONY: clean
+clean: ## Remove the environments and everything generated
+	rm -rf $(VENV) .interop .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
