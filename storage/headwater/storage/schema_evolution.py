@@ -1,0 +1,417 @@
+"""The next version of a schema: changes applied by one pure function.
+
+Source: ``SchemaManager.generateTableSchema`` in ``SchemaManager.java``. Headwater changes a column's
+type only where every value survives; Paimon's explicit casts are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
+from headwater.storage.options import TableOptions
+from headwater.storage.schema import TableSchema
+from headwater.storage.schema_change import (
+    AddColumn,
+    DropColumn,
+    DropPrimaryKey,
+    Move,
+    MoveKind,
+    RemoveOption,
+    RenameColumn,
+    SchemaChange,
+    SetOption,
+    UpdateColumnComment,
+    UpdateColumnDefaultValue,
+    UpdateColumnNullability,
+    UpdateColumnPosition,
+    UpdateColumnType,
+    UpdateComment,
+)
+from headwater.storage.schema_rules import check_schema, reassign_field_ids
+from headwater.storage.type_widening import refuse_lossy_change
+from headwater.storage.types import (
+    ArrayType,
+    DataField,
+    DataType,
+    FieldIds,
+    MapType,
+    MultisetType,
+    RowType,
+)
+
+__all__ = ["apply_changes"]
+
+# CoreOptions.java marks these @Immutable: changing them would make the data there unreadable.
+_IMMUTABLE_OPTIONS = frozenset(
+    {
+        "type",
+        "bucket-key",
+        "bucket-function.type",
+        "data-file.path-directory",
+        "merge-engine",
+        "sequence.snapshot-ordering",
+        "aggregation.remove-record-on-delete",
+        "partial-update.remove-record-on-delete",
+        "partial-update.remove-record-on-sequence-group",
+        "rowkind.field",
+        "primary-key",
+        "primary-key.nullable",
+        "partition",
+        "dynamic-bucket.initial-buckets",
+        "force-lookup",
+        "row-tracking.enabled",
+        "data-evolution.enabled",
+        "index-file-in-data-file-dir",
+        "blob-field",
+        "blob-descriptor-field",
+        "path",
+    }
+)
+
+
+def apply_changes(
+    schema: TableSchema,
+    changes: Sequence[SchemaChange],
+    *,
+    now_millis: int,
+    has_snapshots: bool,
+) -> TableSchema:
+    """The next version of a schema, with every change applied in order.
+
+    Args:
+        schema: The present version.
+        changes: What to change.
+        now_millis: The new version's time.
+        has_snapshots: Whether the table holds data: some options may change only while it has not.
+
+    Raises:
+        NotFound: A column does not exist (COLUMN).
+        AlreadyExists: A column of that name exists (COLUMN).
+        Invalid: A change is not allowed; the message says why.
+    """
+    draft = _Draft(schema, has_snapshots)
+    for change in changes:
+        draft.apply(change)
+    changed = replace(
+        schema,
+        id=schema.id + 1,
+        fields=tuple(draft.fields),
+        highest_field_id=draft.ids.highest,
+        primary_keys=tuple(draft.primary_keys),
+        options=draft.options,
+        comment=draft.comment,
+        time_millis=now_millis,
+        version=max(schema.version, 3),
+    )
+    check_schema(changed)
+    return changed
+
+
+class _Draft:
+    """A schema while changes are being applied."""
+
+    def __init__(self, schema: TableSchema, has_snapshots: bool) -> None:
+        self.schema = schema
+        self.fields: list[DataField] = list(schema.fields)
+        self.options: dict[str, str] = dict(schema.options)
+        self.primary_keys: list[str] = list(schema.primary_keys)
+        self.comment = schema.comment
+        self.ids = FieldIds(schema.highest_field_id)
+        self.has_snapshots = has_snapshots
+
+    def apply(self, change: SchemaChange) -> None:
+        match change:
+            case SetOption(key, value):
+                if self.options.get(key) != value:
+                    self._check_option_change(key, value)
+                    self.options[key] = value
+            case RemoveOption(key):
+                if key in self.options:
+                    self._check_option_change(key, None)
+                    del self.options[key]
+            case UpdateComment(comment):
+                self.comment = comment
+            case AddColumn():
+                self._add(change)
+            case RenameColumn(path, new_name):
+                self._rename(path, new_name)
+            case DropColumn(path):
+                self._drop(path)
+            case UpdateColumnType(path, new_type, keep_nullability):
+                self._refuse_key_change(path, "change the type of")
+                self._replace(path, lambda f: self._retyped(f, path, new_type, keep_nullability))
+            case UpdateColumnNullability(path, nullable):
+                if nullable:
+                    self._refuse_key(path, self.schema.primary_keys, "primary key", "make nullable")
+                self._replace(path, lambda f: self._with_nullability(f, path, nullable))
+            case UpdateColumnComment(path, text):
+                self._replace(path, lambda f: replace(f, description=text))
+            case UpdateColumnDefaultValue(path, text):
+                self._replace(path, lambda f: replace(f, default_value=text))
+            case UpdateColumnPosition(move):
+                self._move(move)
+            case DropPrimaryKey():
+                if self.has_snapshots:
+                    raise Invalid("the primary key of a table that holds data cannot be dropped")
+                self.primary_keys = []
+
+    def _check_option_change(self, key: str, value: str | None) -> None:
+        # A format or object table holds data without snapshots: its type never changes.
+        if key == "type":
+            raise Invalid("option 'type' cannot be changed; create another table")
+        if not self.has_snapshots:
+            return
+        if key in _IMMUTABLE_OPTIONS:
+            raise Invalid(f"option '{key}' cannot be changed once the table holds data")
+        if key == "bucket":
+            if value is None:
+                raise Invalid("option 'bucket' cannot be removed once the table holds data")
+            before = TableOptions(self.options).bucket
+            after = TableOptions({"bucket": value}).bucket
+            if before != after and -1 in (before, after):
+                raise Invalid("option 'bucket' cannot change from or to -1")
+        present = self.options.get(key, "false").lower()
+        wanted = (value or "false").lower()
+        modifiable = self.options.get("deletion-vectors.modifiable", "false").lower() == "true"
+        if key == "deletion-vectors.enabled" and present != wanted and not modifiable:
+            raise Invalid(f"option '{key}' cannot be changed once the table holds data")
+        one_way = key in ("ignore-delete", "ignore-update-before")
+        if one_way and present == "true" and wanted == "false":
+            raise Invalid(f"option '{key}' cannot be changed from true to false")
+
+    def _refuse_key(self, path: tuple[str, ...], keys: Sequence[str], kind: str, do: str) -> None:
+        if len(path) == 1 and path[0] in keys:
+            raise Invalid(f"cannot {do} column '{path[0]}': it is a {kind} column")
+
+    def _refuse_key_change(self, path: tuple[str, ...], do: str) -> None:
+        self._refuse_key(path, self.schema.partition_keys, "partition", do)
+        self._refuse_key(path, self.primary_keys, "primary key", do)
+
+    def _add(self, change: AddColumn) -> None:
+        name = _last(change.path)
+        if not change.type.nullable:
+            raise Invalid(
+                f"column '{'.'.join(change.path)}' cannot be added NOT NULL: "
+                "rows there would have no value for it"
+            )
+        identifier = self.ids.take()
+        added = DataField(
+            identifier, name, reassign_field_ids(change.type, self.ids), change.comment
+        )
+
+        def edit(fields: list[DataField]) -> list[DataField]:
+            _require_absent(fields, name)
+            if change.move is None:
+                return [*fields, added]
+            return _placed(fields, added, change.move)
+
+        self.fields = _edit_level(self.fields, change.path, edit)
+
+    def _rename(self, path: tuple[str, ...], new_name: str) -> None:
+        name = _last(path)
+        self._refuse_key(path, self.schema.partition_keys, "partition", "rename")
+        if not new_name:
+            raise Invalid(f"column '{name}' cannot be renamed to an empty name")
+
+        def edit(fields: list[DataField]) -> list[DataField]:
+            _require_absent(fields, new_name)
+            at = _index(fields, name)
+            return [*fields[:at], replace(fields[at], name=new_name), *fields[at + 1 :]]
+
+        self.fields = _edit_level(self.fields, path, edit)
+        if len(path) == 1:
+            self.primary_keys = [new_name if k == name else k for k in self.primary_keys]
+            self.options = _renamed_in_options(self.options, name, new_name)
+
+    def _drop(self, path: tuple[str, ...]) -> None:
+        name = _last(path)
+        self._refuse_key_change(path, "drop")
+        if len(path) == 1:
+            for option in ("sequence.field", "bucket-key", "rowkind.field"):
+                if name in _listed(self.options.get(option, "")):
+                    raise Invalid(f"cannot drop column '{name}': option '{option}' names it")
+
+        def edit(fields: list[DataField]) -> list[DataField]:
+            at = _index(fields, name)
+            if len(fields) == 1:
+                raise Invalid(f"cannot drop column '{name}': it is the last one")
+            return [*fields[:at], *fields[at + 1 :]]
+
+        self.fields = _edit_level(self.fields, path, edit)
+
+    def _replace(self, path: tuple[str, ...], change: Callable[[DataField], DataField]) -> None:
+        # Array elements and map values have no field of their own: the path's tail names them.
+        field_path = _field_path(self.fields, path)
+        name = _last(field_path)
+
+        def edit(fields: list[DataField]) -> list[DataField]:
+            at = _index(fields, name)
+            return [*fields[:at], change(fields[at]), *fields[at + 1 :]]
+
+        self.fields = _edit_level(self.fields, field_path, edit)
+
+    def _retyped(
+        self, item: DataField, path: tuple[str, ...], new_type: DataType, keep_nullability: bool
+    ) -> DataField:
+        depth = len(path) - len(_field_path(self.fields, path))
+
+        def change(old: DataType) -> DataType:
+            wanted = replace(new_type, nullable=old.nullable) if keep_nullability else new_type
+            self._refuse_not_null(old, wanted.nullable, path)
+            refuse_lossy_change(".".join(path), old, wanted)
+            return wanted
+
+        return replace(item, type=_edit_inner(item.type, depth, change))
+
+    def _with_nullability(
+        self, item: DataField, path: tuple[str, ...], nullable: bool
+    ) -> DataField:
+        depth = len(path) - len(_field_path(self.fields, path))
+
+        def change(old: DataType) -> DataType:
+            self._refuse_not_null(old, nullable, path)
+            return replace(old, nullable=nullable)
+
+        return replace(item, type=_edit_inner(item.type, depth, change))
+
+    def _refuse_not_null(self, old: DataType, nullable: bool, path: tuple[str, ...]) -> None:
+        disabled = self.options.get("alter-column-null-to-not-null.disabled", "true").lower()
+        if old.nullable and not nullable and disabled != "false":
+            raise Invalid(
+                f"column '{'.'.join(path)}' may hold nulls and cannot become NOT NULL; option "
+                "'alter-column-null-to-not-null.disabled' = 'false' allows it"
+            )
+
+    def _move(self, move: Move) -> None:
+        at = _index(self.fields, move.field_name)
+        moved = self.fields[at]
+        rest = [*self.fields[:at], *self.fields[at + 1 :]]
+        if move.reference == move.field_name:
+            raise Invalid(f"column '{move.field_name}' cannot be moved beside itself")
+        self.fields = _placed(rest, moved, move)
+
+
+def _last(path: tuple[str, ...]) -> str:
+    if not path or not all(path):
+        raise Invalid("a schema change needs a column name")
+    return path[-1]
+
+
+def _index(fields: Sequence[DataField], name: str) -> int:
+    for at, item in enumerate(fields):
+        if item.name == name:
+            return at
+    raise NotFound(
+        f"column '{name}' does not exist; the columns are {', '.join(f.name for f in fields)}",
+        resource_type=ResourceType.COLUMN,
+        resource_name=name,
+    )
+
+
+def _require_absent(fields: Sequence[DataField], name: str) -> None:
+    if any(item.name == name for item in fields):
+        raise AlreadyExists(
+            f"column '{name}' exists already",
+            resource_type=ResourceType.COLUMN,
+            resource_name=name,
+        )
+
+
+def _placed(fields: list[DataField], item: DataField, move: Move) -> list[DataField]:
+    match move.kind:
+        case MoveKind.FIRST:
+            at = 0
+        case MoveKind.LAST:
+            at = len(fields)
+        case MoveKind.AFTER | MoveKind.BEFORE:
+            if move.reference is None:
+                raise Invalid(f"moving column '{item.name}' {move.kind} needs another column")
+            at = _index(fields, move.reference) + (move.kind is MoveKind.AFTER)
+    return [*fields[:at], item, *fields[at:]]
+
+
+Edit: TypeAlias = Callable[[list[DataField]], list[DataField]]
+
+
+def _edit_level(fields: list[DataField], path: tuple[str, ...], edit: Edit) -> list[DataField]:
+    """Apply an edit to the list of fields that holds the path's last name."""
+    if len(path) <= 1:
+        return edit(fields)
+    at = _index(fields, path[0])
+    inner = _edit_row(fields[at].type, path[1:], edit)
+    return [*fields[:at], replace(fields[at], type=inner), *fields[at + 1 :]]
+
+
+def _edit_row(data_type: DataType, path: tuple[str, ...], edit: Edit) -> DataType:
+    match data_type:
+        case RowType():
+            return replace(data_type, fields=tuple(_edit_level(list(data_type.fields), path, edit)))
+        case ArrayType() | MultisetType() if len(path) > 1 and path[0] == "element":
+            return replace(data_type, element=_edit_row(data_type.element, path[1:], edit))
+        case MapType() if len(path) > 1 and path[0] == "value":
+            return replace(data_type, value=_edit_row(data_type.value, path[1:], edit))
+    raise Invalid(f"'{path[0]}' is not inside a nested row; the type there is {data_type}")
+
+
+def _field_path(fields: Sequence[DataField], path: tuple[str, ...]) -> tuple[str, ...]:
+    """The path without a tail of ``element`` and ``value``, which name no fields."""
+    _last(path)
+    names = list(path)
+    while len(names) > 1 and not _is_field(fields, names):
+        names.pop()
+    return tuple(names)
+
+
+def _is_field(fields: Sequence[DataField], names: Sequence[str]) -> bool:
+    level: Sequence[DataField] = fields
+    data_type: DataType | None = None
+    for at, name in enumerate(names):
+        match data_type:
+            case ArrayType() | MultisetType() if name == "element":
+                data_type = data_type.element
+            case MapType() if name == "value":
+                data_type = data_type.value
+            case None | RowType():
+                if isinstance(data_type, RowType):
+                    level = data_type.fields
+                data_type = level[_index(level, name)].type
+                if at == len(names) - 1:
+                    return True
+            case _:
+                raise Invalid(f"'{'.'.join(names)}': {data_type} has no part '{name}'")
+    return False
+
+
+def _edit_inner(
+    data_type: DataType, depth: int, change: Callable[[DataType], DataType]
+) -> DataType:
+    """Apply a change to the type so many array elements and map values deep."""
+    if depth == 0:
+        return change(data_type)
+    match data_type:
+        case ArrayType() | MultisetType():
+            return replace(data_type, element=_edit_inner(data_type.element, depth - 1, change))
+        case MapType():
+            return replace(data_type, value=_edit_inner(data_type.value, depth - 1, change))
+    raise Invalid(f"{data_type} has no inner type")
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
+    """Options that name the column by value (``sequence.field``) or key (``fields.<c>.…``)."""
+    renamed: dict[str, str] = {}
+    for key, value in options.items():
+        if key in ("bucket-key", "sequence.field", "rowkind.field") and old in _listed(value):
+            value = ",".join(new if name == old else name for name in _listed(value))
+        parts = key.split(".")
+        if parts[0] == "fields" and len(parts) > 2:
+            parts[1] = ",".join(new if name == old else name for name in parts[1].split(","))
+            key = ".".join(parts)
+        renamed[key] = value
+    return renamed
