@@ -1,7 +1,7 @@
 """The next version of a schema: changes applied by one pure function.
 
-Source: ``SchemaManager.generateTableSchema`` in ``SchemaManager.java``. Headwater changes a column's
-type only where every value survives; Paimon's explicit casts are refused.
+Source: ``SchemaManager.generateTableSchema`` in ``SchemaManager.java``. Headwater changes the type
+of a column only where every value survives; Paimon's explicit casts are refused.
 """
 
 from __future__ import annotations
