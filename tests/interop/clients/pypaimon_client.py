@@ -1,0 +1,76 @@
+"""Drives pypaimon, in an environment of its own: one JSON request on stdin, one JSON answer.
+
+Rows travel as Arrow IPC files, whose paths the request names.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pyarrow as pa
+import pyarrow.feather as feather
+from pypaimon import CatalogFactory, Schema
+
+
+def open_catalog(request):
+    return CatalogFactory.create(
+        {
+            "metastore": "rest",
+            "uri": request["uri"],
+            "warehouse": request["warehouse"],
+            "token.provider": "bear",
+            "token": request["token"],
+        }
+    )
+
+
+def create(request):
+    catalog = open_catalog(request)
+    catalog.create_database(request["table"].split(".")[0], True)
+    arrow = feather.read_table(request["schema"]).schema
+    schema = Schema.from_pyarrow_schema(
+        arrow,
+        partition_keys=request["partition_keys"],
+        primary_keys=request["primary_keys"],
+        options=request["options"],
+    )
+    catalog.create_table(request["table"], schema, False)
+    return {}
+
+
+def write(request):
+    table = open_catalog(request).get_table(request["table"])
+    builder = table.new_batch_write_builder()
+    if request.get("overwrite") is not None:
+        builder = builder.overwrite(request["overwrite"])
+    writer, committer = builder.new_write(), builder.new_commit()
+    data = feather.read_table(request["data"])
+    writer.write_arrow(data)
+    committer.commit(writer.prepare_commit())
+    writer.close()
+    committer.close()
+    return {}
+
+
+def read(request):
+    table = open_catalog(request).get_table(request["table"])
+    builder = table.new_read_builder()
+    if request.get("columns"):
+        builder = builder.with_projection(request["columns"])
+    splits = builder.new_scan().plan().splits()
+    arrow = builder.new_read().to_arrow(splits)
+    feather.write_feather(arrow, request["out"], compression="uncompressed")
+    return {"rows": arrow.num_rows}
+
+
+def main():
+    request = json.load(sys.stdin)
+    command = {"create": create, "write": write, "read": read}[request["command"]]
+    answer = command(request)
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    assert pa is not None
+    main()

@@ -1,0 +1,68 @@
+"""Drives pypaimon-rust, in an environment of its own: one JSON request on stdin, one JSON answer.
+
+Rows travel as Arrow IPC files, whose paths the request names.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pyarrow as pa
+import pyarrow.feather as feather
+from pypaimon_rust.datafusion import PaimonCatalog, SQLContext
+
+
+def options(request):
+    return {
+        "metastore": "rest",
+        "uri": request["uri"],
+        "warehouse": request["warehouse"],
+        "token.provider": "bear",
+        "token": request["token"],
+    }
+
+
+def sql(request):
+    context = SQLContext()
+    context.register_catalog("paimon", options(request))
+    batches = []
+    for statement in request["statements"]:
+        batches = context.sql(statement)
+    if request.get("out"):
+        table = pa.Table.from_batches(batches)
+        feather.write_feather(table, request["out"], compression="uncompressed")
+    return {}
+
+
+def write(request):
+    table = PaimonCatalog(options(request)).get_table(request["table"])
+    builder = table.new_batch_write_builder()
+    writer, committer = builder.new_write(), builder.new_commit()
+    for batch in feather.read_table(request["data"]).combine_chunks().to_batches():
+        writer.write_arrow(batch)
+    committer.commit(writer.prepare_commit())
+    writer.close()
+    return {}
+
+
+def read(request):
+    table = PaimonCatalog(options(request)).get_table(request["table"])
+    builder = table.new_read_builder()
+    if request.get("columns"):
+        builder = builder.with_projection(request["columns"])
+    splits = builder.new_scan().plan().splits()
+    batches = builder.new_read().read(splits)
+    arrow = pa.Table.from_batches(batches) if batches else pa.table({})
+    feather.write_feather(arrow, request["out"], compression="uncompressed")
+    return {"rows": arrow.num_rows}
+
+
+def main():
+    request = json.load(sys.stdin)
+    command = {"sql": sql, "write": write, "read": read}[request["command"]]
+    print(json.dumps(command(request)))
+
+
+if __name__ == "__main__":
+    main()
