@@ -1,0 +1,645 @@
+"""The JSON of the Paimon REST catalog, as models that the server and `RestCatalog` share.
+
+Names on the wire are camelCase. Fields nobody here knows are ignored in requests and responses,
+because clients and servers add some from release to release; a snapshot's JSON is the exception,
+it is passed through untouched. Source: ``docs/static/rest-catalog-open-api.yaml`` and the classes
+in ``org.apache.paimon.rest.requests`` and ``…responses``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic.alias_generators import to_camel
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import (
+    ConsumerInfo,
+    DatabaseInfo,
+    SnapshotInfo,
+    TableInfo,
+    TagInfo,
+)
+from headwater.storage.errors import CorruptData, Invalid
+from headwater.storage.options import parse_duration
+from headwater.storage.schema import Schema, TableSchema, highest_field_id
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+
+__all__ = [
+    "AlterDatabaseRequest",
+    "AlterDatabaseResponse",
+    "AlterTableRequest",
+    "AuthTableQueryRequest",
+    "AuthTableQueryResponse",
+    "CommitTableRequest",
+    "CommitTableResponse",
+    "ConfigResponse",
+    "ConsumerModel",
+    "CreateDatabaseRequest",
+    "CreateTableRequest",
+    "CreateTagRequest",
+    "Empty",
+    "ErrorResponse",
+    "GetDatabaseResponse",
+    "GetTableResponse",
+    "GetTableSnapshotResponse",
+    "GetTagResponse",
+    "GetVersionSnapshotResponse",
+    "IdentifierModel",
+    "ListBranchesResponse",
+    "ListConsumersResponse",
+    "ListDatabasesResponse",
+    "ListFunctionDetailsResponse",
+    "ListFunctionsGloballyResponse",
+    "ListFunctionsResponse",
+    "ListSnapshotsResponse",
+    "ListTableDetailsResponse",
+    "ListTablesGloballyResponse",
+    "ListTablesResponse",
+    "ListTagsResponse",
+    "ListViewDetailsResponse",
+    "ListViewsGloballyResponse",
+    "ListViewsResponse",
+    "PartitionStatisticsModel",
+    "RenameTableRequest",
+    "ResetConsumerRequest",
+    "RollbackTableRequest",
+    "SnapshotInstant",
+    "TableSnapshotModel",
+    "TagInstant",
+    "WireModel",
+    "iso_duration",
+    "parse_retention",
+    "snapshot_from_wire",
+    "snapshots_from_wire",
+    "without_nulls",
+]
+
+JsonObject: TypeAlias = dict[str, JsonValue]
+
+_ISO_DURATION = re.compile(
+    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.IGNORECASE
+)
+
+
+class WireModel(BaseModel):
+    """Base of all of them: camelCase on the wire, unknown fields ignored, frozen."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        extra="ignore",
+        frozen=True,
+    )
+
+
+class Empty(WireModel):
+    """A request or response that says nothing, ``{}``."""
+
+
+class ErrorResponse(WireModel):
+    """The body of every error.
+
+    Attributes:
+        message: What was wrong, where, and what to do.
+        resource_type: The kind of thing it is about; clients decide by it which exception to raise.
+        resource_name: That thing's name: a snapshot's id, a tag's name…, not its table's.
+        code: The HTTP status; clients believe this one.
+    """
+
+    message: str
+    resource_type: str | None = None
+    resource_name: str | None = None
+    code: int
+
+
+class ConfigResponse(WireModel):
+    """What a client adds to its own options: defaults < its own < overrides."""
+
+    defaults: dict[str, str | None] = Field(default_factory=dict)
+    overrides: dict[str, str | None] = Field(default_factory=dict)
+
+    def merge(self, own: Mapping[str, str]) -> dict[str, str]:
+        """The client's options laid between defaults and overrides; null takes no part."""
+        merged = {**self.defaults, **own, **self.overrides}
+        return {key: value for key, value in merged.items() if value is not None}
+
+
+class IdentifierModel(WireModel):
+    """A table's name."""
+
+    database: str
+    object: str
+
+    @staticmethod
+    def of(identifier: Identifier) -> IdentifierModel:
+        """The wire form."""
+        return IdentifierModel(database=identifier.database, object=identifier.name)
+
+    def identifier(self) -> Identifier:
+        """The name."""
+        return Identifier(self.database, self.object)
+
+
+class Audited(WireModel):
+    """Who made a thing, and when; times are milliseconds since the epoch.
+
+    Names that are not known are empty and never null: Paimon's Java client puts them into a table's
+    options, where null does harm (``AuditRESTResponse.java``).
+    """
+
+    owner: str | None = ""
+    created_at: int | None = 0
+    created_by: str | None = ""
+    updated_at: int | None = 0
+    updated_by: str | None = ""
+
+
+class CreateDatabaseRequest(WireModel):
+    """``POST …/databases``."""
+
+    name: str
+    options: dict[str, str | None] | None = None
+
+
+class AlterDatabaseRequest(WireModel):
+    """``POST …/databases/{database}``."""
+
+    removals: list[str] | None = None
+    updates: dict[str, str | None] | None = None
+
+
+class AlterDatabaseResponse(WireModel):
+    """Which options were removed, which set, and which of those to remove were not there."""
+
+    removed: list[str]
+    updated: list[str]
+    missing: list[str]
+
+
+class GetDatabaseResponse(Audited):
+    """A database."""
+
+    id: str
+    name: str
+    location: str
+    options: dict[str, str] | None = None
+
+    @staticmethod
+    def of(info: DatabaseInfo) -> GetDatabaseResponse:
+        """The wire form."""
+        return GetDatabaseResponse(
+            id=info.id,
+            name=info.name,
+            location=info.location,
+            options=dict(info.options),
+            owner=info.owner or "",
+            created_at=info.created_at,
+            created_by=info.created_by or "",
+            updated_at=info.updated_at,
+            updated_by=info.updated_by or "",
+        )
+
+    def info(self) -> DatabaseInfo:
+        """The database."""
+        return DatabaseInfo(
+            id=self.id,
+            name=self.name,
+            location=self.location,
+            options=self.options or {},
+            owner=self.owner or None,
+            created_at=self.created_at or 0,
+            created_by=self.created_by or None,
+            updated_at=self.updated_at or 0,
+            updated_by=self.updated_by or None,
+        )
+
+
+class CreateTableRequest(WireModel):
+    """``POST …/tables``; the schema's own rules are checked by `Schema.from_json`."""
+
+    identifier: IdentifierModel
+    table_schema: JsonObject = Field(alias="schema")
+
+
+class AlterTableRequest(WireModel):
+    """``POST …/tables/{table}``; each change is read by `schema_change_from_json`."""
+
+    changes: list[JsonObject]
+
+
+class RenameTableRequest(WireModel):
+    """``POST …/tables/rename``."""
+
+    source: IdentifierModel
+    destination: IdentifierModel
+
+
+class GetTableResponse(Audited):
+    """A table with its latest schema; `path` stands outside of the schema's options."""
+
+    id: str
+    database: str | None = None
+    name: str
+    path: str
+    is_external: bool = False
+    schema_id: int
+    table_schema: JsonObject = Field(alias="schema")
+
+    @staticmethod
+    def of(info: TableInfo) -> GetTableResponse:
+        """The wire form."""
+        return GetTableResponse(
+            id=info.id,
+            database=info.identifier.database,
+            name=info.identifier.name,
+            path=info.path,
+            is_external=info.is_external,
+            schema_id=info.schema.id,
+            schema=info.schema.to_schema().to_json(),
+            owner=info.owner or "",
+            created_at=info.created_at,
+            created_by=info.created_by or "",
+            updated_at=info.updated_at,
+            updated_by=info.updated_by or "",
+        )
+
+    def info(self, database: str) -> TableInfo:
+        """The table.
+
+        The wire does not carry the highest field id ever used: columns dropped last are not
+        counted, as in Paimon's own clients. Only the server gives out new ids.
+        """
+        schema = Schema.from_json(self.table_schema)
+        return TableInfo(
+            id=self.id,
+            identifier=Identifier(self.database or database, self.name),
+            path=self.path,
+            is_external=self.is_external,
+            schema=TableSchema(
+                id=self.schema_id,
+                fields=schema.fields,
+                highest_field_id=highest_field_id(schema.fields),
+                partition_keys=schema.partition_keys,
+                primary_keys=schema.primary_keys,
+                options=schema.options,
+                comment=schema.comment or None,
+                time_millis=self.updated_at or 0,
+            ),
+            owner=self.owner or None,
+            created_at=self.created_at or 0,
+            created_by=self.created_by or None,
+            updated_at=self.updated_at or 0,
+            updated_by=self.updated_by or None,
+        )
+
+
+class Paged(WireModel):
+    """A page of a listing; no token on the last one."""
+
+    next_page_token: str | None = None
+
+
+class ListDatabasesResponse(Paged):
+    """Database names."""
+
+    databases: list[str] | None = None
+
+
+class ListTablesResponse(Paged):
+    """Table names."""
+
+    tables: list[str] | None = None
+
+
+class ListTableDetailsResponse(Paged):
+    """Tables with their schemas."""
+
+    table_details: list[GetTableResponse] | None = None
+
+
+class ListTablesGloballyResponse(Paged):
+    """Tables of all databases."""
+
+    tables: list[IdentifierModel] | None = None
+
+
+class ListTagsResponse(Paged):
+    """Tag names."""
+
+    tags: list[str] | None = None
+
+
+class ListBranchesResponse(WireModel):
+    """Branch names, without ``main``."""
+
+    branches: list[str] | None = None
+
+
+class ListViewsResponse(Paged):
+    """View names."""
+
+    views: list[str] | None = None
+
+
+class ListViewDetailsResponse(Paged):
+    """Views."""
+
+    view_details: list[JsonObject] | None = None
+
+
+class ListViewsGloballyResponse(Paged):
+    """Views of all databases."""
+
+    views: list[IdentifierModel] | None = None
+
+
+class ListFunctionsResponse(Paged):
+    """Function names."""
+
+    functions: list[str] | None = None
+
+
+class ListFunctionDetailsResponse(Paged):
+    """Functions."""
+
+    function_details: list[JsonObject] | None = None
+
+
+class ListFunctionsGloballyResponse(Paged):
+    """Functions of all databases."""
+
+    functions: list[IdentifierModel] | None = None
+
+
+class PartitionStatisticsModel(WireModel):
+    """What a commit changed in one partition; -1 is not known."""
+
+    spec: dict[str, str | None]
+    record_count: int = 0
+    file_size_in_bytes: int = 0
+    file_count: int = 0
+    last_file_creation_time: int = 0
+    total_buckets: int = 0
+
+    @staticmethod
+    def of(statistics: PartitionStatistics) -> PartitionStatisticsModel:
+        """The wire form."""
+        return PartitionStatisticsModel(
+            spec=dict(statistics.spec),
+            record_count=statistics.record_count,
+            file_size_in_bytes=statistics.file_size_in_bytes,
+            file_count=statistics.file_count,
+            last_file_creation_time=statistics.last_file_creation_time,
+            total_buckets=statistics.total_buckets,
+        )
+
+    def statistics(self) -> PartitionStatistics:
+        """The statistics."""
+        return PartitionStatistics(
+            spec={key: value for key, value in self.spec.items() if value is not None},
+            record_count=self.record_count,
+            file_size_in_bytes=self.file_size_in_bytes,
+            file_count=self.file_count,
+            last_file_creation_time=self.last_file_creation_time,
+            total_buckets=self.total_buckets,
+        )
+
+
+class CommitTableRequest(WireModel):
+    """``POST …/commit``.
+
+    Attributes:
+        table_id: The id of the table that was written; another table may have its name by now.
+        base_snapshot_uuid: The uuid of the snapshot it builds on; null for the first, and from
+            clients before 2.0.
+        snapshot: The snapshot's JSON, stored as it is.
+        statistics: What it changed, by partition.
+    """
+
+    table_id: str | None = None
+    base_snapshot_uuid: str | None = None
+    snapshot: JsonObject
+    statistics: list[PartitionStatisticsModel] | None = None
+
+
+class CommitTableResponse(WireModel):
+    """Whether the snapshot is the latest now; false when another commit came first."""
+
+    success: bool
+
+
+class TableSnapshotModel(WireModel):
+    """A snapshot with the sizes of the table."""
+
+    snapshot: JsonObject
+    record_count: int = 0
+    file_size_in_bytes: int = 0
+    file_count: int = 0
+    last_file_creation_time: int = 0
+
+    @staticmethod
+    def of(info: SnapshotInfo) -> TableSnapshotModel:
+        """The wire form."""
+        return TableSnapshotModel(
+            snapshot=dict(info.snapshot.document),
+            record_count=info.record_count,
+            file_size_in_bytes=info.file_size_in_bytes,
+            file_count=info.file_count,
+            last_file_creation_time=info.last_file_creation_time,
+        )
+
+    def info(self) -> SnapshotInfo:
+        """The snapshot."""
+        return SnapshotInfo(
+            snapshot=Snapshot.from_document(self.snapshot, "the catalog's snapshot"),
+            record_count=self.record_count,
+            file_size_in_bytes=self.file_size_in_bytes,
+            file_count=self.file_count,
+            last_file_creation_time=self.last_file_creation_time,
+        )
+
+
+class GetTableSnapshotResponse(WireModel):
+    """``GET …/snapshot``."""
+
+    snapshot: TableSnapshotModel
+
+
+class GetVersionSnapshotResponse(WireModel):
+    """``GET …/snapshots/{version}``."""
+
+    snapshot: JsonObject
+
+
+class ListSnapshotsResponse(Paged):
+    """``GET …/snapshots``, newest first."""
+
+    snapshots: list[JsonObject] | None = None
+
+
+class SnapshotInstant(WireModel):
+    """A point in a table's history: a snapshot."""
+
+    type: Literal["snapshot"] = "snapshot"
+    snapshot_id: int
+
+
+class TagInstant(WireModel):
+    """A point in a table's history: a tag."""
+
+    type: Literal["tag"] = "tag"
+    tag_name: str
+
+
+class RollbackTableRequest(WireModel):
+    """``POST …/rollback``; `from_snapshot` must still be the latest, when it is given."""
+
+    instant: Annotated[SnapshotInstant | TagInstant, Field(discriminator="type")]
+    from_snapshot: int | None = None
+
+
+class CreateTagRequest(WireModel):
+    """``POST …/tags``.
+
+    Attributes:
+        tag_name: The tag.
+        snapshot_id: What it names; the latest when null.
+        time_retained: How long it is kept, such as ``1 d`` or ``PT24H``; null is for ever.
+        ignore_if_exists: In the specification, though no client sends it.
+    """
+
+    tag_name: str
+    snapshot_id: int | None = None
+    time_retained: str | None = None
+    ignore_if_exists: bool | None = None
+
+
+class GetTagResponse(WireModel):
+    """A tag: its creation in milliseconds since the epoch, its retention as ISO 8601."""
+
+    tag_name: str
+    snapshot: JsonObject
+    tag_create_time: int | None = None
+    tag_time_retained: str | None = None
+
+    @staticmethod
+    def of(info: TagInfo) -> GetTagResponse:
+        """The wire form."""
+        retained = info.retained_millis
+        return GetTagResponse(
+            tag_name=info.name,
+            snapshot=dict(info.snapshot.document),
+            tag_create_time=info.created_at,
+            tag_time_retained=None if retained is None else iso_duration(retained),
+        )
+
+    def info(self) -> TagInfo:
+        """The tag."""
+        retained = self.tag_time_retained
+        return TagInfo(
+            name=self.tag_name,
+            snapshot=Snapshot.from_document(self.snapshot, f"the catalog's tag '{self.tag_name}'"),
+            created_at=self.tag_create_time,
+            retained_millis=None if retained is None else parse_retention(retained),
+        )
+
+
+class ConsumerModel(WireModel):
+    """A saved position; `updated_at` (milliseconds) is Headwater's addition."""
+
+    consumer_id: str
+    next_snapshot: int
+    updated_at: int | None = None
+
+    @staticmethod
+    def of(info: ConsumerInfo) -> ConsumerModel:
+        """The wire form."""
+        return ConsumerModel(
+            consumer_id=info.consumer_id,
+            next_snapshot=info.next_snapshot,
+            updated_at=info.updated_at,
+        )
+
+    def info(self) -> ConsumerInfo:
+        """The consumer."""
+        return ConsumerInfo(self.consumer_id, self.next_snapshot, self.updated_at)
+
+
+class ListConsumersResponse(Paged):
+    """Saved positions."""
+
+    consumers: list[ConsumerModel] | None = None
+
+
+class ResetConsumerRequest(WireModel):
+    """``POST …/consumers/reset``; null deletes the consumer."""
+
+    consumer_id: str
+    next_snapshot_id: int | None = None
+
+
+class AuthTableQueryRequest(WireModel):
+    """``POST …/auth``: the columns a query is about to read; null is all."""
+
+    select: list[str] | None = None
+
+
+class AuthTableQueryResponse(WireModel):
+    """The row filters and column masks the reader must apply, each a predicate as JSON text."""
+
+    filter: list[str] | None = None
+    column_masking: dict[str, str] | None = None
+
+
+def snapshot_from_wire(document: Mapping[str, JsonValue]) -> Snapshot:
+    """The snapshot of a request; raises Invalid when the JSON is not one."""
+    try:
+        return Snapshot.from_document(dict(document), "the request's snapshot")
+    except CorruptData as error:
+        raise Invalid(error.message) from error
+
+
+def iso_duration(millis: int) -> str:
+    """Milliseconds as Java's ``Duration.toString`` writes them: ``PT24H``, ``PT1M30.5S``."""
+    seconds, rest = divmod(millis, 1000)
+    hours, seconds = divmod(seconds, 3600)
+    minutes, seconds = divmod(seconds, 60)
+    text = "PT"
+    if hours:
+        text += f"{hours}H"
+    if minutes:
+        text += f"{minutes}M"
+    if seconds or rest:
+        text += f"{seconds}.{rest:03d}".rstrip("0").rstrip(".") + "S"
+    return text if text != "PT" else "PT0S"
+
+
+def parse_retention(text: str) -> int:
+    """Milliseconds from ISO 8601 (``P1D``, ``PT1H30M``) or from Paimon's notation (``1 d``).
+
+    Raises:
+        Invalid: The text is neither.
+    """
+    match = _ISO_DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        return parse_duration(text, "timeRetained")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
+    millis = int((match[5] or "").ljust(3, "0")[:3])
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + millis
+
+
+def without_nulls(values: Mapping[str, str | None] | None) -> dict[str, str]:
+    """The entries of a map that have a value; an absent map is empty."""
+    return {key: value for key, value in (values or {}).items() if value is not None}
+
+
+def snapshots_from_wire(documents: Sequence[JsonObject] | None) -> list[Snapshot]:
+    """The snapshots of a listing."""
+    return [Snapshot.from_document(item, "the catalog's snapshot") for item in documents or ()]
