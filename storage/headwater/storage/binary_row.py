@@ -24,7 +24,7 @@ from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.types import AtomicType, DataType, Root, to_arrow
 from headwater.storage.values import (
     StorageValue,
-    is_other_clock,
+    is_kindred,
     storage_value,
     units_per_second,
 )
@@ -111,7 +111,9 @@ def _field(value: StorageValue, data_type: DataType, cursor: int) -> tuple[bytes
         return struct.pack("<II", 0, cursor), bytes(room)
     if root is Root.DECIMAL:
         assert isinstance(value, Decimal)
-        unscaled = int(value.scaleb(data_type.scale))
+        # Not `scaleb`, which rounds to the context's 28 digits.
+        sign, digits, _ = value.as_tuple()
+        unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
         if data_type.precision <= 18:
             return struct.pack("<q", unscaled), b""
         size = _signed_size(unscaled)
@@ -361,23 +363,16 @@ def _every_word(buffer: pa.Buffer | None, begin: int, end: int) -> Words:
 def _plain_array(column: pa.Array | pa.ChunkedArray, data_type: AtomicType) -> pa.Array:
     """One contiguous array; strings and bytes as large_binary, so that offsets are 64 bits."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    target = to_arrow(data_type)
-    if is_other_clock(array.type, target):
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if not is_kindred(array.type, data_type):
         raise Invalid(f"a column of Arrow type {array.type} does not hold type {data_type}")
     try:
-        if pa.types.is_dictionary(array.type):
-            array = array.cast(array.type.value_type)
-        if data_type.root in _TEXT and not _is_text(array.type):
-            array = array.cast(target)
-        return array.cast(pa.large_binary() if data_type.root in _BYTES else target)
+        return array.cast(pa.large_binary() if data_type.root in _BYTES else to_arrow(data_type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Invalid(
             f"a column of Arrow type {column.type} does not hold type {data_type}: {error}"
         ) from error
-
-
-def _is_text(arrow: pa.DataType) -> bool:
-    return any(arrow == known for known in (pa.string(), pa.large_string(), pa.string_view()))
 
 
 def _validity(array: pa.Array) -> npt.NDArray[np.bool_]:

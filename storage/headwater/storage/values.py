@@ -16,7 +16,7 @@ import operator
 import re
 import struct
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation, localcontext
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ from headwater.storage.types import AtomicType, DataField, DataType, Root, times
 __all__ = [
     "StorageValue",
     "arrow_scalar",
-    "is_other_clock",
+    "is_kindred",
     "parse_partition_text",
     "partition_text",
     "storage_value",
@@ -53,6 +53,12 @@ _INTEGER_BITS: Mapping[Root, int] = {
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_DATE = dt.date(1970, 1, 1)
 _UNITS_PER_SECOND: Mapping[str, int] = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+_IS_BINARY: Sequence[Callable[[pa.DataType], bool]] = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+)
 _MILLIS_PER_DAY = 86_400_000
 
 
@@ -92,13 +98,36 @@ def arrow_scalar(value: object, data_type: DataType) -> pa.Scalar:
     return pa.scalar(storage_value(value, data_type), to_arrow(data_type))
 
 
-def is_other_clock(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether one of two Arrow types is a local timestamp and the other a moment.
+_KINDRED: Mapping[Root, Sequence[Callable[[pa.DataType], bool]]] = {
+    Root.BOOLEAN: (pa.types.is_boolean,),
+    Root.TINYINT: (pa.types.is_integer,),
+    Root.SMALLINT: (pa.types.is_integer,),
+    Root.INT: (pa.types.is_integer,),
+    Root.BIGINT: (pa.types.is_integer,),
+    Root.FLOAT: (pa.types.is_floating, pa.types.is_integer),
+    Root.DOUBLE: (pa.types.is_floating, pa.types.is_integer),
+    Root.DECIMAL: (pa.types.is_decimal, pa.types.is_integer),
+    Root.CHAR: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    Root.VARCHAR: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    Root.BINARY: _IS_BINARY,
+    Root.VARBINARY: _IS_BINARY,
+    Root.DATE: (pa.types.is_date,),
+    Root.TIME: (pa.types.is_time,),
+    Root.TIMESTAMP: (pa.types.is_timestamp,),
+    Root.TIMESTAMP_LTZ: (pa.types.is_timestamp,),
+}
 
-    Arrow casts between them without a word, taking local time as UTC.
+
+def is_kindred(arrow: pa.DataType, data_type: AtomicType) -> bool:
+    """Whether an Arrow type's values mean the same in a Paimon type, if they fit into it.
+
+    Arrow itself casts more: text to numbers, and local timestamps to moments as if they were UTC.
     """
-    both = pa.types.is_timestamp(source) and pa.types.is_timestamp(target)
-    return bool(both and (source.tz is None) != (target.tz is None))
+    if pa.types.is_null(arrow):
+        return True
+    if pa.types.is_timestamp(arrow) and (arrow.tz is None) != (data_type.root is Root.TIMESTAMP):
+        return False
+    return any(is_kind(arrow) for is_kind in _KINDRED[data_type.root])
 
 
 def _from_scalar(scalar: pa.Scalar, data_type: DataType) -> StorageValue:
@@ -108,11 +137,10 @@ def _from_scalar(scalar: pa.Scalar, data_type: DataType) -> StorageValue:
         return _from_scalar(scalar.value, data_type)
     if not isinstance(data_type, AtomicType):
         raise Invalid(f"a single value of type {data_type} is not supported")
-    target = to_arrow(data_type)
-    if is_other_clock(scalar.type, target):
+    if not is_kindred(scalar.type, data_type):
         raise Invalid(f"{scalar!r} is not a value of type {data_type}")
     try:
-        cast = scalar.cast(target)
+        cast = scalar.cast(to_arrow(data_type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Invalid(f"{scalar!r} is not a value of type {data_type}: {error}") from error
     if data_type.root in (Root.DATE, Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
