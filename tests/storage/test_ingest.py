@@ -1,0 +1,205 @@
+"""Coercing a caller's data to a table's schema: lossless or refused, never guessed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from headwater.storage.errors import Invalid
+from headwater.storage.ingest import arrow_table, coerce
+from headwater.storage.schema import TableSchema
+from headwater.storage.types import DataField, Json, parse_type
+
+
+def schema(*columns: tuple[str, Json], defaults: dict[str, str] | None = None) -> TableSchema:
+    fields = tuple(
+        DataField(i, name, parse_type(kind), default_value=(defaults or {}).get(name))
+        for i, (name, kind) in enumerate(columns)
+    )
+    return TableSchema(0, fields, len(fields), (), (), {}, None, 0)
+
+
+def one(kind: Json, values: pa.Array | pa.ChunkedArray) -> list[object]:
+    """The values of a single column after coercion."""
+    result = coerce(pa.table({"c": values}), schema(("c", kind)), "db.t")
+    assert result.schema == schema(("c", kind)).arrow
+    result.validate(full=True)
+    return list(result.column("c").to_pylist())
+
+
+UTC = dt.UTC
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"),
+    [
+        ("BIGINT", pa.array([1, None], pa.int8()), [1, None]),
+        ("TINYINT", pa.array([-128, 127], pa.int64()), [-128, 127]),
+        ("INT", pa.array([1.0, None], pa.float64()), [1, None]),
+        ("DOUBLE", pa.array([1, 2], pa.int32()), [1.0, 2.0]),
+        ("FLOAT", pa.array([0.5, None], pa.float64()), [0.5, None]),
+        ("DECIMAL(5, 2)", pa.array([999, -3], pa.int64()), [Decimal("999.00"), Decimal("-3.00")]),
+        ("DECIMAL(5, 2)", pa.array([Decimal("1.5")], pa.decimal128(20, 1)), [Decimal("1.50")]),
+        ("DECIMAL(2, 1)", pa.array([Decimal("1.500")], pa.decimal256(40, 3)), [Decimal("1.5")]),
+        ("STRING", pa.array(["a", None], pa.large_string()), ["a", None]),
+        ("STRING", pa.array(["a", "b"], pa.string_view()), ["a", "b"]),
+        ("STRING", pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        ("VARCHAR(2)", pa.array(["äö"]), ["äö"]),
+        ("BINARY(2)", pa.array([b"ab"], pa.binary(2)), [b"ab"]),
+        ("BYTES", pa.array([b"ab"], pa.large_binary()), [b"ab"]),
+        ("DATE", pa.array([dt.date(2024, 2, 29)], pa.date64()), [dt.date(2024, 2, 29)]),
+        ("TIME(3)", pa.array([dt.time(1, 2, 3)], pa.time64("us")), [dt.time(1, 2, 3)]),
+        (
+            "TIMESTAMP(6)",
+            pa.array([1_500], pa.timestamp("ms")),
+            [dt.datetime(1970, 1, 1, 0, 0, 1, 500_000)],
+        ),
+        ("TIMESTAMP(0)", pa.array([2], pa.timestamp("s")), [dt.datetime(1970, 1, 1, 0, 0, 2)]),
+        (
+            "TIMESTAMP(3) WITH LOCAL TIME ZONE",
+            pa.array([0], pa.timestamp("us", tz="Asia/Tokyo")),
+            [dt.datetime(1970, 1, 1, tzinfo=UTC)],
+        ),
+        ("BOOLEAN", pa.nulls(2), [None, None]),
+        (
+            {"type": "ARRAY", "element": "INT"},
+            pa.array([[1, None], None, []]),
+            [[1, None], None, []],
+        ),
+        (
+            {"type": "ARRAY", "element": "INT"},
+            pa.array([[9], [1, 2], None], pa.large_list(pa.int64())).slice(1),
+            [[1, 2], None],
+        ),
+        (
+            {"type": "MAP", "key": "STRING", "value": "INT"},
+            pa.array([[("x", 9)], [("a", 1)], None], pa.map_(pa.string(), pa.int64())).slice(1),
+            [[("a", 1)], None],
+        ),
+        (
+            {
+                "type": "ROW",
+                "fields": [
+                    {"id": 1, "name": "a", "type": "INT NOT NULL"},
+                    {"id": 2, "name": "b", "type": "STRING"},
+                    {"id": 3, "name": "c", "type": "INT"},
+                ],
+            },
+            pa.array([{"b": "x", "a": 1}, None, {"b": None, "a": 2}]),
+            [{"a": 1, "b": "x", "c": None}, None, {"a": 2, "b": None, "c": None}],
+        ),
+    ],
+)
+def test_a_value_is_cast_when_nothing_is_lost(
+    kind: Json, values: pa.Array, expected: list[object]
+) -> None:
+    assert one(kind, values) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("TINYINT", pa.array([128])),
+        ("INT", pa.array([1.5])),
+        ("BIGINT", pa.array([float("nan")])),
+        ("INT", pa.array(["1"])),
+        ("INT", pa.array([True])),
+        ("BOOLEAN", pa.array([1])),
+        ("FLOAT", pa.array([0.1], pa.float64())),
+        ("DOUBLE", pa.array([2**53 + 1])),
+        ("DOUBLE", pa.array([Decimal("1.5")])),
+        ("DECIMAL(5, 2)", pa.array([1000])),
+        ("DECIMAL(5, 2)", pa.array([1.5])),
+        ("DECIMAL(5, 2)", pa.array([Decimal("1.555")])),
+        ("STRING", pa.array([1])),
+        ("STRING", pa.array([b"a"])),
+        ("BYTES", pa.array(["a"])),
+        ("VARCHAR(1)", pa.array(["ab"])),
+        ("BINARY(1)", pa.array([b"ab"])),
+        ("DATE", pa.array([0], pa.timestamp("us"))),
+        ("DATE", pa.array(["2024-01-01"])),
+        ("TIME(0)", pa.array([1500], pa.time32("ms"))),
+        ("TIMESTAMP(3)", pa.array([1], pa.timestamp("us"))),
+        ("TIMESTAMP(5)", pa.array([1], pa.timestamp("us"))),
+        ("TIMESTAMP(3)", pa.array([1], pa.timestamp("ms", tz="UTC"))),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", pa.array([1], pa.timestamp("ms"))),
+        ({"type": "ARRAY", "element": "INT NOT NULL"}, pa.array([[1, None]])),
+        ({"type": "ARRAY", "element": "INT"}, pa.array([["a"]])),
+        ({"type": "ARRAY", "element": "INT"}, pa.array([1])),
+        ({"type": "MAP", "key": "INT", "value": "INT"}, pa.array([{"a": 1}])),
+        (
+            {"type": "ROW", "fields": [{"id": 1, "name": "a", "type": "INT NOT NULL"}]},
+            pa.array([{"a": None}]),
+        ),
+        ({"type": "ROW", "fields": [{"id": 1, "name": "a", "type": "INT"}]}, pa.array([{"z": 1}])),
+    ],
+)
+def test_a_loss_is_refused_and_names_the_column(kind: Json, values: pa.Array) -> None:
+    with pytest.raises(Invalid, match=r"table db\.t, column 'c'"):
+        one(kind, values)
+
+
+def test_nan_survives_a_narrowing_that_loses_nothing() -> None:
+    (value,) = one("FLOAT", pa.array([float("nan")]))
+    assert isinstance(value, float)
+    assert np.isnan(value)
+
+
+def test_columns_are_put_in_order_and_missing_ones_filled() -> None:
+    target = schema(("a", "INT NOT NULL"), ("b", "STRING"), ("c", "DATE"), defaults={"b": "'x y'"})
+    result = coerce(pa.table({"a": pa.array([1, 2])}), target, "db.t")
+    assert result.to_pylist() == [
+        {"a": 1, "b": "x y", "c": None},
+        {"a": 2, "b": "x y", "c": None},
+    ]
+    explicit = coerce(pa.table({"b": pa.array([None], pa.string()), "a": [1]}), target, "db.t")
+    assert explicit.to_pylist() == [{"a": 1, "b": None, "c": None}]
+
+
+def test_unknown_missing_and_doubled_columns_are_refused() -> None:
+    target = schema(("a", "INT NOT NULL"), ("b", "STRING"))
+    with pytest.raises(Invalid, match=r"no column 'z'; its columns are a, b"):
+        coerce(pa.table({"a": [1], "z": [1]}), target, "db.t")
+    with pytest.raises(Invalid, match=r"lacks the NOT NULL column 'a'"):
+        coerce(pa.table({"b": ["x"]}), target, "db.t")
+    with pytest.raises(Invalid, match=r"more than one column 'a'"):
+        coerce(pa.table([[1], [2]], names=["a", "a"]), target, "db.t")
+
+
+def test_nulls_in_a_not_null_column_are_counted() -> None:
+    with pytest.raises(Invalid, match=r"column 'a' is NOT NULL, but 2 of 3 rows are null"):
+        coerce(pa.table({"a": pa.array([None, 1, None])}), schema(("a", "INT NOT NULL")), "db.t")
+
+
+EXPECTED = [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pa.table({"a": [1, 2], "b": ["x", None]}),
+        pa.RecordBatch.from_pydict({"a": [1, 2], "b": ["x", None]}),
+        pl.DataFrame({"a": [1, 2], "b": ["x", None]}),
+        pl.LazyFrame({"a": [1, 2], "b": ["x", None]}),
+        pd.DataFrame({"a": [1, 2], "b": ["x", None]}, index=[7, 8]),
+        {"a": [1, 2], "b": ["x", None]},
+        EXPECTED,
+        pa.table({"a": [1, 2], "b": ["x", None]}).to_reader(),
+    ],
+    ids=["arrow", "batch", "polars", "lazy", "pandas", "columns", "rows", "stream"],
+)
+def test_every_shape_of_table_is_taken(data: object) -> None:
+    table = arrow_table(data)
+    assert coerce(table, schema(("a", "INT"), ("b", "STRING")), "db.t").to_pylist() == EXPECTED
+
+
+@pytest.mark.parametrize("data", [7, "text", pd.DataFrame({"a": [1, "x"]}), {"a": [1, "x"]}])
+def test_what_is_not_a_table_is_refused(data: object) -> None:
+    with pytest.raises(Invalid):
+        arrow_table(data)
