@@ -228,6 +228,17 @@ class TableOptions:
         return self.raw.get("metadata.stats-mode", "truncate(16)").strip().lower()
 
     @property
+    def statistics_dense(self) -> bool:
+        """Whether columns without statistics take no room in manifests."""
+        return self._boolean("metadata.stats-dense-store", True)
+
+    @property
+    def statistics_first_columns(self) -> int | None:
+        """How many columns have statistics, from the first; None is all."""
+        value = self._integer("metadata.stats-keep-first-n-columns", -1)
+        return value if value >= 0 else None
+
+    @property
     def snapshot_retained_min(self) -> int:
         """Snapshots that expiry always keeps."""
         return self._integer("snapshot.num-retained.min", 10)
