@@ -1,1 +1,5 @@
-"""The Alembic revisions of the catalog's database."""
+"""Revisions of the catalog's database, run by Alembic and shipped with the package."""
+
+from headwater.migrations.runner import check_current, current, newest, upgrade
+
+__all__ = ["check_current", "current", "newest", "upgrade"]

@@ -1,0 +1,288 @@
+"""`SqlCatalog`: one warehouse, its pointers in a SQL database, its files on storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import (
+    ConsumerInfo,
+    DatabaseInfo,
+    Page,
+    SnapshotInfo,
+    TableInfo,
+    TagInfo,
+)
+from headwater.catalog.sql.commit import Commits
+from headwater.catalog.sql.consumers import Consumers
+from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.databases import Databases
+from headwater.catalog.sql.engine import SqlDatabase, open_engine
+from headwater.catalog.sql.names import normalised_location
+from headwater.catalog.sql.outbox import Outbox, RepairReport
+from headwater.catalog.sql.rollback import Rollbacks
+from headwater.catalog.sql.schema_state import check_revision, create_missing_tables
+from headwater.catalog.sql.snapshots import Snapshots
+from headwater.catalog.sql.tables import Tables
+from headwater.catalog.sql.tags import Tags
+from headwater.storage.errors import Invalid
+from headwater.storage.file_access import FileAccess, open_file_access
+from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+from headwater.storage.schema import Schema
+from headwater.storage.schema_change import SchemaChange
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+
+__all__ = ["SqlCatalog"]
+
+
+class SqlCatalog:
+    """A `headwater.catalog.protocol.Catalog` that answers from a SQL database.
+
+    Safe to use from several threads, and on one database from several processes. Make one with
+    `open`.
+
+    Args:
+        context: Where and with what.
+        storage_options: What file access needs to reach the warehouse.
+    """
+
+    def __init__(self, context: CatalogContext, storage_options: Mapping[str, str]) -> None:
+        self._context = context
+        self._storage_options = dict(storage_options)
+        self._outbox = Outbox(context)
+        self._databases = Databases(context, self._outbox)
+        self._tables = Tables(context, self._outbox)
+        self._commits = Commits(context, self._outbox)
+        self._snapshots = Snapshots(context, self._outbox)
+        self._rollbacks = Rollbacks(context, self._outbox, self._snapshots)
+        self._tags = Tags(context, self._outbox, self._snapshots)
+        self._consumers = Consumers(context, self._outbox)
+
+    @staticmethod
+    def open(
+        database_url: str,
+        *,
+        warehouse: str,
+        location: str,
+        storage_options: Mapping[str, str] | None = None,
+        runtime: Runtime = SYSTEM_RUNTIME,
+        create: bool = False,
+        files: FileAccess | None = None,
+    ) -> SqlCatalog:
+        """Open a warehouse, and repair what a crash left half done.
+
+        Args:
+            database_url: ``sqlite:///path/to/file.db`` or ``postgresql://user@host/database``.
+            warehouse: The warehouse's name; several may share a database.
+            location: Where its tables are: a URI or a local path.
+            storage_options: What file access needs, such as endpoint and credentials.
+            runtime: Clock and names.
+            create: Make the catalog's tables in a database that has none.
+            files: The file access; by default the one that reaches `location`.
+
+        Raises:
+            Invalid: The URL or the location is malformed, or the database has no tables or those
+                of another revision: upgrade it first (`headwater.migrations.upgrade`).
+            Unavailable: The database did not answer.
+        """
+        if not warehouse or "/" in warehouse:
+            raise Invalid(f"'{warehouse}' is not a warehouse name: it is empty or has a slash")
+        location = normalised_location(location)
+        options = dict(storage_options or {})
+        files = open_file_access(location, options) if files is None else files
+        database = SqlDatabase(open_engine(database_url), runtime)
+        try:
+            if create:
+                create_missing_tables(database)
+            check_revision(database)
+            context = CatalogContext(database, files, runtime, warehouse, location)
+            catalog = SqlCatalog(context, options)
+            catalog.repair()
+        except BaseException:
+            database.close()
+            raise
+        return catalog
+
+    @property
+    def warehouse(self) -> str:
+        """The warehouse's name."""
+        return self._context.warehouse
+
+    @property
+    def location(self) -> str:
+        """The warehouse's URI, without a trailing slash."""
+        return self._context.location
+
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """What file access needs to reach the warehouse; never log it."""
+        return self._storage_options
+
+    def repair(self) -> RepairReport:
+        """Make storage follow every decision that a crash left open."""
+        return self._outbox.repair()
+
+    def close(self) -> None:
+        """Give back connections."""
+        self._context.database.close()
+
+    # Databases
+
+    def list_databases(
+        self,
+        *,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[str]:
+        """Database names; all of them when `max_results` is None."""
+        return self._databases.list(pattern, max_results, page_token)
+
+    def create_database(
+        self, name: str, options: Mapping[str, str] | None = None, *, ignore_if_exists: bool = False
+    ) -> None:
+        """Create a database; an option ``location`` must lie in the warehouse."""
+        self._databases.create(name, options or {}, ignore_if_exists)
+
+    def get_database(self, name: str) -> DatabaseInfo:
+        """A database; NotFound (DATABASE)."""
+        return self._databases.get(name)
+
+    def alter_database(
+        self, name: str, updates: Mapping[str, str], removals: Sequence[str]
+    ) -> None:
+        """Set and remove options."""
+        self._databases.alter(name, updates, removals)
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database and every table in it."""
+        self._databases.drop(name)
+
+    # Tables
+
+    def list_tables(
+        self,
+        database: str,
+        *,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[str]:
+        """Table names; all of them when `max_results` is None."""
+        return self._tables.list(database, pattern, max_results, page_token)
+
+    def create_table(
+        self, identifier: Identifier, schema: Schema, *, ignore_if_exists: bool = False
+    ) -> None:
+        """Create a table; an option ``path`` makes it external."""
+        self._tables.create(identifier, schema, ignore_if_exists)
+
+    def get_table(self, identifier: Identifier) -> TableInfo:
+        """A table with its latest schema; NotFound (TABLE)."""
+        return self._tables.get(identifier)
+
+    def alter_table(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
+        """Apply changes, all or none; one new schema version."""
+        self._tables.alter(identifier, changes)
+
+    def rename_table(self, source: Identifier, destination: Identifier) -> None:
+        """Give a table another name; its path stays."""
+        self._tables.rename(source, destination)
+
+    def drop_table(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
+        """Drop a table and, unless it is external, its files."""
+        self._tables.drop(identifier, ignore_if_not_exists)
+
+    # Snapshots
+
+    def commit_snapshot(
+        self,
+        identifier: Identifier,
+        table_id: str | None,
+        snapshot: Snapshot,
+        base_uuid: str | None,
+        statistics: Sequence[PartitionStatistics],
+    ) -> bool:
+        """Make `snapshot` the latest, if the latest still is the one with `base_uuid`."""
+        return self._commits.commit(identifier, table_id, snapshot, base_uuid, statistics)
+
+    def latest_snapshot(self, identifier: Identifier) -> SnapshotInfo | None:
+        """The latest snapshot; None for a table without one. Its file is on storage."""
+        return self._snapshots.latest(identifier)
+
+    def get_snapshot(self, identifier: Identifier, version: str) -> Snapshot:
+        """A snapshot by id, ``EARLIEST``, ``LATEST`` or tag name; NotFound (SNAPSHOT)."""
+        return self._snapshots.get(identifier, version)
+
+    def list_snapshots(
+        self,
+        identifier: Identifier,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Snapshot]:
+        """The snapshots that still exist, newest first."""
+        return self._snapshots.list(identifier, max_results, page_token)
+
+    def rollback_to_snapshot(
+        self, identifier: Identifier, snapshot_id: int, from_snapshot: int | None = None
+    ) -> None:
+        """Make an earlier snapshot the latest; Conflict when `from_snapshot` is not the latest."""
+        self._rollbacks.to_snapshot(identifier, snapshot_id, from_snapshot)
+
+    def rollback_to_tag(
+        self, identifier: Identifier, tag: str, from_snapshot: int | None = None
+    ) -> None:
+        """Likewise, to the snapshot that a tag names."""
+        self._rollbacks.to_tag(identifier, tag, from_snapshot)
+
+    # Tags
+
+    def create_tag(
+        self,
+        identifier: Identifier,
+        tag: str,
+        snapshot_id: int | None = None,
+        *,
+        retained_millis: int | None = None,
+    ) -> None:
+        """Name a snapshot (the latest when None); AlreadyExists (TAG)."""
+        self._tags.create(identifier, tag, snapshot_id, retained_millis)
+
+    def get_tag(self, identifier: Identifier, tag: str) -> TagInfo:
+        """A tag; NotFound (TAG)."""
+        return self._tags.get(identifier, tag)
+
+    def list_tags(
+        self,
+        identifier: Identifier,
+        *,
+        prefix: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[str]:
+        """Tag names; all of them when `max_results` is None."""
+        return self._tags.list(identifier, prefix, max_results, page_token)
+
+    def delete_tag(self, identifier: Identifier, tag: str) -> None:
+        """Delete a tag; NotFound (TAG)."""
+        self._tags.delete(identifier, tag)
+
+    # Consumers
+
+    def list_consumers(
+        self,
+        identifier: Identifier,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[ConsumerInfo]:
+        """The saved positions; all of them when `max_results` is None."""
+        return self._consumers.list(identifier, max_results, page_token)
+
+    def reset_consumer(
+        self, identifier: Identifier, consumer_id: str, next_snapshot: int | None
+    ) -> None:
+        """Move a consumer (creating it if need be); None deletes it."""
+        self._consumers.reset(identifier, consumer_id, next_snapshot)

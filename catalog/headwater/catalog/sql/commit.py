@@ -1,0 +1,275 @@
+"""The one door for commits.
+
+One transaction decides (see ``docs/decisions/0001-commit-protocol.md``); then storage follows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.lookup import TableRecord, find_table, table_not_found
+from headwater.catalog.sql.models import BranchRow, PartitionRow, SnapshotRow
+from headwater.catalog.sql.outbox import Action, Outbox
+from headwater.storage.errors import Invalid
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+
+__all__ = ["Commits", "Sizes", "apply_statistics"]
+
+_KEYS_IN_ONE_QUERY = 500
+
+
+class _Outcome(Enum):
+    DONE = auto()
+    CONFLICT = auto()
+    SETTLE_FIRST = auto()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a branch, or a partition of it, holds."""
+
+    record_count: int = 0
+    file_size_in_bytes: int = 0
+    file_count: int = 0
+    last_file_creation_time: int = 0
+
+    def plus(self, changes: Iterable[PartitionStatistics]) -> Sizes:
+        """The sizes after some changes."""
+        total = self
+        for change in changes:
+            total = Sizes(
+                total.record_count + change.record_count,
+                total.file_size_in_bytes + change.file_size_in_bytes,
+                total.file_count + change.file_count,
+                max(total.last_file_creation_time, change.last_file_creation_time),
+            )
+        return total
+
+
+class Commits:
+    """Commits snapshots of one warehouse's tables.
+
+    Args:
+        context: Where and with what.
+        outbox: Writes the snapshot files.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox) -> None:
+        self._context = context
+        self._outbox = outbox
+
+    def commit(
+        self,
+        identifier: Identifier,
+        table_id: str | None,
+        snapshot: Snapshot,
+        base_uuid: str | None,
+        statistics: Sequence[PartitionStatistics],
+    ) -> bool:
+        """Make a snapshot the latest; see `Catalog.commit_snapshot`."""
+
+        def work(connection: Connection) -> tuple[_Outcome, TableRecord]:
+            record = find_table(connection, self._context, identifier)
+            if table_id is not None and record.id != table_id:
+                raise table_not_found(identifier)
+            record.require_managed()
+            if record.is_pending:
+                return _Outcome.SETTLE_FIRST, record
+            return self._decide(connection, record, snapshot, base_uuid, statistics), record
+
+        while True:
+            try:
+                outcome, record = self._context.database.write(work)
+            except IntegrityError:
+                # Two commits met at the unique key of the snapshot's number.
+                return False
+            if outcome is _Outcome.CONFLICT:
+                return False
+            self._outbox.settle(record.id, record.branch)
+            if outcome is _Outcome.DONE:
+                return True
+
+    def _decide(
+        self,
+        connection: Connection,
+        record: TableRecord,
+        snapshot: Snapshot,
+        base_uuid: str | None,
+        statistics: Sequence[PartitionStatistics],
+    ) -> _Outcome:
+        head = update(BranchRow).where(
+            BranchRow.table_id == record.id,
+            BranchRow.branch == record.branch,
+            BranchRow.snapshot_id == snapshot.id - 1,
+        )
+        if base_uuid is not None:
+            head = head.where(BranchRow.snapshot_uuid == base_uuid)
+        elif snapshot.uuid is not None:
+            head = head.where(BranchRow.snapshot_uuid.is_(None))
+        # Otherwise a client from before uuids: the number alone decides, or one commit of a
+        # newer client would lock it out for ever.
+        moved = connection.execute(
+            head.values(snapshot_id=snapshot.id, snapshot_uuid=snapshot.uuid)
+        )
+        document = snapshot.to_json()
+        if moved.rowcount != 1:
+            is_replay = self._is_replay(connection, record, snapshot, document)
+            return _Outcome.DONE if is_replay else _Outcome.CONFLICT
+        if snapshot.schema_id > record.schema_id:
+            raise Invalid(
+                f"table {record.identifier}: snapshot {snapshot.id} names schema "
+                f"{snapshot.schema_id}, but the latest is {record.schema_id}"
+            )
+        sizes = self._sizes(connection, record, snapshot.id - 1).plus(statistics)
+        connection.execute(
+            insert(SnapshotRow),
+            {
+                "table_id": record.id,
+                "branch": record.branch,
+                "snapshot_id": snapshot.id,
+                "uuid": snapshot.uuid,
+                "document": document,
+                "commit_user": snapshot.commit_user,
+                "commit_identifier": snapshot.commit_identifier,
+                "commit_kind": snapshot.commit_kind.value,
+                "record_count": sizes.record_count,
+                "file_size_in_bytes": sizes.file_size_in_bytes,
+                "file_count": sizes.file_count,
+                "last_file_creation_time": sizes.last_file_creation_time,
+                "statistics": json.dumps([change.to_json() for change in statistics]),
+            },
+        )
+        apply_statistics(connection, self._context, record, statistics)
+        self._outbox.add(connection, Action.SNAPSHOT, record.id, record.branch, number=snapshot.id)
+        return _Outcome.DONE
+
+    def _is_replay(
+        self, connection: Connection, record: TableRecord, snapshot: Snapshot, document: str
+    ) -> bool:
+        """Whether this very snapshot was committed before, be it the latest still or not.
+
+        Answering False for one that is in the history would make its client write it again.
+        """
+        row = connection.execute(
+            select(SnapshotRow.uuid, SnapshotRow.document).where(
+                SnapshotRow.table_id == record.id,
+                SnapshotRow.branch == record.branch,
+                SnapshotRow.snapshot_id == snapshot.id,
+            )
+        ).one_or_none()
+        if row is None:
+            return False
+        if snapshot.uuid is None:
+            return bool(row.document == document)
+        return bool(row.uuid == snapshot.uuid)
+
+    def _sizes(self, connection: Connection, record: TableRecord, snapshot_id: int) -> Sizes:
+        row = connection.execute(
+            select(
+                SnapshotRow.record_count,
+                SnapshotRow.file_size_in_bytes,
+                SnapshotRow.file_count,
+                SnapshotRow.last_file_creation_time,
+            ).where(
+                SnapshotRow.table_id == record.id,
+                SnapshotRow.branch == record.branch,
+                SnapshotRow.snapshot_id == snapshot_id,
+            )
+        ).one_or_none()
+        return Sizes() if row is None else Sizes(*row)
+
+
+def apply_statistics(
+    connection: Connection,
+    context: CatalogContext,
+    record: TableRecord,
+    changes: Sequence[PartitionStatistics],
+) -> None:
+    """Add changes to the partitions' rows; the caller holds the branch row's lock."""
+    by_key: dict[str, list[PartitionStatistics]] = {}
+    for change in changes:
+        by_key.setdefault(_spec_key(change.spec), []).append(change)
+    stored = _stored_sizes(connection, record, list(by_key))
+    now = context.runtime.now_millis()
+    inserts: list[Mapping[str, object]] = []
+    updates: list[Mapping[str, object]] = []
+    gone: list[str] = []
+    for key, parts in by_key.items():
+        sizes = stored.get(key, Sizes()).plus(parts)
+        if sizes.record_count <= 0 and sizes.file_size_in_bytes <= 0 and sizes.file_count <= 0:
+            gone.append(key)
+            continue
+        values: dict[str, object] = {
+            "record_count": sizes.record_count,
+            "file_size_in_bytes": sizes.file_size_in_bytes,
+            "file_count": sizes.file_count,
+            "last_file_creation_time": sizes.last_file_creation_time,
+            "total_buckets": parts[-1].total_buckets,
+            "updated_at": now,
+        }
+        if key in stored:
+            updates.append({"the_key": key, **values})
+        else:
+            spec = json.dumps(dict(parts[-1].spec), ensure_ascii=False)
+            inserts.append(
+                {
+                    "table_id": record.id,
+                    "branch": record.branch,
+                    "spec_key": key,
+                    "spec": spec,
+                    "created_at": now,
+                    **values,
+                }
+            )
+    here = (PartitionRow.table_id == record.id, PartitionRow.branch == record.branch)
+    if inserts:
+        connection.execute(insert(PartitionRow), inserts)
+    if updates:
+        connection.execute(
+            update(PartitionRow).where(*here, PartitionRow.spec_key == bindparam("the_key")),
+            updates,
+        )
+    for keys in _chunks(gone):
+        connection.execute(delete(PartitionRow).where(*here, PartitionRow.spec_key.in_(keys)))
+
+
+def _stored_sizes(
+    connection: Connection, record: TableRecord, keys: Sequence[str]
+) -> dict[str, Sizes]:
+    stored: dict[str, Sizes] = {}
+    for chunk in _chunks(keys):
+        rows = connection.execute(
+            select(
+                PartitionRow.spec_key,
+                PartitionRow.record_count,
+                PartitionRow.file_size_in_bytes,
+                PartitionRow.file_count,
+                PartitionRow.last_file_creation_time,
+            ).where(
+                PartitionRow.table_id == record.id,
+                PartitionRow.branch == record.branch,
+                PartitionRow.spec_key.in_(chunk),
+            )
+        )
+        for key, *sizes in rows:
+            stored[key] = Sizes(*sizes)
+    return stored
+
+
+def _chunks(keys: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (keys[at : at + _KEYS_IN_ONE_QUERY] for at in range(0, len(keys), _KEYS_IN_ONE_QUERY))
+
+
+def _spec_key(spec: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(dict(spec), sort_keys=True).encode()).hexdigest()

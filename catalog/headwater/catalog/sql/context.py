@@ -1,0 +1,30 @@
+"""What every part of `SqlCatalog` works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.catalog.sql.engine import SqlDatabase
+from headwater.storage.file_access import FileAccess
+from headwater.storage.runtime import Runtime
+
+__all__ = ["CatalogContext"]
+
+
+@dataclass(frozen=True)
+class CatalogContext:
+    """A warehouse and the means to work on it.
+
+    Attributes:
+        database: The SQL database that decides.
+        files: The storage that follows.
+        runtime: Clock and names.
+        warehouse: The warehouse's name.
+        location: Its URI, without a trailing slash.
+    """
+
+    database: SqlDatabase
+    files: FileAccess
+    runtime: Runtime
+    warehouse: str
+    location: str

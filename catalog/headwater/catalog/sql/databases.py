@@ -1,0 +1,177 @@
+"""Databases: names, locations and options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from headwater.catalog.protocol import DatabaseInfo, Page
+from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.lookup import database_not_found, name_page
+from headwater.catalog.sql.models import DatabaseRow, TableRow
+from headwater.catalog.sql.names import (
+    check_database_name,
+    check_page,
+    inside,
+    normalised_location,
+    pattern_clause,
+)
+from headwater.catalog.sql.outbox import Outbox
+from headwater.catalog.sql.tables import drop_table_rows
+from headwater.storage.errors import AlreadyExists, Invalid, ResourceType
+from headwater.storage.layout import MAIN_BRANCH
+
+__all__ = ["Databases"]
+
+_LOCATION = "location"
+
+
+class Databases:
+    """The databases of one warehouse.
+
+    Args:
+        context: Where and with what.
+        outbox: Follows the dropping of tables on storage.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox) -> None:
+        self._context = context
+        self._sql = context.database
+        self._outbox = outbox
+
+    def list(self, pattern: str | None, max_results: int | None, token: str | None) -> Page[str]:
+        """Names in their order."""
+        check_page(max_results)
+        query = (
+            select(DatabaseRow.name)
+            .where(DatabaseRow.warehouse == self._context.warehouse)
+            .order_by(DatabaseRow.name)
+        )
+        if pattern:
+            query = query.where(
+                pattern_clause(DatabaseRow.name, pattern, is_sqlite=self._sql.is_sqlite)
+            )
+        if token:
+            query = query.where(DatabaseRow.name > token)
+        if max_results is not None:
+            query = query.limit(max_results + 1)
+        with self._sql.read() as connection:
+            names = connection.execute(query).scalars().all()
+        return name_page(names, max_results)
+
+    def create(self, name: str, options: Mapping[str, str], ignore_if_exists: bool) -> None:
+        """Create a database; its ``location`` option must lie in the warehouse."""
+        check_database_name(name)
+        options = dict(options)
+        location = f"{self._context.location}/{name}.db"
+        if _LOCATION in options:
+            location = normalised_location(options.pop(_LOCATION))
+            if not inside(location, self._context.location):
+                raise Invalid(
+                    f"database {name}: location {location} is outside the warehouse "
+                    f"{self._context.location}"
+                )
+        now = self._context.runtime.now_millis()
+        row = {
+            "id": self._context.runtime.new_uuid(),
+            "warehouse": self._context.warehouse,
+            "name": name,
+            "location": location,
+            "options": json.dumps(options),
+            "created_at": now,
+            "updated_at": now,
+        }
+        try:
+            self._sql.write(lambda connection: connection.execute(insert(DatabaseRow), row))
+        except IntegrityError as error:
+            if not ignore_if_exists:
+                raise AlreadyExists(
+                    f"database {name} exists already",
+                    resource_type=ResourceType.DATABASE,
+                    resource_name=name,
+                ) from error
+
+    def get(self, name: str) -> DatabaseInfo:
+        """A database; NotFound (DATABASE)."""
+        with self._sql.read() as connection:
+            row = connection.execute(
+                select(
+                    DatabaseRow.id,
+                    DatabaseRow.name,
+                    DatabaseRow.location,
+                    DatabaseRow.options,
+                    DatabaseRow.owner,
+                    DatabaseRow.created_at,
+                    DatabaseRow.created_by,
+                    DatabaseRow.updated_at,
+                    DatabaseRow.updated_by,
+                ).where(DatabaseRow.warehouse == self._context.warehouse, DatabaseRow.name == name)
+            ).one_or_none()
+        if row is None:
+            raise database_not_found(name)
+        return DatabaseInfo(
+            id=row.id,
+            name=row.name,
+            location=row.location,
+            options=json.loads(row.options),
+            owner=row.owner,
+            created_at=row.created_at,
+            created_by=row.created_by,
+            updated_at=row.updated_at,
+            updated_by=row.updated_by,
+        )
+
+    def alter(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> None:
+        """Set and remove options; removing one that is not set is no error."""
+        if _LOCATION in updates or _LOCATION in removals:
+            raise Invalid(f"database {name}: its location cannot be changed")
+
+        def work(connection: Connection) -> None:
+            row = connection.execute(
+                select(DatabaseRow.id, DatabaseRow.options)
+                .where(DatabaseRow.warehouse == self._context.warehouse, DatabaseRow.name == name)
+                .with_for_update()
+            ).one_or_none()
+            if row is None:
+                raise database_not_found(name)
+            options = {
+                key: value
+                for key, value in {**json.loads(row.options), **updates}.items()
+                if key not in removals
+            }
+            connection.execute(
+                update(DatabaseRow)
+                .where(DatabaseRow.id == row.id)
+                .values(options=json.dumps(options), updated_at=self._context.runtime.now_millis())
+            )
+
+        self._sql.write(work)
+
+    def drop(self, name: str) -> None:
+        """Drop a database and every table in it."""
+
+        def work(connection: Connection) -> list[str]:
+            database_id = connection.execute(
+                select(DatabaseRow.id)
+                .where(DatabaseRow.warehouse == self._context.warehouse, DatabaseRow.name == name)
+                .with_for_update()
+            ).scalar_one_or_none()
+            if database_id is None:
+                raise database_not_found(name)
+            # The lock above makes table creations that have begun end first, and later ones fail.
+            tables = connection.execute(
+                select(TableRow.id, TableRow.path, TableRow.is_external).where(
+                    TableRow.database_id == database_id
+                )
+            ).all()
+            for table in tables:
+                drop_table_rows(connection, self._outbox, table.id, table.path, table.is_external)
+            connection.execute(delete(DatabaseRow).where(DatabaseRow.id == database_id))
+            return [table.id for table in tables]
+
+        for table_id in self._sql.write(work):
+            self._outbox.settle(table_id, MAIN_BRANCH)

@@ -1,0 +1,149 @@
+"""From names to rows, and the errors about names that lead nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import exists, select
+from sqlalchemy.engine import Connection
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Page
+from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.models import BranchRow, DatabaseRow, OutboxRow, TableRow
+from headwater.storage.errors import NotFound, ResourceType, Unsupported
+from headwater.storage.layout import TableLayout
+
+__all__ = [
+    "TableRecord",
+    "database_not_found",
+    "find_table",
+    "name_page",
+    "read_table",
+    "table_not_found",
+]
+
+
+@dataclass(frozen=True)
+class TableRecord:
+    """A table and branch as the database has it at one moment.
+
+    Attributes:
+        identifier: What was asked for.
+        id: The table's UUID.
+        path: Its URI.
+        is_external: Whether its files are not the catalog's.
+        branch: The branch.
+        schema_id: The latest schema's version.
+        snapshot_id: The latest snapshot; 0 for none.
+        snapshot_uuid: Its uuid, if it has one.
+        is_pending: Whether storage has yet to follow a decision about it.
+    """
+
+    identifier: Identifier
+    id: str
+    path: str
+    is_external: bool
+    branch: str
+    schema_id: int
+    snapshot_id: int
+    snapshot_uuid: str | None
+    is_pending: bool
+
+    @property
+    def layout(self) -> TableLayout:
+        """Where its files are."""
+        return TableLayout(self.path, self.branch)
+
+    def require_managed(self) -> None:
+        """Refuse an external table, whose snapshots its own files decide; raises Unsupported."""
+        if self.is_external:
+            raise Unsupported(
+                f"table {self.identifier} is external: its snapshots are in its files at "
+                f"{self.path}, the catalog neither keeps nor commits them",
+                resource_type=ResourceType.TABLE,
+                resource_name=str(self.identifier),
+            )
+
+
+def find_table(
+    connection: Connection, context: CatalogContext, identifier: Identifier
+) -> TableRecord:
+    """Look a table and branch up; raises NotFound (TABLE)."""
+    pending = exists().where(
+        OutboxRow.table_id == BranchRow.table_id, OutboxRow.branch == BranchRow.branch
+    )
+    row = connection.execute(
+        select(
+            TableRow.id,
+            TableRow.path,
+            TableRow.is_external,
+            BranchRow.schema_id,
+            BranchRow.snapshot_id,
+            BranchRow.snapshot_uuid,
+            pending.label("is_pending"),
+        )
+        .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+        .join(BranchRow, BranchRow.table_id == TableRow.id)
+        .where(
+            DatabaseRow.warehouse == context.warehouse,
+            DatabaseRow.name == identifier.database,
+            TableRow.name == identifier.table,
+            BranchRow.branch == identifier.branch,
+        )
+    ).one_or_none()
+    if row is None or not _is_plain(identifier):
+        raise table_not_found(identifier)
+    return TableRecord(
+        identifier=identifier,
+        id=row.id,
+        path=row.path,
+        is_external=row.is_external,
+        branch=identifier.branch,
+        schema_id=row.schema_id,
+        snapshot_id=row.snapshot_id,
+        snapshot_uuid=row.snapshot_uuid,
+        is_pending=bool(row.is_pending),
+    )
+
+
+def read_table(context: CatalogContext, identifier: Identifier) -> TableRecord:
+    """Look a table and branch up; raises NotFound (TABLE)."""
+    with context.database.read() as connection:
+        return find_table(connection, context, identifier)
+
+
+def _is_plain(identifier: Identifier) -> bool:
+    # "t$snapshots" is a system table, which clients make up from the table itself.
+    return identifier.name == identifier.table or (
+        identifier.name == f"{identifier.table}$branch_{identifier.branch}"
+    )
+
+
+def table_not_found(identifier: Identifier) -> NotFound:
+    """The error about a table that does not exist.
+
+    It is about the table even when its database is missing: clients know no other answer.
+    """
+    return NotFound(
+        f"table {identifier} does not exist",
+        resource_type=ResourceType.TABLE,
+        resource_name=str(identifier),
+    )
+
+
+def database_not_found(name: str) -> NotFound:
+    """The error about a database that does not exist."""
+    return NotFound(
+        f"database {name} does not exist",
+        resource_type=ResourceType.DATABASE,
+        resource_name=name,
+    )
+
+
+def name_page(names: Sequence[str], max_results: int | None) -> Page[str]:
+    """A page of names, from a query for one more than it may hold."""
+    if max_results is None or len(names) <= max_results:
+        return Page(tuple(names))
+    return Page(tuple(names[:max_results]), names[max_results - 1])

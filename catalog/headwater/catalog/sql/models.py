@@ -1,0 +1,210 @@
+"""The catalog's tables in its SQL database.
+
+Every path a request takes is an index look-up: names lead to ids by a unique key, ids lead to
+the rest by a primary key. The revision scripts in ``migrations/`` make the same tables; a test
+compares the two.
+
+Portability: names compare by code point on every database (SQLite does by itself, PostgreSQL by
+its collation ``C``, MySQL by ``utf8mb4_bin``), indexed columns stay below MySQL's 3072 bytes, and
+nothing depends on ``RETURNING``.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects.mysql import LONGTEXT
+from sqlalchemy.dialects.mysql import VARCHAR as MYSQL_VARCHAR
+from sqlalchemy.dialects.postgresql import VARCHAR as POSTGRESQL_VARCHAR
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+__all__ = [
+    "REVISION",
+    "VERSION_TABLE",
+    "Base",
+    "BranchRow",
+    "DatabaseRow",
+    "OutboxRow",
+    "PartitionRow",
+    "PathRow",
+    "SchemaRow",
+    "SnapshotRow",
+    "TableRow",
+]
+
+REVISION = "0001"
+"""The revision script that makes the tables as they are described here."""
+
+VERSION_TABLE = "hw_version"
+"""Where Alembic keeps the revision of a database."""
+
+_NAME = (
+    String(255)
+    .with_variant(POSTGRESQL_VARCHAR(255, collation="C"), "postgresql")
+    .with_variant(MYSQL_VARCHAR(255, collation="utf8mb4_bin"), "mysql", "mariadb")
+)
+_ID = String(36)
+_HASH = String(64)
+_DOCUMENT = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
+_SERIAL = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class Base(DeclarativeBase):
+    """The tables, all with a prefix so that they can share a database with others."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class DatabaseRow(Base):
+    """A database of a warehouse; `options` is a JSON object of strings."""
+
+    __tablename__ = "hw_databases"
+    __table_args__ = (UniqueConstraint("warehouse", "name"),)
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    warehouse: Mapped[str] = mapped_column(_NAME)
+    name: Mapped[str] = mapped_column(_NAME)
+    location: Mapped[str] = mapped_column(Text)
+    options: Mapped[str] = mapped_column(_DOCUMENT)
+    owner: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[str | None] = mapped_column(String(255))
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+    updated_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class TableRow(Base):
+    """A table's identity and place; what changes with its data is in `BranchRow`."""
+
+    __tablename__ = "hw_tables"
+    __table_args__ = (UniqueConstraint("database_id", "name"),)
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))
+    name: Mapped[str] = mapped_column(_NAME)
+    path: Mapped[str] = mapped_column(Text)
+    is_external: Mapped[bool]
+    owner: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[str | None] = mapped_column(String(255))
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+    updated_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class BranchRow(Base):
+    """The pointers of a table and branch: its schema and its latest snapshot.
+
+    `snapshot_id` is 0 while there is no snapshot. Whoever changes the branch, or the files that
+    mirror it, holds this row's lock.
+    """
+
+    __tablename__ = "hw_branches"
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    schema_id: Mapped[int] = mapped_column(BigInteger)
+    snapshot_id: Mapped[int] = mapped_column(BigInteger)
+    snapshot_uuid: Mapped[str | None] = mapped_column(String(255))
+
+
+class SchemaRow(Base):
+    """One version of a schema: `document` is the text of its file."""
+
+    __tablename__ = "hw_schemas"
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    schema_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    document: Mapped[str] = mapped_column(_DOCUMENT)
+
+
+class SnapshotRow(Base):
+    """One snapshot: `document` is the text of its file.
+
+    The four sizes are the branch's as of this snapshot; `statistics` is what it changed in each
+    partition, as JSON, so that a rollback can take it back.
+    """
+
+    __tablename__ = "hw_snapshots"
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    snapshot_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    uuid: Mapped[str | None] = mapped_column(String(255))
+    document: Mapped[str] = mapped_column(_DOCUMENT)
+    commit_user: Mapped[str] = mapped_column(Text)
+    commit_identifier: Mapped[int] = mapped_column(BigInteger)
+    commit_kind: Mapped[str] = mapped_column(String(32))
+    record_count: Mapped[int] = mapped_column(BigInteger)
+    file_size_in_bytes: Mapped[int] = mapped_column(BigInteger)
+    file_count: Mapped[int] = mapped_column(BigInteger)
+    last_file_creation_time: Mapped[int] = mapped_column(BigInteger)
+    statistics: Mapped[str] = mapped_column(_DOCUMENT)
+
+
+class PartitionRow(Base):
+    """What a partition holds; `spec` is a JSON object and `spec_key` its SHA-256."""
+
+    __tablename__ = "hw_partitions"
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    spec_key: Mapped[str] = mapped_column(_HASH, primary_key=True)
+    spec: Mapped[str] = mapped_column(_DOCUMENT)
+    record_count: Mapped[int] = mapped_column(BigInteger)
+    file_size_in_bytes: Mapped[int] = mapped_column(BigInteger)
+    file_count: Mapped[int] = mapped_column(BigInteger)
+    last_file_creation_time: Mapped[int] = mapped_column(BigInteger)
+    total_buckets: Mapped[int] = mapped_column(Integer)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+
+
+class PathRow(Base):
+    """A directory that a table has, or had: it is never given to another table.
+
+    Deleting a dropped table's files may thus be repeated, late or at the same time as a table of
+    the same name is made. `path_key` is the SHA-256 of `path`.
+    """
+
+    __tablename__ = "hw_paths"
+
+    path_key: Mapped[str] = mapped_column(_HASH, primary_key=True)
+    path: Mapped[str] = mapped_column(Text)
+    table_id: Mapped[str] = mapped_column(_ID)
+
+
+class OutboxRow(Base):
+    """A decision that storage has yet to follow; the rows of a branch are settled in id order.
+
+    `action` is one of ``schema`` and ``snapshot`` (write the file of version `number`),
+    ``rollback`` (delete what came after snapshot `number`) and ``drop`` (delete `path`).
+    """
+
+    __tablename__ = "hw_outbox"
+    __table_args__ = (Index(None, "table_id", "branch", "id"), Index(None, "warehouse"))
+
+    id: Mapped[int] = mapped_column(_SERIAL, primary_key=True, autoincrement=True)
+    warehouse: Mapped[str] = mapped_column(_NAME)
+    # No foreign keys: the row of a dropped table outlives the table.
+    table_id: Mapped[str] = mapped_column(_ID)
+    branch: Mapped[str] = mapped_column(_NAME)
+    action: Mapped[str] = mapped_column(String(16))
+    number: Mapped[int] = mapped_column(BigInteger)
+    path: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[int] = mapped_column(BigInteger)

@@ -1,0 +1,145 @@
+"""Rollback: an earlier snapshot becomes the latest, and what came after it goes away."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.engine import Connection
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql.commit import apply_statistics
+from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.lookup import TableRecord, find_table
+from headwater.catalog.sql.models import BranchRow, SnapshotRow
+from headwater.catalog.sql.outbox import Action, Outbox
+from headwater.catalog.sql.snapshots import Snapshots, settled_table, snapshot_not_found
+from headwater.storage.errors import Conflict, NotFound, ResourceType
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.tag import read_tag_file
+from headwater.storage.types import Json
+
+__all__ = ["Rollbacks"]
+
+
+class Rollbacks:
+    """Rolls back one warehouse's tables.
+
+    Args:
+        context: Where and with what.
+        outbox: Deletes the files of the snapshots that go away.
+        snapshots: Says which snapshots exist.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox, snapshots: Snapshots) -> None:
+        self._context = context
+        self._outbox = outbox
+        self._snapshots = snapshots
+
+    def to_snapshot(
+        self, identifier: Identifier, snapshot_id: int, from_snapshot: int | None
+    ) -> None:
+        """Make an earlier snapshot the latest; NotFound (SNAPSHOT), Conflict."""
+        record = settled_table(self._context, self._outbox, identifier)
+        target = self._snapshots.by_id(record, snapshot_id)
+        if target is None:
+            raise snapshot_not_found(identifier, str(snapshot_id))
+        self._roll_back(record, target, from_snapshot)
+
+    def to_tag(self, identifier: Identifier, name: str, from_snapshot: int | None) -> None:
+        """Make a tag's snapshot the latest, be it expired or not; NotFound (TAG), Conflict."""
+        record = settled_table(self._context, self._outbox, identifier)
+        tag = None
+        if name and "/" not in name:
+            tag = read_tag_file(self._context.files, record.layout, name)
+        if tag is None or not 0 < tag.snapshot.id <= record.snapshot_id:
+            raise NotFound(
+                f"table {identifier} has no tag '{name}' on a snapshot of its history",
+                resource_type=ResourceType.TAG,
+                resource_name=name,
+            )
+        self._roll_back(record, tag.snapshot, from_snapshot)
+
+    def _roll_back(self, seen: TableRecord, target: Snapshot, from_snapshot: int | None) -> None:
+        def work(connection: Connection) -> None:
+            # Takes the row's lock, so that no commit comes between.
+            connection.execute(
+                select(BranchRow.snapshot_id)
+                .where(BranchRow.table_id == seen.id, BranchRow.branch == seen.branch)
+                .with_for_update()
+            )
+            record = find_table(connection, self._context, seen.identifier)
+            expected = seen.snapshot_id if from_snapshot is None else from_snapshot
+            if record.id != seen.id or record.snapshot_id != expected:
+                raise Conflict(
+                    f"table {seen.identifier}: the latest snapshot is {record.snapshot_id}, "
+                    f"not {expected}; nothing was rolled back",
+                    resource_type=ResourceType.SNAPSHOT,
+                    resource_name=str(record.snapshot_id),
+                )
+            if record.is_pending:
+                raise Conflict(f"table {seen.identifier} is being changed by others; retry")
+            self._take_back(connection, record, target)
+
+        self._context.database.write(work)
+        self._outbox.settle(seen.id, seen.branch)
+
+    def _take_back(self, connection: Connection, record: TableRecord, target: Snapshot) -> None:
+        here = (SnapshotRow.table_id == record.id, SnapshotRow.branch == record.branch)
+        later = (
+            connection.execute(
+                select(SnapshotRow.statistics).where(*here, SnapshotRow.snapshot_id > target.id)
+            )
+            .scalars()
+            .all()
+        )
+        changes = [_reverse(item) for text in later for item in json.loads(text)]
+        apply_statistics(connection, self._context, record, changes)
+        connection.execute(delete(SnapshotRow).where(*here, SnapshotRow.snapshot_id > target.id))
+        known = connection.execute(
+            select(SnapshotRow.snapshot_id).where(*here, SnapshotRow.snapshot_id == target.id)
+        ).one_or_none()
+        if known is None:
+            connection.execute(
+                insert(SnapshotRow),
+                {
+                    "table_id": record.id,
+                    "branch": record.branch,
+                    "snapshot_id": target.id,
+                    "uuid": target.uuid,
+                    "document": target.to_json(),
+                    "commit_user": target.commit_user,
+                    "commit_identifier": target.commit_identifier,
+                    "commit_kind": target.commit_kind.value,
+                    "record_count": target.total_record_count,
+                    "file_size_in_bytes": 0,
+                    "file_count": 0,
+                    "last_file_creation_time": 0,
+                    "statistics": "[]",
+                },
+            )
+        connection.execute(
+            update(BranchRow)
+            .where(BranchRow.table_id == record.id, BranchRow.branch == record.branch)
+            .values(snapshot_id=target.id, snapshot_uuid=target.uuid)
+        )
+        self._outbox.add(connection, Action.ROLLBACK, record.id, record.branch, number=target.id)
+
+
+def _reverse(document: dict[str, Json]) -> PartitionStatistics:
+    def number(name: str) -> int:
+        value = document[name]
+        assert isinstance(value, int)
+        return value
+
+    spec = document["spec"]
+    assert isinstance(spec, dict)
+    return PartitionStatistics(
+        spec={key: str(value) for key, value in spec.items()},
+        record_count=-number("recordCount"),
+        file_size_in_bytes=-number("fileSizeInBytes"),
+        file_count=-number("fileCount"),
+        last_file_creation_time=0,
+        total_buckets=number("totalBuckets"),
+    )

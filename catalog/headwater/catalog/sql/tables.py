@@ -1,0 +1,391 @@
+"""Tables: their names, places and schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import delete, exists, insert, select, update
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Page, TableInfo
+from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.lookup import (
+    database_not_found,
+    find_table,
+    name_page,
+    table_not_found,
+)
+from headwater.catalog.sql.models import (
+    BranchRow,
+    DatabaseRow,
+    OutboxRow,
+    PartitionRow,
+    PathRow,
+    SchemaRow,
+    SnapshotRow,
+    TableRow,
+)
+from headwater.catalog.sql.names import (
+    check_page,
+    check_table_name,
+    inside,
+    normalised_location,
+    path_key,
+    pattern_clause,
+)
+from headwater.catalog.sql.outbox import Action, Outbox
+from headwater.storage.errors import (
+    AlreadyExists,
+    Conflict,
+    HeadwaterError,
+    Invalid,
+    ResourceType,
+    Unsupported,
+)
+from headwater.storage.layout import MAIN_BRANCH
+from headwater.storage.schema import Schema, TableSchema
+from headwater.storage.schema_change import SchemaChange
+from headwater.storage.schema_evolution import apply_changes
+from headwater.storage.schema_rules import new_table_schema
+
+__all__ = ["Tables", "drop_table_rows"]
+
+_PATH = "path"
+_ALTER_ATTEMPTS = 10
+_CREATE_ATTEMPTS = 3
+
+
+class Tables:
+    """The tables of one warehouse.
+
+    Args:
+        context: Where and with what.
+        outbox: Writes schema files, deletes dropped tables' files.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox) -> None:
+        self._context = context
+        self._sql = context.database
+        self._outbox = outbox
+
+    def list(
+        self, database: str, pattern: str | None, max_results: int | None, token: str | None
+    ) -> Page[str]:
+        """Names in their order; NotFound (DATABASE)."""
+        check_page(max_results)
+        with self._sql.read() as connection:
+            database_id, _ = self._database(connection, database)
+            query = (
+                select(TableRow.name)
+                .where(TableRow.database_id == database_id)
+                .order_by(TableRow.name)
+            )
+            if pattern:
+                query = query.where(
+                    pattern_clause(TableRow.name, pattern, is_sqlite=self._sql.is_sqlite)
+                )
+            if token:
+                query = query.where(TableRow.name > token)
+            if max_results is not None:
+                query = query.limit(max_results + 1)
+            names = connection.execute(query).scalars().all()
+        return name_page(names, max_results)
+
+    def create(self, identifier: Identifier, schema: Schema, ignore_if_exists: bool) -> None:
+        """Create a table; its first schema file is on storage when this returns."""
+        check_table_name(identifier)
+        options = dict(schema.options)
+        external = options.pop(_PATH, None)
+        path = None if external is None else self._external_path(identifier, external)
+        first = new_table_schema(
+            replace(schema, options=options), self._context.runtime.now_millis()
+        )
+        table_id = self._insert(identifier, first, path, ignore_if_exists)
+        if table_id is None:
+            return
+        try:
+            self._outbox.settle(table_id, MAIN_BRANCH)
+        except HeadwaterError:
+            # Nothing half done: without its schema file the table must not stay.
+            self._sql.write(lambda connection: self._drop(connection, table_id))
+            raise
+
+    def _insert(
+        self,
+        identifier: Identifier,
+        schema: TableSchema,
+        external_path: str | None,
+        ignore_if_exists: bool,
+    ) -> str | None:
+        """The new table's id; None when the table exists and that is no error."""
+        for _ in range(_CREATE_ATTEMPTS):
+            try:
+                return self._insert_once(identifier, schema, external_path)
+            except AlreadyExists:
+                if ignore_if_exists:
+                    return None
+                raise
+            except IntegrityError:
+                # The name or the directory was taken, or the database dropped, since we looked:
+                # looking again tells which.
+                continue
+        raise Conflict(f"table {identifier} is being created and dropped by others; retry")
+
+    def _insert_once(
+        self, identifier: Identifier, schema: TableSchema, external_path: str | None
+    ) -> str:
+        with self._sql.read() as connection:
+            database_id, location = self._database(connection, identifier.database)
+            self._refuse_taken(connection, database_id, identifier)
+            path = external_path or f"{location}/{identifier.table}"
+            is_free = external_path is not None or not self._is_known(connection, path)
+        table_id = self._context.runtime.new_uuid()
+        if external_path is None:
+            if not inside(path, self._context.location):
+                raise Invalid(f"table {identifier}: {path} is outside the warehouse")
+            if not is_free or next(self._context.files.walk(path), None) is not None:
+                # A renamed table's files, or somebody's: leave them and take a fresh directory.
+                path = f"{path}-{table_id}"
+        now = self._context.runtime.now_millis()
+
+        def work(connection: Connection) -> None:
+            table = {
+                "id": table_id,
+                "database_id": database_id,
+                "name": identifier.table,
+                "path": path,
+                "is_external": external_path is not None,
+                "created_at": now,
+                "updated_at": now,
+            }
+            connection.execute(insert(TableRow), table)
+            branch = {"table_id": table_id, "branch": MAIN_BRANCH}
+            connection.execute(insert(BranchRow), {**branch, "schema_id": 0, "snapshot_id": 0})
+            connection.execute(
+                insert(SchemaRow), {**branch, "schema_id": 0, "document": schema.to_json()}
+            )
+            if external_path is None:
+                known = {"path_key": path_key(path), "path": path, "table_id": table_id}
+                connection.execute(insert(PathRow), known)
+                self._outbox.add(connection, Action.SCHEMA, table_id, MAIN_BRANCH)
+
+        self._sql.write(work)
+        return table_id
+
+    def get(self, identifier: Identifier) -> TableInfo:
+        """A table with its latest schema, whose file is on storage; NotFound (TABLE)."""
+        info, is_pending, table_id = self._read(identifier)
+        if is_pending:
+            self._outbox.settle(table_id, identifier.branch)
+            info, _, _ = self._read(identifier)
+        return info
+
+    def _read(self, identifier: Identifier) -> tuple[TableInfo, bool, str]:
+        with self._sql.read() as connection:
+            record = find_table(connection, self._context, identifier)
+            # Snapshots that wait for storage do not concern the schema.
+            is_pending = exists().where(
+                OutboxRow.table_id == TableRow.id,
+                OutboxRow.branch == record.branch,
+                OutboxRow.action == Action.SCHEMA.value,
+            )
+            row = connection.execute(
+                select(
+                    TableRow.owner,
+                    TableRow.created_at,
+                    TableRow.created_by,
+                    TableRow.updated_at,
+                    TableRow.updated_by,
+                    SchemaRow.document,
+                    is_pending.label("is_pending"),
+                )
+                .join(SchemaRow, SchemaRow.table_id == TableRow.id)
+                .where(
+                    TableRow.id == record.id,
+                    SchemaRow.branch == record.branch,
+                    SchemaRow.schema_id == record.schema_id,
+                )
+            ).one_or_none()
+        if row is None:  # dropped between the two look-ups
+            raise table_not_found(identifier)
+        info = TableInfo(
+            id=record.id,
+            identifier=identifier,
+            path=record.path,
+            is_external=record.is_external,
+            schema=TableSchema.from_json(row.document, f"the schema of table {identifier}"),
+            owner=row.owner,
+            created_at=row.created_at,
+            created_by=row.created_by,
+            updated_at=row.updated_at,
+            updated_by=row.updated_by,
+        )
+        return info, bool(row.is_pending), record.id
+
+    def alter(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
+        """Apply changes, all or none; the new schema file is on storage when this returns."""
+        for _ in range(_ALTER_ATTEMPTS):
+            info = self.get(identifier)
+            if info.is_external:
+                raise Unsupported(
+                    f"table {identifier} is external: its schema is in its files at {info.path}; "
+                    "change it with the engine that writes them",
+                    resource_type=ResourceType.TABLE,
+                    resource_name=str(identifier),
+                )
+            if self._alter_once(identifier, info, changes):
+                self._outbox.settle(info.id, identifier.branch)
+                return
+        raise Conflict(f"table {identifier}: others keep changing its schema; retry")
+
+    def _alter_once(
+        self, identifier: Identifier, info: TableInfo, changes: Sequence[SchemaChange]
+    ) -> bool:
+        """False when another change, or a first snapshot, came in between."""
+        now = self._context.runtime.now_millis()
+
+        def work(connection: Connection) -> bool:
+            record = find_table(connection, self._context, identifier)
+            if record.id != info.id or record.schema_id != info.schema.id:
+                return False
+            following = apply_changes(
+                info.schema, changes, now_millis=now, has_snapshots=record.snapshot_id > 0
+            )
+            if _PATH in following.options:
+                raise Invalid(f"table {identifier}: option 'path' cannot be changed")
+            changed = update(BranchRow).where(
+                BranchRow.table_id == record.id,
+                BranchRow.branch == record.branch,
+                BranchRow.schema_id == info.schema.id,
+            )
+            if record.snapshot_id == 0:
+                changed = changed.where(BranchRow.snapshot_id == 0)
+            if connection.execute(changed.values(schema_id=following.id)).rowcount != 1:
+                return False
+            connection.execute(
+                insert(SchemaRow),
+                {
+                    "table_id": record.id,
+                    "branch": record.branch,
+                    "schema_id": following.id,
+                    "document": following.to_json(),
+                },
+            )
+            connection.execute(
+                update(TableRow).where(TableRow.id == record.id).values(updated_at=now)
+            )
+            self._outbox.add(
+                connection, Action.SCHEMA, record.id, record.branch, number=following.id
+            )
+            return True
+
+        return self._sql.write(work)
+
+    def rename(self, source: Identifier, destination: Identifier) -> None:
+        """Give a table another name; its files stay where they are, valid for every reader."""
+        check_table_name(destination)
+
+        def work(connection: Connection) -> None:
+            record = self._main(connection, source)
+            database_id, _ = self._database(connection, destination.database)
+            self._refuse_taken(connection, database_id, destination)
+            connection.execute(
+                update(TableRow)
+                .where(TableRow.id == record)
+                .values(
+                    database_id=database_id,
+                    name=destination.table,
+                    updated_at=self._context.runtime.now_millis(),
+                )
+            )
+
+        try:
+            self._sql.write(work)
+        except IntegrityError:
+            # Lost a race for the name or the database: looking again gives the error.
+            try:
+                self._sql.write(work)
+            except IntegrityError as error:
+                raise Conflict(f"{destination} is being created and dropped; retry") from error
+
+    def drop(self, identifier: Identifier, ignore_if_not_exists: bool) -> None:
+        """Drop a table and, unless it is external, its files."""
+
+        def work(connection: Connection) -> str:
+            table_id = self._main(connection, identifier)
+            self._drop(connection, table_id)
+            return table_id
+
+        try:
+            table_id = self._sql.write(work)
+        except HeadwaterError as error:
+            if ignore_if_not_exists and error.resource_type is ResourceType.TABLE:
+                return
+            raise
+        self._outbox.settle(table_id, MAIN_BRANCH)
+
+    def _drop(self, connection: Connection, table_id: str) -> None:
+        row = connection.execute(
+            select(TableRow.path, TableRow.is_external).where(TableRow.id == table_id)
+        ).one_or_none()
+        if row is not None:
+            drop_table_rows(connection, self._outbox, table_id, row.path, row.is_external)
+
+    def _main(self, connection: Connection, identifier: Identifier) -> str:
+        if identifier.branch != MAIN_BRANCH:
+            raise Invalid(f"{identifier} names a branch; name the table itself")
+        return find_table(connection, self._context, identifier).id
+
+    def _database(self, connection: Connection, name: str) -> tuple[str, str]:
+        row = connection.execute(
+            select(DatabaseRow.id, DatabaseRow.location).where(
+                DatabaseRow.warehouse == self._context.warehouse, DatabaseRow.name == name
+            )
+        ).one_or_none()
+        if row is None:
+            raise database_not_found(name)
+        return row.id, row.location
+
+    def _refuse_taken(
+        self, connection: Connection, database_id: str, identifier: Identifier
+    ) -> None:
+        taken = select(TableRow.id).where(
+            TableRow.database_id == database_id, TableRow.name == identifier.table
+        )
+        if connection.execute(taken).one_or_none() is not None:
+            raise AlreadyExists(
+                f"table {identifier} exists already",
+                resource_type=ResourceType.TABLE,
+                resource_name=str(identifier),
+            )
+
+    def _is_known(self, connection: Connection, path: str) -> bool:
+        known = select(PathRow.table_id).where(PathRow.path_key == path_key(path))
+        return connection.execute(known).one_or_none() is not None
+
+    def _external_path(self, identifier: Identifier, text: str) -> str:
+        path = normalised_location(text)
+        location = self._context.location
+        if path == location or inside(path, location) or inside(location, path):
+            raise Invalid(
+                f"table {identifier}: an external table's path must not touch the warehouse "
+                f"{location}, whose files the catalog manages; leave option 'path' out"
+            )
+        return path
+
+
+def drop_table_rows(
+    connection: Connection, outbox: Outbox, table_id: str, path: str, is_external: bool
+) -> None:
+    """Delete what the database knows of a table, and leave word to delete its files.
+
+    The branch rows go first: their locks make commits and settlements that have begun end.
+    """
+    for model in (BranchRow, SchemaRow, SnapshotRow, PartitionRow, OutboxRow):
+        connection.execute(delete(model).where(model.table_id == table_id))
+    connection.execute(delete(TableRow).where(TableRow.id == table_id))
+    if not is_external:
+        outbox.add(connection, Action.DROP, table_id, MAIN_BRANCH, path=path)

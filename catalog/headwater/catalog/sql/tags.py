@@ -1,0 +1,100 @@
+"""Tags: they live on storage alone, where every engine makes and deletes them."""
+
+from __future__ import annotations
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Page, TagInfo
+from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.lookup import name_page
+from headwater.catalog.sql.names import check_page
+from headwater.catalog.sql.outbox import Outbox, tag_names
+from headwater.catalog.sql.snapshots import Snapshots, settled_table, snapshot_not_found
+from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
+from headwater.storage.tag import (
+    Tag,
+    check_tag_name,
+    delete_tag_file,
+    read_tag_file,
+    write_tag_file,
+)
+
+__all__ = ["Tags"]
+
+
+class Tags:
+    """The tags of one warehouse's tables.
+
+    Args:
+        context: Where and with what.
+        outbox: Settles open decisions before anything is shown.
+        snapshots: Says which snapshots exist.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox, snapshots: Snapshots) -> None:
+        self._context = context
+        self._files = context.files
+        self._outbox = outbox
+        self._snapshots = snapshots
+
+    def create(
+        self,
+        identifier: Identifier,
+        name: str,
+        snapshot_id: int | None,
+        retained_millis: int | None,
+    ) -> None:
+        """Name a snapshot; NotFound (SNAPSHOT), AlreadyExists (TAG)."""
+        check_tag_name(name)
+        if retained_millis is not None and retained_millis < 1:
+            raise Invalid(f"tag '{name}': it must be kept for at least 1 ms")
+        record = settled_table(self._context, self._outbox, identifier)
+        wanted = record.snapshot_id if snapshot_id is None else snapshot_id
+        snapshot = self._snapshots.by_id(record, wanted)
+        if snapshot is None:
+            raise snapshot_not_found(identifier, str(wanted))
+        created_at = self._context.runtime.now_millis()
+        tag = Tag(name, snapshot, created_at, retained_millis)
+        if not write_tag_file(self._files, record.layout, tag):
+            raise AlreadyExists(
+                f"table {identifier} has a tag '{name}' already",
+                resource_type=ResourceType.TAG,
+                resource_name=name,
+            )
+
+    def get(self, identifier: Identifier, name: str) -> TagInfo:
+        """A tag; NotFound (TAG)."""
+        record = settled_table(self._context, self._outbox, identifier)
+        tag = None
+        if name and "/" not in name:
+            tag = read_tag_file(self._files, record.layout, name)
+        if tag is None:
+            raise _tag_not_found(identifier, name)
+        return TagInfo(name, tag.snapshot, tag.created_at, tag.retained_millis)
+
+    def list(
+        self, identifier: Identifier, prefix: str | None, max_results: int | None, token: str | None
+    ) -> Page[str]:
+        """Tag names in their order."""
+        check_page(max_results)
+        record = settled_table(self._context, self._outbox, identifier)
+        names = tag_names(self._files, record.layout)
+        if prefix:
+            names = [name for name in names if name.startswith(prefix)]
+        if token:
+            names = [name for name in names if name > token]
+        return name_page(names, max_results)
+
+    def delete(self, identifier: Identifier, name: str) -> None:
+        """Delete a tag; NotFound (TAG)."""
+        record = settled_table(self._context, self._outbox, identifier)
+        if not name or "/" in name or not self._files.exists(record.layout.tag(name)):
+            raise _tag_not_found(identifier, name)
+        delete_tag_file(self._files, record.layout, name)
+
+
+def _tag_not_found(identifier: Identifier, name: str) -> NotFound:
+    return NotFound(
+        f"table {identifier} has no tag '{name}'",
+        resource_type=ResourceType.TAG,
+        resource_name=name,
+    )
