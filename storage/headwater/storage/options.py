@@ -156,6 +156,35 @@ class TableOptions:
         return False
 
     @property
+    def ignore_update_before(self) -> bool:
+        """Whether ``-U`` rows are dropped on the way in."""
+        return self._boolean("ignore-update-before", False)
+
+    @property
+    def write_buffer_size(self) -> int:
+        """Bytes of rows that a writer holds before it writes files."""
+        return parse_bytes(self.raw.get("write-buffer-size", "256 mb"), "write-buffer-size")
+
+    @property
+    def dynamic_partition_overwrite(self) -> bool:
+        """Whether an overwrite replaces only the partitions that it has rows for."""
+        return self._boolean("dynamic-partition-overwrite", True)
+
+    @property
+    def commit_retry_wait(self) -> tuple[int, int]:
+        """Milliseconds between two tries of a commit: at first, and at most."""
+        least, most = "commit.min-retry-wait", "commit.max-retry-wait"
+        return (
+            parse_duration(self.raw.get(least, "10 ms"), least),
+            parse_duration(self.raw.get(most, "10 s"), most),
+        )
+
+    @property
+    def snapshot_expire_limit(self) -> int:
+        """Snapshots that one expiry removes at most."""
+        return self._integer("snapshot.expire.limit", 50)
+
+    @property
     def file_format(self) -> str:
         """The format of new data files."""
         value = self.raw.get("file.format", "parquet").strip().lower()
@@ -304,8 +333,11 @@ class TableOptions:
                 refused.append(f"bucket={self.bucket} with a primary key")
         if self.deletion_vectors_enabled:
             refused.append("deletion-vectors.enabled=true")
-        if self._boolean("data-evolution.enabled", False):
-            refused.append("data-evolution.enabled=true")
+        for key in ("data-evolution.enabled", "sequence.snapshot-ordering", "pk-clustering-override"):
+            if self._boolean(key, False):
+                refused.append(f"{key}=true")
+        if "data-file.path-directory" in self.raw:
+            refused.append(f"data-file.path-directory={self.raw['data-file.path-directory']}")
         if self.raw.get("bucket-function.type", "default").lower() != "default":
             refused.append(f"bucket-function.type={self.raw['bucket-function.type']}")
         if refused:
