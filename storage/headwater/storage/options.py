@@ -333,7 +333,11 @@ class TableOptions:
                 refused.append(f"bucket={self.bucket} with a primary key")
         if self.deletion_vectors_enabled:
             refused.append("deletion-vectors.enabled=true")
-        for key in ("data-evolution.enabled", "sequence.snapshot-ordering", "pk-clustering-override"):
+        for key in (
+            "data-evolution.enabled",
+            "sequence.snapshot-ordering",
+            "pk-clustering-override",
+        ):
             if self._boolean(key, False):
                 refused.append(f"{key}=true")
         if "data-file.path-directory" in self.raw:
