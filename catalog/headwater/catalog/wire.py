@@ -30,6 +30,7 @@ from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 __all__ = [
+    "ERROR_KIND_HEADER",
     "AlterDatabaseRequest",
     "AlterDatabaseResponse",
     "AlterTableRequest",
@@ -80,6 +81,9 @@ __all__ = [
 ]
 
 JsonObject: TypeAlias = dict[str, JsonValue]
+
+ERROR_KIND_HEADER = "x-headwater-error"
+"""The response header that names an error's class, because several share an HTTP status."""
 
 _ISO_DURATION = re.compile(
     r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.IGNORECASE

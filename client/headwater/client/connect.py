@@ -1,0 +1,133 @@
+"""One call to reach a catalog, wherever it is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from headwater.catalog.sql import SqlCatalog
+from headwater.client.lake import Lake
+from headwater.client.rest import RestCatalog
+from headwater.client.transport import Timeouts
+from headwater.migrations import upgrade
+from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+
+__all__ = ["DATABASE_FILE", "WAREHOUSE_FOLDER", "connect"]
+
+DATABASE_FILE = "headwater.db"
+"""The database's file in the folder of an embedded catalog."""
+
+WAREHOUSE_FOLDER = "warehouse"
+"""Where the tables of an embedded catalog lie, beside its database."""
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+def connect(
+    target: str | os.PathLike[str],
+    *,
+    warehouse: str | None = None,
+    token: str | None = None,
+    location: str | os.PathLike[str] | None = None,
+    options: Mapping[str, str] | None = None,
+    timeouts: Timeouts | None = None,
+    runtime: Runtime = SYSTEM_RUNTIME,
+) -> Lake:
+    """Reach a catalog, and find out at once if that does not work.
+
+    Args:
+        target: One of
+
+            - a folder: an embedded catalog, with its database (`DATABASE_FILE`) and its tables
+              (`WAREHOUSE_FOLDER`) in it, made if it is not there;
+            - a SQL database's URL, such as ``sqlite:///catalog.db`` or
+              ``postgresql+psycopg://user@host/name``: the same with a database of your own; the
+              tables lie at `location`;
+            - a server's address, ``http://…`` or ``https://…``.
+        warehouse: The warehouse's name. An embedded catalog's is ``main`` unless given; a server
+            with one warehouse needs none.
+        token: The server's bearer token.
+        location: With a SQL URL, where the warehouse's tables lie: a folder or an ``s3://`` URI.
+        options: What file access needs, such as ``s3.endpoint`` and ``s3.access-key``; with a
+            server also ``header.*`` (request headers) and ``table-default.*`` (options of tables
+            created).
+        timeouts: How long to wait for a server.
+        runtime: Clock and names.
+
+    Raises:
+        Forbidden: The server does not know the token.
+        Invalid: The target or the arguments contradict each other, or the database needs an
+            upgrade.
+        NotFound: The server has no such warehouse.
+        Unavailable: The server or the database cannot be reached.
+    """
+    text = os.fspath(target)
+    scheme = _URL.match(text)
+    match scheme[1].lower() if scheme else "":
+        case "http" | "https":
+            _refuse(text, location=location)
+            rest = RestCatalog(
+                text,
+                warehouse=warehouse,
+                token=token,
+                options=options,
+                timeouts=timeouts,
+                runtime=runtime,
+            )
+            rest.connect()
+            return Lake(rest, runtime)
+        case "" | "file":
+            _refuse(text, token=token, location=location)
+            database, place = _folder(text)
+            catalog = _embedded(database, warehouse, place, options, runtime)
+            return Lake(catalog, runtime)
+        case "s3" | "s3a":
+            raise Invalid(
+                f"{text} can hold tables, but a catalog needs a database: "
+                f"connect('sqlite:///catalog.db', location='{text}')"
+            )
+    _refuse(text, token=token)
+    if location is None:
+        raise Invalid(
+            "a SQL database needs location=, the folder or URI where the warehouse's tables lie"
+        )
+    return Lake(_embedded(text, warehouse, os.fspath(location), options, runtime), runtime)
+
+
+def _refuse(target: str, **arguments: object) -> None:
+    given = sorted(name for name, value in arguments.items() if value is not None)
+    if given:
+        raise Invalid(f"{' and '.join(f'{name}=' for name in given)} cannot be used with {target}")
+
+
+def _folder(text: str) -> tuple[str, str]:
+    path = Path(text.removeprefix("file://")).expanduser().absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise Invalid(f"{path} is a file; an embedded catalog is a folder") from None
+    except OSError as error:
+        raise Unavailable(f"cannot make the folder {path}: {error.strerror}") from error
+    return f"sqlite:///{path / DATABASE_FILE}", str(path / WAREHOUSE_FOLDER)
+
+
+def _embedded(
+    database_url: str,
+    warehouse: str | None,
+    location: str,
+    options: Mapping[str, str] | None,
+    runtime: Runtime,
+) -> SqlCatalog:
+    if database_url.startswith("sqlite"):
+        upgrade(database_url)
+    return SqlCatalog.open(
+        database_url,
+        warehouse="main" if warehouse is None else warehouse,
+        location=location,
+        storage_options=options,
+        runtime=runtime,
+        create=True,
+    )

@@ -1,0 +1,228 @@
+"""The catalog as a program uses it: names as text, whole lists, table handles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, TypeVar
+
+import pyarrow as pa
+from headwater.catalog.table import Table
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Catalog, DatabaseInfo, Page
+from headwater.storage.errors import Invalid, NotFound, ResourceType
+from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+from headwater.storage.schema import Schema
+from headwater.storage.schema_change import SchemaChange
+
+__all__ = ["Lake"]
+
+T = TypeVar("T")
+
+
+class Lake:
+    """A warehouse: its databases and tables. Made by `headwater.client.connect`.
+
+    Tables are named ``database.table``. It is a context manager, and pickles as its catalog does.
+
+    Args:
+        catalog: Who answers.
+        runtime: Clock and names for the tables' commits.
+    """
+
+    def __init__(self, catalog: Catalog, runtime: Runtime = SYSTEM_RUNTIME) -> None:
+        self._catalog = catalog
+        self._runtime = runtime
+
+    def __repr__(self) -> str:
+        return f"Lake({self._catalog!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog beneath, for calls that have no shorthand here."""
+        return self._catalog
+
+    @property
+    def warehouse(self) -> str:
+        """The warehouse's name."""
+        return self._catalog.warehouse
+
+    def close(self) -> None:
+        """Give back connections."""
+        self._catalog.close()
+
+    # Databases
+
+    def list_databases(self, pattern: str | None = None) -> list[str]:
+        """The names of all databases, or of those that match a SQL LIKE pattern."""
+        return list(
+            _all_pages(
+                lambda token: self._catalog.list_databases(pattern=pattern, page_token=token)
+            )
+        )
+
+    def create_database(
+        self, name: str, options: Mapping[str, str] | None = None, *, ignore_if_exists: bool = False
+    ) -> None:
+        """Create a database; AlreadyExists when there is one, unless that is to be ignored."""
+        self._catalog.create_database(name, options, ignore_if_exists=ignore_if_exists)
+
+    def get_database(self, name: str) -> DatabaseInfo:
+        """A database; NotFound when there is none."""
+        return self._catalog.get_database(name)
+
+    def alter_database(
+        self,
+        name: str,
+        *,
+        updates: Mapping[str, str] | None = None,
+        removals: Sequence[str] = (),
+    ) -> None:
+        """Set and remove a database's options."""
+        self._catalog.alter_database(name, updates or {}, removals)
+
+    def drop_database(
+        self, name: str, *, cascade: bool = False, ignore_if_not_exists: bool = False
+    ) -> None:
+        """Drop a database.
+
+        Args:
+            name: The database.
+            cascade: Drop its tables, too.
+            ignore_if_not_exists: Do nothing when there is no such database.
+
+        Raises:
+            Invalid: It has tables, and `cascade` is not set.
+            NotFound: There is no such database.
+        """
+        try:
+            if not cascade:
+                found = self._catalog.list_tables(name, max_results=1).items
+                if found:
+                    raise Invalid(
+                        f"database {name} has tables, {name}.{found[0]} for one; drop them first, "
+                        "or drop the database with cascade=True"
+                    )
+            self._catalog.drop_database(name)
+        except NotFound as error:
+            if not ignore_if_not_exists or error.resource_type is not ResourceType.DATABASE:
+                raise
+
+    # Tables
+
+    def list_tables(self, database: str, pattern: str | None = None) -> list[str]:
+        """The names of all tables of a database, or of those that match a SQL LIKE pattern."""
+        return list(
+            _all_pages(
+                lambda token: self._catalog.list_tables(database, pattern=pattern, page_token=token)
+            )
+        )
+
+    def create_table(
+        self,
+        name: str,
+        schema: pa.Schema | Schema,
+        *,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        ignore_if_exists: bool = False,
+    ) -> Table:
+        """Create a table.
+
+        Args:
+            name: ``database.table``.
+            schema: Its columns: an Arrow schema, or Headwater's own, to which the other arguments
+                are added.
+            primary_keys: Column names; none makes an append table.
+            partition_keys: Column names.
+            options: Paimon's table options, such as ``bucket``.
+            comment: What the table is.
+            ignore_if_exists: Give the existing table, whatever its schema, when the name is taken.
+
+        Raises:
+            AlreadyExists: The name is taken.
+            Invalid: The schema is not allowed.
+            NotFound: There is no such database.
+            Unsupported: A column's type has no Paimon type.
+        """
+        identifier = Identifier.parse(name)
+        if isinstance(schema, Schema):
+            wanted = replace(
+                schema,
+                primary_keys=tuple(primary_keys) or schema.primary_keys,
+                partition_keys=tuple(partition_keys) or schema.partition_keys,
+                options={**schema.options, **(options or {})},
+                comment=schema.comment if comment is None else comment,
+            )
+        elif isinstance(schema, pa.Schema):
+            wanted = Schema.from_arrow(
+                schema,
+                primary_keys=primary_keys,
+                partition_keys=partition_keys,
+                options=options,
+                comment=comment,
+            )
+        else:
+            raise Invalid(
+                f"table {name}: the schema must be a pyarrow.Schema, not {type(schema).__name__}"
+            )
+        self._catalog.create_table(identifier, wanted, ignore_if_exists=ignore_if_exists)
+        return self.table(name)
+
+    def table(self, name: str) -> Table:
+        """A handle to read and write a table; NotFound when there is none."""
+        return Table(self._catalog, self._catalog.get_table(Identifier.parse(name)), self._runtime)
+
+    def table_exists(self, name: str) -> bool:
+        """Whether there is such a table."""
+        try:
+            self._catalog.get_table(Identifier.parse(name))
+        except NotFound as error:
+            if error.resource_type in (ResourceType.TABLE, ResourceType.DATABASE):
+                return False
+            raise
+        return True
+
+    def alter_table(self, name: str, *changes: SchemaChange) -> Table:
+        """Apply changes to a table's schema, all or none, and give its new handle.
+
+        Raises:
+            AlreadyExists: A column to be added exists.
+            Invalid: A change is not allowed.
+            NotFound: There is no such table or column.
+        """
+        self._catalog.alter_table(Identifier.parse(name), changes)
+        return self.table(name)
+
+    def rename_table(self, source: str, destination: str) -> None:
+        """Give a table another name, in another database if so asked."""
+        self._catalog.rename_table(Identifier.parse(source), Identifier.parse(destination))
+
+    def drop_table(self, name: str, *, ignore_if_not_exists: bool = False) -> None:
+        """Drop a table and, unless it is external, its files."""
+        self._catalog.drop_table(Identifier.parse(name), ignore_if_not_exists=ignore_if_not_exists)
+
+
+def _all_pages(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
+    token: str | None = None
+    while True:
+        found = page(token)
+        yield from found.items
+        token = found.next_token
+        if token is None:
+            return

@@ -1,0 +1,276 @@
+"""Requests to a REST catalog: retries, and answers turned back into errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from threading import Lock
+from typing import TypeVar
+from urllib.parse import quote_plus, urlsplit
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from headwater.catalog.wire import ERROR_KIND_HEADER, ErrorResponse
+from headwater.storage.errors import (
+    AlreadyExists,
+    Conflict,
+    CorruptData,
+    Forbidden,
+    HeadwaterError,
+    Invalid,
+    NotFound,
+    ResourceType,
+    Unavailable,
+    Unsupported,
+)
+from headwater.storage.runtime import Runtime
+
+__all__ = ["Answer", "OutcomeUnknown", "Timeouts", "Transport", "encode_path", "seconds_to_wait"]
+
+T = TypeVar("T", bound=BaseModel)
+
+_KINDS: Mapping[str, type[HeadwaterError]] = {
+    kind.__name__: kind
+    for kind in (
+        NotFound,
+        AlreadyExists,
+        Conflict,
+        Invalid,
+        Forbidden,
+        Unavailable,
+        CorruptData,
+        Unsupported,
+    )
+}
+_CODES: Mapping[int, type[HeadwaterError]] = {
+    400: Invalid,
+    401: Forbidden,
+    403: Forbidden,
+    404: NotFound,
+    422: Invalid,
+    501: Unsupported,
+}
+# A request that was answered so was not done, as far as Paimon's clients are concerned.
+_TRY_AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+_LONGEST_WAIT = 30.0
+
+
+class OutcomeUnknown(Unavailable):
+    """A request was sent, but how it ended is not known: it may have been done."""
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """How long to wait for a server, in seconds.
+
+    Attributes:
+        connect: For a connection.
+        read: For an answer.
+    """
+
+    connect: float = 10.0
+    read: float = 180.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server answered."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str]
+    request: str
+
+    @property
+    def is_success(self) -> bool:
+        """Whether it is 200, 202 or 204."""
+        return self.status in (HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.NO_CONTENT)
+
+    def read(self, model: type[T]) -> T:
+        """The body.
+
+        Raises:
+            HeadwaterError: The answer is an error.
+            Unavailable: The body is not what a Paimon REST catalog sends.
+        """
+        if not self.is_success:
+            raise self.error()
+        try:
+            return model.model_validate_json(self.text or "{}")
+        except ValidationError as error:
+            raise Unavailable(
+                f"{self.request} was answered by something that is not a Paimon REST catalog: "
+                f"{error.error_count()} fields of {model.__name__} are wrong or missing"
+            ) from None
+
+    def error(self) -> HeadwaterError:
+        """The error that the answer is; the body's code counts more than the status."""
+        try:
+            body = ErrorResponse.model_validate_json(self.text)
+        except ValidationError:
+            return Unavailable(
+                f"{self.request} was answered {self.status} without an error that a Paimon REST "
+                "catalog would send; check the address"
+            )
+        resource_type = _resource_type(body.resource_type)
+        kind = _KINDS.get(self.headers.get(ERROR_KIND_HEADER, ""), _CODES.get(body.code))
+        if kind is None:
+            # 409 says that a name is taken; about nothing in particular, that somebody was first.
+            taken = AlreadyExists if resource_type is not None else Conflict
+            kind = taken if body.code == HTTPStatus.CONFLICT else Unavailable
+        message = body.message or f"{self.request} was answered {body.code}"
+        request_id = self.headers.get("x-request-id")
+        if body.code >= HTTPStatus.INTERNAL_SERVER_ERROR and request_id:
+            message = f"{message} (request id {request_id})"
+        return kind(message, resource_type=resource_type, resource_name=body.resource_name or None)
+
+
+def _resource_type(text: str | None) -> ResourceType | None:
+    if not text:
+        return None
+    try:
+        return ResourceType(text.upper())
+    except ValueError:
+        return ResourceType.UNKNOWN
+
+
+def encode_path(*segments: str) -> str:
+    """Segments of a path, form-encoded as Paimon's Java client does it, and joined."""
+    return "/".join(quote_plus(segment, safe="") for segment in segments)
+
+
+def seconds_to_wait(attempt: int, retry_after: str | None = None) -> float:
+    """How long to wait before an attempt is repeated: longer each time, or as the server says.
+
+    Args:
+        attempt: The number of attempts made, from 1.
+        retry_after: The header of that name; only the form in seconds is heeded.
+    """
+    if retry_after is not None and retry_after.strip().isdecimal():
+        return min(float(retry_after), _LONGEST_WAIT)
+    return min(0.1 * 2.0 ** (attempt - 1), _LONGEST_WAIT)
+
+
+@dataclass
+class Transport:
+    """Sends requests to one server; it pickles, and connects again where it is unpickled.
+
+    Attributes:
+        url: The server's address, without a slash at the end.
+        headers: Sent with every request; hold the token.
+        timeouts: How long to wait.
+        retries: How often a request is repeated when the server asks for it or is out of reach.
+        runtime: Waits between attempts.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    timeouts: Timeouts
+    retries: int
+    runtime: Runtime
+    _client: httpx.Client | None = field(default=None, init=False, repr=False)
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
+
+    def __getstate__(self) -> tuple[str, Mapping[str, str], Timeouts, int, Runtime]:
+        """All but the connections."""
+        return self.url, self.headers, self.timeouts, self.retries, self.runtime
+
+    def __setstate__(self, state: tuple[str, Mapping[str, str], Timeouts, int, Runtime]) -> None:
+        """As new."""
+        self.url, self.headers, self.timeouts, self.retries, self.runtime = state
+        self._client, self._lock = None, Lock()
+
+    def close(self) -> None:
+        """Give back the connections; the next request makes new ones."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _connected(self) -> httpx.Client:
+        with self._lock:
+            if self._client is None:
+                host = urlsplit(self.url).hostname or ""
+                self._client = httpx.Client(
+                    timeout=httpx.Timeout(self.timeouts.read, connect=self.timeouts.connect),
+                    # A proxy for the world outside does not lead to this machine.
+                    trust_env=host not in ("localhost", "127.0.0.1", "::1"),
+                )
+            return self._client
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: BaseModel | None = None,
+    ) -> Answer:
+        """Send a request once, without repeating it.
+
+        Raises:
+            OutcomeUnknown: It was sent and no answer came.
+            Unavailable: The server cannot be reached; nothing was sent.
+        """
+        request = f"{method} {self.url}{path}"
+        content = None if body is None else body.model_dump_json().encode()
+        try:
+            response = self._connected().request(
+                method,
+                self.url + path,
+                params=params or None,
+                content=content,
+                headers={"content-type": "application/json", **self.headers},
+            )
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise Unavailable(
+                f"the catalog at {self.url} cannot be reached ({_reason(error)}); "
+                "check the address, and that the server runs"
+            ) from error
+        except httpx.TransportError as error:
+            raise OutcomeUnknown(
+                f"{request} was sent, but its answer was lost ({_reason(error)})"
+            ) from error
+        except httpx.InvalidURL as error:
+            raise Invalid(f"'{self.url}' is not the address of a catalog: {error}") from error
+        return Answer(response.status_code, response.text, response.headers, request)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: BaseModel | None = None,
+    ) -> Answer:
+        """Send a request, and repeat it where that does no harm.
+
+        It is repeated when the server is out of reach or answers 429 or 503. After a lost answer,
+        only GET and DELETE are; a DELETE that then finds nothing has done its work.
+        """
+        is_idempotent = method in ("GET", "DELETE")
+        was_lost = False
+        attempt = 1
+        while True:
+            retry_after: str | None = None
+            try:
+                answer = self.send(method, path, params=params, body=body)
+            except Unavailable as error:
+                is_lost = isinstance(error, OutcomeUnknown)
+                if attempt > self.retries or (is_lost and not is_idempotent):
+                    raise
+                was_lost = was_lost or is_lost
+            else:
+                if was_lost and method == "DELETE" and answer.status == HTTPStatus.NOT_FOUND:
+                    return Answer(HTTPStatus.OK, "{}", {}, answer.request)
+                if answer.status not in _TRY_AGAIN or attempt > self.retries:
+                    return answer
+                retry_after = answer.headers.get("retry-after")
+            self.runtime.sleep(seconds_to_wait(attempt, retry_after))
+            attempt += 1
+
+
+def _reason(error: httpx.TransportError) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,1 @@
+"""What the API has and this server does not: partitions, branches, views, functions…"""

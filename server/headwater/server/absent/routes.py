@@ -1,0 +1,102 @@
+"""Operations of the API that this server does not do: 501, never the framework's 404.
+
+Clients know what to do with a 501: list partitions from the files, say that views cannot be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from fastapi import APIRouter
+
+from headwater.catalog.wire import Empty
+from headwater.server.absent import reads
+from headwater.server.dependencies import CatalogOf, TableName
+from headwater.server.failures import failures
+from headwater.storage.errors import Unsupported
+
+__all__ = ["router"]
+
+router = APIRouter()
+router.include_router(reads.router)
+
+_PREFIX = "/v1/{prefix}"
+_DATABASE = _PREFIX + "/databases/{database}"
+_TABLE = _DATABASE + "/tables/{table}"
+
+# Operation id, method, path, summary.
+_Operation: TypeAlias = tuple[str, str, str, str]
+
+_OF_A_TABLE: tuple[_Operation, ...] = (
+    ("replaceTable", "POST", "/replace", "Replace a table's schema"),
+    ("rollbackSchema", "POST", "/rollback-schema", "Roll a table's schema back"),
+    ("listPartitions", "GET", "/partitions", "List partitions"),
+    ("createPartitions", "POST", "/partitions", "Create partitions"),
+    ("dropPartitions", "POST", "/partitions/drop", "Drop partitions"),
+    ("markDonePartitions", "POST", "/partitions/mark", "Mark partitions as done"),
+    ("listPartitionsByNames", "POST", "/partitions/list-by-names", "List partitions by name"),
+    ("listPartitionsByFilter", "POST", "/partitions/list-by-filter", "List partitions by filter"),
+    ("createBranch", "POST", "/branches", "Create a branch"),
+    ("dropBranch", "DELETE", "/branches/{branch}", "Drop a branch"),
+    ("renameBranch", "POST", "/branches/{branch}/rename", "Rename a branch"),
+    ("forwardBranch", "POST", "/branches/{branch}/forward", "Forward the main branch"),
+)
+_OTHERS: tuple[_Operation, ...] = (
+    ("getTableById", "GET", _PREFIX + "/tables/id/{tableId}", "Get a table by its id"),
+    ("registerTable", "POST", _DATABASE + "/register", "Register a table"),
+    ("createView", "POST", _DATABASE + "/views", "Create a view"),
+    ("alterView", "POST", _DATABASE + "/views/{view}", "Change a view"),
+    ("dropView", "DELETE", _DATABASE + "/views/{view}", "Drop a view"),
+    ("renameView", "POST", _PREFIX + "/views/rename", "Rename a view"),
+    ("createFunction", "POST", _DATABASE + "/functions", "Create a function"),
+    ("alterFunction", "POST", _DATABASE + "/functions/{function}", "Change a function"),
+    ("dropFunction", "DELETE", _DATABASE + "/functions/{function}", "Drop a function"),
+    ("listPermissions", "GET", _PREFIX + "/permissions", "List permissions"),
+    ("grantPermission", "POST", _PREFIX + "/permissions/grant", "Grant a permission"),
+    ("revokePermission", "POST", _PREFIX + "/permissions/revoke", "Revoke a permission"),
+)
+
+
+def _refuse(summary: str) -> Unsupported:
+    what = summary[0].lower() + summary[1:]
+    return Unsupported(f"this server cannot yet {what}")
+
+
+def _of_a_table(summary: str) -> Callable[[CatalogOf, TableName], Empty]:
+    def refuse(catalog: CatalogOf, name: TableName) -> Empty:
+        """Not done yet; a table that does not exist is told first."""
+        catalog.get_table(name)
+        raise _refuse(summary)
+
+    return refuse
+
+
+def _other(summary: str) -> Callable[[CatalogOf], Awaitable[Empty]]:
+    async def refuse(catalog: CatalogOf) -> Empty:
+        """Not done yet."""
+        raise _refuse(summary)
+
+    return refuse
+
+
+for _id, _method, _path, _summary in _OF_A_TABLE:
+    router.add_api_route(
+        _TABLE + _path,
+        _of_a_table(_summary),
+        methods=[_method],
+        operation_id=_id,
+        summary=_summary,
+        responses=failures("no table", "unsupported"),
+        tags=["not here yet"],
+    )
+for _id, _method, _path, _summary in _OTHERS:
+    router.add_api_route(
+        _path,
+        _other(_summary),
+        methods=[_method],
+        operation_id=_id,
+        summary=_summary,
+        responses=failures("unsupported"),
+        tags=["not here yet"],
+    )

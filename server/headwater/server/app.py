@@ -1,0 +1,74 @@
+"""The application: routes, middleware and error handlers around the catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from pydantic.alias_generators import to_camel
+
+from headwater.catalog.protocol import Catalog
+from headwater.server.absent import routes as absent
+from headwater.server.authentication import Authentication
+from headwater.server.config import routes as config
+from headwater.server.consumers import routes as consumers
+from headwater.server.databases import routes as databases
+from headwater.server.dependencies import Services
+from headwater.server.envelope import Envelope
+from headwater.server.errors import install_error_handlers
+from headwater.server.health import routes as health
+from headwater.server.settings import ServerSettings
+from headwater.server.snapshots import routes as snapshots
+from headwater.server.tables import routes as tables
+from headwater.server.tags import routes as tags
+from headwater.server.version import VERSION
+from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+
+__all__ = ["create_app"]
+
+_DESCRIPTION = """\
+The Paimon REST catalog API, as Headwater serves it. `{prefix}` is the `prefix` that `/v1/config`
+answers: the warehouse's name. Names in paths are form-encoded. Every error has a JSON body with
+`message`, `resourceType`, `resourceName` and `code`."""
+
+
+def create_app(
+    catalogs: Mapping[str, Catalog] | Catalog,
+    settings: ServerSettings,
+    *,
+    runtime: Runtime = SYSTEM_RUNTIME,
+) -> FastAPI:
+    """Build the application.
+
+    Args:
+        catalogs: The catalogs by their warehouse's name, or the only one. They are not closed here.
+        settings: Tokens and client options are taken from it.
+        runtime: Where request ids come from.
+    """
+    if not isinstance(catalogs, Mapping):
+        catalogs = {catalogs.warehouse: catalogs}
+    app = FastAPI(
+        title="Headwater",
+        version=VERSION,
+        description=_DESCRIPTION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        redoc_url=None,
+        generate_unique_id_function=_operation_id,
+        # The same paths with a slash at their end are other paths, not redirections.
+        redirect_slashes=False,
+    )
+    app.state.services = Services(dict(catalogs), settings)
+    for feature in (health, config, databases, tables, snapshots, tags, consumers, absent):
+        app.include_router(feature.router)
+    install_error_handlers(app)
+    # The last one added is the outermost.
+    app.add_middleware(
+        Authentication, tokens=[token.get_secret_value() for token in settings.tokens]
+    )
+    app.add_middleware(Envelope, runtime=runtime)
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return to_camel(route.name)

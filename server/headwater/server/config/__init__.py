@@ -1,0 +1,1 @@
+"""What a client learns before anything else."""

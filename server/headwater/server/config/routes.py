@@ -1,0 +1,54 @@
+"""What a client learns before anything else."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import unquote_plus
+
+from fastapi import APIRouter, Query
+
+from headwater.catalog.wire import ConfigResponse
+from headwater.server.dependencies import Services, ServicesOf, list_of
+from headwater.server.failures import failures
+from headwater.storage.errors import Invalid, NotFound
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["config"])
+
+# Java up to 1.4 and pypaimon up to 2.1 encode the name, and their HTTP client does so again.
+_MOST_ENCODINGS = 2
+
+
+@router.get("/v1/config", summary="Get the catalog's configuration", responses=failures())
+async def get_config(
+    services: ServicesOf,
+    warehouse: Annotated[
+        str | None, Query(description="The warehouse's name; may be left out when there is one.")
+    ] = None,
+) -> ConfigResponse:
+    """Clients call this for nearly every commit, so it asks no database.
+
+    `prefix`, the first path segment of everything else, is the warehouse's name.
+    """
+    return ConfigResponse(
+        defaults={**services.settings.plain_client_options()},
+        overrides={"prefix": _resolve(services, warehouse)},
+    )
+
+
+def _resolve(services: Services, warehouse: str | None) -> str:
+    if not warehouse:
+        if len(services.catalogs) != 1:
+            raise Invalid(f"name a warehouse; this server has {list_of(services.catalogs)}")
+        return next(iter(services.catalogs))
+    name = warehouse
+    for _ in range(_MOST_ENCODINGS):
+        if name in services.catalogs:
+            return name
+        name = unquote_plus(name)
+    if name in services.catalogs:
+        return name
+    raise NotFound(
+        f"warehouse '{warehouse}' does not exist; this server has {list_of(services.catalogs)}"
+    )

@@ -1,0 +1,1 @@
+"""Consumers: saved positions in a table's history."""

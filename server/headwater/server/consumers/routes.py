@@ -1,0 +1,46 @@
+"""Consumers: saved positions in a table's history."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from headwater.catalog.wire import (
+    ConsumerModel,
+    Empty,
+    ListConsumersResponse,
+    ResetConsumerRequest,
+)
+from headwater.server.dependencies import CatalogOf, PageOf, TableName
+from headwater.server.failures import failures
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/{prefix}/databases/{database}/tables/{table}/consumers", tags=["consumer"]
+)
+
+
+@router.get(
+    "",
+    summary="List consumers",
+    responses=failures("no table", "unsupported"),
+    response_model_exclude_none=True,
+)
+def list_consumers(catalog: CatalogOf, name: TableName, page: PageOf) -> ListConsumersResponse:
+    """Every saved position, those that other engines moved on storage included, by pages."""
+    found = catalog.list_consumers(name, max_results=page.max_results, page_token=page.page_token)
+    return ListConsumersResponse(
+        consumers=[ConsumerModel.of(item) for item in found.items],
+        next_page_token=found.next_token,
+    )
+
+
+@router.post(
+    "/reset",
+    summary="Move or delete a consumer",
+    responses=failures("no table", "no snapshot", "unsupported"),
+)
+def reset_consumer(catalog: CatalogOf, name: TableName, body: ResetConsumerRequest) -> Empty:
+    """Creates the consumer if need be; without `nextSnapshotId` deletes it."""
+    catalog.reset_consumer(name, body.consumer_id, body.next_snapshot_id)
+    return Empty()

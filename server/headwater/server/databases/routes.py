@@ -1,0 +1,77 @@
+"""Databases."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from headwater.catalog.wire import (
+    AlterDatabaseRequest,
+    AlterDatabaseResponse,
+    CreateDatabaseRequest,
+    Empty,
+    GetDatabaseResponse,
+    ListDatabasesResponse,
+    without_nulls,
+)
+from headwater.server.dependencies import CatalogOf, PageOf, Segment
+from headwater.server.failures import failures
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/{prefix}/databases", tags=["database"])
+
+
+@router.get("", summary="List databases", responses=failures(), response_model_exclude_none=True)
+def list_databases(
+    catalog: CatalogOf,
+    page: PageOf,
+    pattern: Annotated[
+        str | None,
+        Query(alias="databaseNamePattern", description="A SQL LIKE pattern of names."),
+    ] = None,
+) -> ListDatabasesResponse:
+    """Database names in order, by pages."""
+    found = catalog.list_databases(
+        pattern=pattern or None, max_results=page.max_results, page_token=page.page_token
+    )
+    return ListDatabasesResponse(databases=list(found.items), next_page_token=found.next_token)
+
+
+@router.post("", summary="Create a database", responses=failures("database exists"))
+def create_database(catalog: CatalogOf, body: CreateDatabaseRequest) -> Empty:
+    """No database exists by itself, `default` neither."""
+    catalog.create_database(body.name, without_nulls(body.options))
+    return Empty()
+
+
+@router.get("/{database}", summary="Get a database", responses=failures("no database"))
+def get_database(catalog: CatalogOf, database: Segment) -> GetDatabaseResponse:
+    """The database with its options."""
+    return GetDatabaseResponse.of(catalog.get_database(database))
+
+
+@router.post(
+    "/{database}", summary="Set and remove a database's options", responses=failures("no database")
+)
+def alter_database(
+    catalog: CatalogOf, database: Segment, body: AlterDatabaseRequest
+) -> AlterDatabaseResponse:
+    """Options to remove that are not there are told, and are no error."""
+    updates = without_nulls(body.updates)
+    removals = [key for key in body.removals or () if key not in updates]
+    before = catalog.get_database(database).options
+    catalog.alter_database(database, updates, removals)
+    return AlterDatabaseResponse(
+        removed=[key for key in removals if key in before],
+        updated=list(updates),
+        missing=[key for key in removals if key not in before],
+    )
+
+
+@router.delete("/{database}", summary="Drop a database", responses=failures("no database"))
+def drop_database(catalog: CatalogOf, database: Segment) -> Empty:
+    """Drops every table in it, too; clients that do not want that look first."""
+    catalog.drop_database(database)
+    return Empty()

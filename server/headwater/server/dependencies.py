@@ -1,0 +1,117 @@
+"""What routes take from a request: the catalog, the names in its path, the page asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+from urllib.parse import unquote_plus
+
+from fastapi import Depends, Path, Query, Request
+from pydantic import AfterValidator
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Catalog
+from headwater.server.settings import ServerSettings
+from headwater.storage.errors import Invalid
+
+__all__ = [
+    "CatalogOf",
+    "PageOf",
+    "PageRequest",
+    "Segment",
+    "Services",
+    "ServicesOf",
+    "TableName",
+    "list_of",
+]
+
+
+def _decode(segment: str) -> str:
+    # Form encoding, as Java's URLEncoder writes it: a plus is a space.
+    try:
+        return unquote_plus(segment, errors="strict")
+    except UnicodeDecodeError:
+        raise ValueError("the name is not percent-encoded UTF-8") from None
+
+
+Segment: TypeAlias = Annotated[str, Path(), AfterValidator(_decode)]
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the application was built with.
+
+    Attributes:
+        catalogs: The catalogs by their warehouse's name.
+        settings: The settings.
+    """
+
+    catalogs: Mapping[str, Catalog]
+    settings: ServerSettings
+
+    def catalog(self, warehouse: str) -> Catalog:
+        """A warehouse's catalog.
+
+        Raises:
+            Invalid: It is not served here. Not NotFound: clients take some 404s for success.
+        """
+        found = self.catalogs.get(warehouse)
+        if found is None:
+            raise Invalid(
+                f"warehouse '{warehouse}' is not served here, but {list_of(self.catalogs)}"
+            )
+        return found
+
+
+def list_of(names: Mapping[str, object]) -> str:
+    """Names for a message."""
+    return ", ".join(f"'{name}'" for name in sorted(names)) or "none"
+
+
+async def _services(request: Request) -> Services:
+    services = request.app.state.services
+    assert isinstance(services, Services)
+    return services
+
+
+ServicesOf: TypeAlias = Annotated[Services, Depends(_services)]
+
+
+async def _catalog(services: ServicesOf, prefix: Segment) -> Catalog:
+    return services.catalog(prefix)
+
+
+CatalogOf: TypeAlias = Annotated[Catalog, Depends(_catalog)]
+
+
+async def _table(database: Segment, table: Segment) -> Identifier:
+    return Identifier(database, table)
+
+
+TableName: TypeAlias = Annotated[Identifier, Depends(_table)]
+
+
+_LARGEST_PAGE = 100
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """Which part of a listing is asked for, at most 100 entries of it."""
+
+    max_results: int
+    page_token: str | None
+
+
+async def _page(
+    max_results: Annotated[
+        int, Query(alias="maxResults", ge=1, description="How many at most; never more than 100.")
+    ] = _LARGEST_PAGE,
+    page_token: Annotated[
+        str | None, Query(alias="pageToken", description="`nextPageToken` of the page before.")
+    ] = None,
+) -> PageRequest:
+    return PageRequest(min(max_results, _LARGEST_PAGE), page_token or None)
+
+
+PageOf: TypeAlias = Annotated[PageRequest, Depends(_page)]

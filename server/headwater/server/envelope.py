@@ -1,0 +1,100 @@
+"""What happens to every request before and after its route: ids, raw paths, the access log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headwater.server.errors import REQUEST_ID_HEADER
+from headwater.storage.runtime import Runtime
+
+__all__ = ["ACCESS_LOGGER", "Envelope", "JsonLines"]
+
+ACCESS_LOGGER = "headwater.server.access"
+
+_ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
+
+
+class Envelope:
+    """ASGI middleware around all routes.
+
+    - A request id comes in with ``x-request-id`` or is made, and goes out with the answer.
+    - Routes match the path as it was sent, escapes and all: a ``%2F`` in a name is no separator.
+      The routes decode each segment (see `headwater.server.dependencies.Segment`).
+    - A body is JSON whatever its content type says: Paimon's clients send ``text/plain``, or none.
+    - One line is logged for each request.
+    """
+
+    def __init__(self, app: ASGIApp, *, runtime: Runtime) -> None:
+        self._app = app
+        self._runtime = runtime
+        self._log = logging.getLogger(ACCESS_LOGGER)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
+        request_id = given if _ACCEPTABLE_ID.fullmatch(given) else self._runtime.new_uuid()
+        raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+        path = raw_path.decode("utf-8", "replace")
+        inner = dict(scope, path=path, state={**scope.get("state", {}), "request_id": request_id})
+        inner["headers"] = [
+            (name, value) for name, value in scope["headers"] if name != b"content-type"
+        ] + [(b"content-type", b"application/json")]
+        status = 500
+        started = time.perf_counter()
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
+            await send(message)
+
+        try:
+            await self._app(inner, receive, answer)
+        finally:
+            client = scope.get("client")
+            self._log.info(
+                "%s %s %s",
+                scope["method"],
+                path,
+                status,
+                extra={
+                    "request": {
+                        "request_id": request_id,
+                        "method": scope["method"],
+                        "path": path,
+                        "status": status,
+                        "milliseconds": round((time.perf_counter() - started) * 1000, 3),
+                        "client": client[0] if client else None,
+                    }
+                },
+            )
+
+
+class JsonLines(logging.Formatter):
+    """Formats a log record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        line: dict[str, object] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname,
+            "logger": record.name,
+        }
+        request = getattr(record, "request", None)
+        if isinstance(request, dict):
+            line.update(request)
+        else:
+            line["message"] = record.getMessage()
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)

@@ -1,0 +1,135 @@
+"""The one mapping from Headwater's errors to HTTP, and the JSON body of every error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from headwater.catalog.wire import ERROR_KIND_HEADER, ErrorResponse
+from headwater.storage.errors import (
+    AlreadyExists,
+    Conflict,
+    CorruptData,
+    Forbidden,
+    HeadwaterError,
+    Invalid,
+    NotFound,
+    Unavailable,
+    Unsupported,
+)
+
+__all__ = ["REQUEST_ID_HEADER", "error_response", "install_error_handlers", "status_of"]
+
+REQUEST_ID_HEADER = "x-request-id"
+
+_STATUS: Mapping[type[HeadwaterError], int] = {
+    NotFound: 404,
+    AlreadyExists: 409,
+    Conflict: 409,
+    Invalid: 400,
+    Forbidden: 403,
+    Unavailable: 503,
+    CorruptData: 500,
+    Unsupported: 501,
+}
+
+
+def status_of(error: HeadwaterError) -> int:
+    """The HTTP status, and the body's code, of an error."""
+    return _STATUS.get(type(error), 500)
+
+
+def error_response(
+    status: int,
+    message: str,
+    *,
+    resource_type: str | None = None,
+    resource_name: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """An error as clients expect it: always JSON, always with all four fields."""
+    body = ErrorResponse(
+        message=message, resource_type=resource_type, resource_name=resource_name, code=status
+    )
+    return JSONResponse(body.model_dump(), status_code=status, headers=dict(headers or {}))
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Answer every error of `app` with `error_response`."""
+    app.add_exception_handler(HeadwaterError, _known_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _framework_error)
+    app.add_exception_handler(Exception, _unexpected_error)
+
+
+async def _known_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HeadwaterError)
+    # The header tells Headwater's own client which class it was: several share a status.
+    headers = {ERROR_KIND_HEADER: type(error).__name__}
+    if isinstance(error, Unavailable):
+        headers["retry-after"] = "1"
+    return error_response(
+        status_of(error),
+        error.message,
+        resource_type=error.resource_type,
+        resource_name=error.resource_name,
+        headers=headers,
+    )
+
+
+async def _invalid_request(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    sentences = [_sentence(item, error.body) for item in error.errors()]
+    return error_response(400, "; ".join(sentences), headers={ERROR_KIND_HEADER: Invalid.__name__})
+
+
+def _sentence(item: Mapping[str, object], body: object) -> str:
+    location = item.get("loc")
+    parts = [str(part) for part in location] if isinstance(location, tuple | list) else []
+    where, names = (parts[0], parts[1:]) if parts else ("request", [])
+    if item.get("type") == "json_invalid":
+        context = item.get("ctx")
+        reason = context.get("error") if isinstance(context, dict) else item.get("msg")
+        return f"the request body is not valid JSON: {reason} at {_position(names, body)}"
+    message = str(item.get("msg", "")).removeprefix("Value error, ")
+    if where == "body":
+        what = f"field '{'.'.join(names)}'" if names else "the request body"
+        return f"{what}: {message}"
+    return f"{where} parameter '{'.'.join(names)}': {message}"
+
+
+def _position(names: list[str], body: object) -> str:
+    at = int(names[0]) if names and names[0].isdigit() else 0
+    if not isinstance(body, str):
+        return f"character {at}"
+    line = body.count("\n", 0, at) + 1
+    column = at - (body.rfind("\n", 0, at) + 1) + 1
+    return f"line {line}, column {column}"
+
+
+async def _framework_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    match error.status_code:
+        case 404:
+            message = f"there is no {request.method} {path} here; see /openapi.json for what is"
+        case 405:
+            allowed = (error.headers or {}).get("Allow", "other methods")
+            message = f"{path} does not take {request.method}, but {allowed}"
+        case _:
+            message = str(error.detail)
+    return error_response(error.status_code, message, headers=error.headers)
+
+
+async def _unexpected_error(request: Request, error: Exception) -> JSONResponse:
+    # The framework raises the error again after this answer, so that the log has its traceback.
+    request_id = str(getattr(request.state, "request_id", "unknown"))
+    return error_response(
+        500,
+        f"internal error; the server's log has the details under request id {request_id}",
+        headers={REQUEST_ID_HEADER: request_id},
+    )

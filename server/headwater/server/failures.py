@@ -1,0 +1,66 @@
+"""The errors that routes can answer, for the API's description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.catalog.wire import ErrorResponse
+
+__all__ = ["failures"]
+
+_EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
+    "invalid": (400, "field 'name': Field required", None, None),
+    "unauthorised": (401, "the token is not one of this catalog's", None, None),
+    "internal": (500, "internal error; the server's log has the details under request id 7d1…",
+                 None, None),
+    "unavailable": (503, "the database did not answer; try again", None, None),
+    "no database": (404, "database 'sales' does not exist", "DATABASE", "sales"),
+    "no table": (404, "table sales.orders does not exist", "TABLE", "orders"),
+    "no column": (404, "column 'amount' does not exist", "COLUMN", "amount"),
+    "no snapshot": (404, "snapshot 7 of table sales.orders does not exist", "SNAPSHOT", "7"),
+    "no tag": (404, "tag 'v1' of table sales.orders does not exist", "TAG", "v1"),
+    "no view": (404, "view sales.recent does not exist", "VIEW", "recent"),
+    "no function": (404, "function sales.area does not exist", "FUNCTION", "area"),
+    "database exists": (409, "database 'sales' exists already", "DATABASE", "sales"),
+    "table exists": (409, "table sales.orders exists already", "TABLE", "orders"),
+    "column exists": (409, "column 'amount' exists already", "COLUMN", "amount"),
+    "tag exists": (409, "tag 'v1' exists already", "TAG", "v1"),
+    "moved on": (409, "the latest snapshot is 9, not 8", None, None),
+    "unsupported": (501, "this server does not do that yet", None, None),
+}  # fmt: skip
+
+_ALWAYS = ("invalid", "unauthorised", "internal", "unavailable")
+
+_DESCRIPTIONS = {
+    400: "The request is wrong.",
+    401: "No token, or a wrong one.",
+    404: "Something named in the request does not exist.",
+    409: "A name is taken, or somebody else came first.",
+    500: "The server failed; the outcome is unknown.",
+    501: "This server does not do that.",
+    503: "A service behind this one did not answer; the outcome is unknown.",
+}
+
+
+def failures(*names: str) -> dict[int | str, dict[str, Any]]:
+    """What FastAPI wants to know of a route's errors.
+
+    Args:
+        names: Examples beyond those that every route has, such as ``no table``.
+    """
+    responses: dict[int | str, dict[str, Any]] = {}
+    for name in sorted({*_ALWAYS, *names}, key=lambda each: _EXAMPLES[each][0]):
+        code, message, resource_type, resource_name = _EXAMPLES[name]
+        example = ErrorResponse(
+            message=message, resource_type=resource_type, resource_name=resource_name, code=code
+        )
+        response = responses.setdefault(
+            code,
+            {
+                "model": ErrorResponse,
+                "description": _DESCRIPTIONS[code],
+                "content": {"application/json": {"examples": {}}},
+            },
+        )
+        response["content"]["application/json"]["examples"][name] = {"value": example.model_dump()}
+    return responses

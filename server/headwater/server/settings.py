@@ -1,0 +1,142 @@
+"""The server's settings: frozen, typed, and checked as a whole before anything starts."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import (
+    AliasChoices,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
+
+from headwater.storage.errors import Invalid
+
+__all__ = ["ServerSettings", "is_loopback", "load_settings"]
+
+_WAREHOUSE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class ServerSettings(BaseSettings):
+    """What ``headwater serve`` is told, by arguments or by ``HEADWATER_…`` variables.
+
+    Attributes:
+        host: The address to listen on. Without a token it must be a loopback address.
+        port: The port to listen on; 0 takes a free one.
+        database_url: Where the catalog keeps its tables: ``sqlite:///file.db`` or
+            ``postgresql+psycopg://user:password@host/name``.
+        warehouses: Each warehouse's name and where its files lie: a folder or an ``s3://`` URI.
+            As a variable: ``main=./warehouse,other=s3://bucket/path``.
+        tokens: Bearer tokens, any of which lets a caller in. As a variable: one, or several with
+            commas between (``HEADWATER_TOKEN`` or ``HEADWATER_TOKENS``).
+        storage_options: What the server's own file access needs, such as ``s3.endpoint`` and
+            ``s3.access-key``. As a variable: a JSON object.
+        client_options: What ``/v1/config`` adds to every client's options, credentials included if
+            they are put here. As a variable: a JSON object.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="HEADWATER_", frozen=True, extra="forbid", populate_by_name=True
+    )
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    database_url: SecretStr = SecretStr("sqlite:///headwater.db")
+    warehouses: Annotated[dict[str, str], NoDecode] = Field(
+        default_factory=lambda: {"main": "./warehouse"},
+        validation_alias=AliasChoices("HEADWATER_WAREHOUSES", "HEADWATER_WAREHOUSE"),
+    )
+    tokens: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
+        default=(), validation_alias=AliasChoices("HEADWATER_TOKENS", "HEADWATER_TOKEN")
+    )
+    storage_options: dict[str, SecretStr] = Field(default_factory=dict)
+    client_options: dict[str, SecretStr] = Field(default_factory=dict)
+
+    @field_validator("warehouses", mode="before")
+    @classmethod
+    def _named_locations(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        pairs = [item.strip().partition("=") for item in value.split(",") if item.strip()]
+        if not all(name and separator and location for name, separator, location in pairs):
+            raise ValueError("write a warehouse as NAME=LOCATION, such as main=./warehouse")
+        if len({name for name, _, _ in pairs}) < len(pairs):
+            raise ValueError("a warehouse is named twice")
+        return {name.strip(): location.strip() for name, _, location in pairs}
+
+    @field_validator("tokens", mode="before")
+    @classmethod
+    def _several_tokens(cls, value: object) -> object:
+        return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if not self.warehouses:
+            raise ValueError(
+                "no warehouse is given; name one, such as --warehouse main=./warehouse"
+            )
+        for name in self.warehouses:
+            if not _WAREHOUSE_NAME.fullmatch(name):
+                raise ValueError(
+                    f"'{name}' is not a warehouse name: use letters, digits, dots, dashes and "
+                    "underscores, a letter or digit first"
+                )
+        if any(not token.get_secret_value().strip() for token in self.tokens):
+            raise ValueError("a token is empty; leave it out or give it a value")
+        if any(not token.get_secret_value().isascii() for token in self.tokens):
+            raise ValueError("a token must be ASCII, because it travels in an HTTP header")
+        if not self.tokens and not is_loopback(self.host):
+            raise ValueError(
+                f"without a token only this machine is served, but the host is '{self.host}'; "
+                "give a token, or listen on 127.0.0.1"
+            )
+        return self
+
+    def plain_storage_options(self) -> dict[str, str]:
+        """The storage options with their secrets; never log them."""
+        return {key: value.get_secret_value() for key, value in self.storage_options.items()}
+
+    def plain_client_options(self) -> dict[str, str]:
+        """The client options with their secrets; never log them."""
+        return {key: value.get_secret_value() for key, value in self.client_options.items()}
+
+
+def load_settings(values: Mapping[str, object] | None = None) -> ServerSettings:
+    """The settings: `values` first, then the environment, then the defaults.
+
+    Raises:
+        Invalid: A value is wrong, or two contradict each other; the message is one sentence.
+    """
+    try:
+        return ServerSettings(**(values or {}))  # type: ignore[arg-type]  # the validation is the check
+    except SettingsError as error:
+        raise Invalid(f"the settings cannot be read: {error}") from error
+    except ValidationError as error:
+        # Not chained: pydantic's own text quotes the input, tokens included.
+        sentences = [_sentence(item["loc"], item["msg"]) for item in error.errors()]
+        raise Invalid("; ".join(sentences)) from None
+
+
+def _sentence(location: tuple[int | str, ...], message: str) -> str:
+    message = message.removeprefix("Value error, ")
+    if not location:
+        return message
+    return f"setting '{'.'.join(str(part) for part in location)}': {message}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address means this machine only."""
+    name = host.strip().strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

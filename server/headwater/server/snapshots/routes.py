@@ -1,0 +1,104 @@
+"""Commits, snapshots, rollback."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from headwater.catalog.wire import (
+    CommitTableRequest,
+    CommitTableResponse,
+    Empty,
+    GetTableSnapshotResponse,
+    GetVersionSnapshotResponse,
+    ListSnapshotsResponse,
+    RollbackTableRequest,
+    SnapshotInstant,
+    TableSnapshotModel,
+    snapshot_from_wire,
+)
+from headwater.server.dependencies import CatalogOf, PageOf, Segment, TableName
+from headwater.server.failures import failures
+from headwater.storage.errors import NotFound, ResourceType
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/{prefix}/databases/{database}/tables/{table}", tags=["snapshot"])
+
+
+@router.post("/commit", summary="Commit a snapshot", responses=failures("no table", "unsupported"))
+def commit_table(
+    catalog: CatalogOf, name: TableName, body: CommitTableRequest
+) -> CommitTableResponse:
+    """Makes the snapshot the latest, if the one it builds on still is.
+
+    A conflict is an answer, `{"success": false}`, not an error. After a 5xx the outcome is unknown:
+    the same snapshot, with the same uuid, may be offered again.
+    """
+    success = catalog.commit_snapshot(
+        name,
+        body.table_id,
+        snapshot_from_wire(body.snapshot),
+        body.base_snapshot_uuid,
+        [item.statistics() for item in body.statistics or ()],
+    )
+    return CommitTableResponse(success=success)
+
+
+@router.get(
+    "/snapshot",
+    summary="Get the latest snapshot",
+    responses=failures("no table", "no snapshot", "unsupported"),
+)
+def get_table_snapshot(catalog: CatalogOf, name: TableName) -> GetTableSnapshotResponse:
+    """With the table's sizes. A table that nobody wrote yet answers 404 about a `SNAPSHOT`."""
+    info = catalog.latest_snapshot(name)
+    if info is None:
+        raise NotFound(
+            f"table {name} has no snapshot yet",
+            resource_type=ResourceType.SNAPSHOT,
+            resource_name="LATEST",
+        )
+    return GetTableSnapshotResponse(snapshot=TableSnapshotModel.of(info))
+
+
+@router.get(
+    "/snapshots",
+    summary="List snapshots",
+    responses=failures("no table", "unsupported"),
+    response_model_exclude_none=True,
+)
+def list_snapshots(catalog: CatalogOf, name: TableName, page: PageOf) -> ListSnapshotsResponse:
+    """The snapshots that still exist, newest first, by pages."""
+    found = catalog.list_snapshots(name, max_results=page.max_results, page_token=page.page_token)
+    return ListSnapshotsResponse(
+        snapshots=[dict(item.document) for item in found.items], next_page_token=found.next_token
+    )
+
+
+@router.get(
+    "/snapshots/{version}",
+    summary="Get a snapshot",
+    responses=failures("no table", "no snapshot", "unsupported"),
+)
+def get_version_snapshot(
+    catalog: CatalogOf, name: TableName, version: Segment
+) -> GetVersionSnapshotResponse:
+    """`version` is a snapshot's id, `EARLIEST`, `LATEST`, or a tag's name."""
+    return GetVersionSnapshotResponse(snapshot=dict(catalog.get_snapshot(name, version).document))
+
+
+@router.post(
+    "/rollback",
+    summary="Roll a table back",
+    responses=failures("no table", "no snapshot", "no tag", "moved on", "unsupported"),
+)
+def rollback_table(catalog: CatalogOf, name: TableName, body: RollbackTableRequest) -> Empty:
+    """Makes an earlier snapshot the latest; later ones and their tags go away.
+
+    With `fromSnapshot`, only if that still is the latest.
+    """
+    if isinstance(body.instant, SnapshotInstant):
+        catalog.rollback_to_snapshot(name, body.instant.snapshot_id, body.from_snapshot)
+    else:
+        catalog.rollback_to_tag(name, body.instant.tag_name, body.from_snapshot)
+    return Empty()

@@ -1,0 +1,1 @@
+"""Tags: snapshots with a name."""

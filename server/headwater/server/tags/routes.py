@@ -1,0 +1,82 @@
+"""Tags: snapshots with a name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from headwater.catalog.wire import (
+    CreateTagRequest,
+    Empty,
+    GetTagResponse,
+    ListTagsResponse,
+    parse_retention,
+)
+from headwater.server.dependencies import CatalogOf, PageOf, Segment, TableName
+from headwater.server.failures import failures
+from headwater.storage.errors import AlreadyExists
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/{prefix}/databases/{database}/tables/{table}/tags", tags=["tag"])
+
+
+@router.get(
+    "",
+    summary="List tags",
+    responses=failures("no table", "unsupported"),
+    response_model_exclude_none=True,
+)
+def list_tags(
+    catalog: CatalogOf,
+    name: TableName,
+    page: PageOf,
+    tag_prefix: Annotated[
+        str | None, Query(alias="tagNamePrefix", description="How the names begin.")
+    ] = None,
+) -> ListTagsResponse:
+    """Tag names in order, by pages."""
+    found = catalog.list_tags(
+        name,
+        prefix=tag_prefix or None,
+        max_results=page.max_results,
+        page_token=page.page_token,
+    )
+    return ListTagsResponse(tags=list(found.items), next_page_token=found.next_token)
+
+
+@router.post(
+    "",
+    summary="Create a tag",
+    responses=failures("no table", "no snapshot", "tag exists", "unsupported"),
+)
+def create_tag(catalog: CatalogOf, name: TableName, body: CreateTagRequest) -> Empty:
+    """Names a snapshot, the latest unless the request says otherwise."""
+    retained = None if body.time_retained is None else parse_retention(body.time_retained)
+    try:
+        catalog.create_tag(name, body.tag_name, body.snapshot_id, retained_millis=retained)
+    except AlreadyExists:
+        if not body.ignore_if_exists:
+            raise
+    return Empty()
+
+
+@router.get(
+    "/{tag}",
+    summary="Get a tag",
+    responses=failures("no table", "no tag", "unsupported"),
+    response_model_exclude_none=True,
+)
+def get_tag(catalog: CatalogOf, name: TableName, tag: Segment) -> GetTagResponse:
+    """The snapshot it names, when it was made, how long it is kept."""
+    return GetTagResponse.of(catalog.get_tag(name, tag))
+
+
+@router.delete(
+    "/{tag}", summary="Delete a tag", responses=failures("no table", "no tag", "unsupported")
+)
+def delete_tag(catalog: CatalogOf, name: TableName, tag: Segment) -> Empty:
+    """The snapshot's files stay until it expires."""
+    catalog.delete_tag(name, tag)
+    return Empty()
