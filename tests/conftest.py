@@ -1,4 +1,4 @@
-"""What every suite shares: which suites must not be skipped, and one Spark session.
+"""What every suite shares: which suites must not be skipped, one Spark session, one PostgreSQL.
 
 Fixtures of one room live in that room's own conftest.py.
 """
@@ -8,8 +8,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
-from collections.abc import Generator, Iterator
+import tempfile
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,3 +85,66 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+def postgresql_programs() -> Path | None:
+    """The directory of PostgreSQL's server programs; None without them."""
+    found = shutil.which("initdb")
+    if found is not None:
+        return Path(found).parent
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return places[-1].parent if places else None
+
+
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    """The URL of a private PostgreSQL server on a loopback port, without a database's name."""
+    programs = postgresql_programs()
+    if programs is None:
+        pytest.skip("needs PostgreSQL's server programs (initdb, pg_ctl, postgres)")
+    pytest.importorskip("psycopg", reason="needs psycopg: pip install 'headwater[postgresql]'")
+    owner: str | None = None
+    if os.geteuid() == 0:  # the server refuses to run as root
+        owner = "postgres"
+        if subprocess.run(["id", owner], capture_output=True, check=False).returncode != 0:
+            pytest.skip("PostgreSQL does not run as root, and there is no user postgres to run it")
+    # Not pytest's own directory, which no other user may enter.
+    room = Path(tempfile.mkdtemp(prefix="headwater-postgresql-"))
+    if owner is not None:
+        shutil.chown(room, owner)
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    data = str(room / "data")
+
+    def run(program: str, *arguments: str) -> None:
+        command = [str(programs / program), *arguments]
+        subprocess.run(command, check=True, capture_output=True, user=owner, cwd=room)
+
+    settings = (
+        f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={room} "
+        "-c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=200"
+    )
+    try:
+        run("initdb", "-D", data, "-U", "headwater", "-A", "trust", "-E", "UTF8", "--no-sync")
+        run("pg_ctl", "-D", data, "-w", "-l", str(room / "log"), "-o", settings, "start")
+        try:
+            yield f"postgresql://headwater@127.0.0.1:{port}"
+        finally:
+            run("pg_ctl", "-D", data, "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+@pytest.fixture
+def new_postgresql_database(postgresql_url: str) -> Callable[[], str]:
+    """Makes an empty PostgreSQL database and gives its URL."""
+    import psycopg
+
+    def create() -> str:
+        name = f"test_{uuid.uuid4().hex}"
+        with psycopg.connect(f"{postgresql_url}/postgres", autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        return f"{postgresql_url}/{name}"
+
+    return create

@@ -1,0 +1,58 @@
+"""Every catalog there is; one behaviour suite runs over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Catalog
+from headwater.catalog.sql import SqlCatalog
+from headwater.migrations import upgrade
+from headwater.storage.schema import Schema
+
+
+def _sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
+    yield from _sql(f"sqlite:///{tmp_path}/headwater.db", tmp_path)
+
+
+def _postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
+    create: Callable[[], str] = request.getfixturevalue("new_postgresql_database")
+    yield from _sql(create(), tmp_path)
+
+
+def _sql(url: str, tmp_path: Path) -> Iterator[Catalog]:
+    upgrade(url)
+    catalog = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
+    yield catalog
+    catalog.close()
+
+
+_CATALOGS: dict[str, Callable[[pytest.FixtureRequest, Path], Iterator[Catalog]]] = {
+    "sqlite": _sqlite,
+    "postgresql": _postgresql,
+}
+
+
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)],
+)
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
+    """An empty warehouse ``main`` whose files are in the folder ``lake``."""
+    yield from _CATALOGS[request.param](request, tmp_path)
+
+
+@pytest.fixture
+def table(catalog: Catalog, orders: Identifier, orders_schema: Schema) -> Identifier:
+    """An empty table."""
+    catalog.create_database(orders.database)
+    catalog.create_table(orders, orders_schema)
+    return orders
+
+
+@pytest.fixture
+def directory(catalog: Catalog, table: Identifier) -> Path:
+    """The table's directory on the local disk."""
+    return Path(catalog.get_table(table).path.removeprefix("file://"))

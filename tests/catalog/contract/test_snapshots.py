@@ -1,0 +1,264 @@
+"""Snapshots, rollback, tags and consumers, over every catalog."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Catalog, ConsumerInfo
+from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+
+MakeSnapshot = Callable[..., Snapshot]
+
+
+@pytest.fixture
+def history(catalog: Catalog, table: Identifier, snapshot: MakeSnapshot) -> list[Snapshot]:
+    """Five snapshots, each of 10 records in one more file of one of two partitions."""
+    made: list[Snapshot] = []
+    for number in range(1, 6):
+        base = made[-1].uuid if made else None
+        made.append(snapshot(number))
+        change = PartitionStatistics({"dt": str(number % 2)}, 10, 1000, 1, number, 2)
+        assert catalog.commit_snapshot(table, None, made[-1], base, [change])
+    return made
+
+
+def _ids(catalog: Catalog, table: Identifier) -> list[int]:
+    return [item.id for item in catalog.list_snapshots(table).items]
+
+
+def _latest_id(catalog: Catalog, table: Identifier) -> int:
+    latest = catalog.latest_snapshot(table)
+    assert latest is not None
+    return latest.snapshot.id
+
+
+def test_snapshots_are_listed_newest_first(
+    catalog: Catalog, table: Identifier, history: list[Snapshot]
+) -> None:
+    assert list(catalog.list_snapshots(table).items) == history[::-1]
+    first = catalog.list_snapshots(table, max_results=2)
+    assert [item.id for item in first.items] == [5, 4]
+    second = catalog.list_snapshots(table, max_results=3, page_token=first.next_token)
+    assert [item.id for item in second.items] == [3, 2, 1]
+    assert second.next_token is None
+
+
+def test_an_empty_table_has_none(catalog: Catalog, table: Identifier) -> None:
+    assert _ids(catalog, table) == []
+    for version in ("LATEST", "EARLIEST", "1", "no-tag", "0", "../x"):
+        with pytest.raises(NotFound) as error:
+            catalog.get_snapshot(table, version)
+        assert error.value.resource_type is ResourceType.SNAPSHOT
+        assert error.value.resource_name == version
+
+
+def test_a_version_is_an_id_a_word_or_a_tag(
+    catalog: Catalog, table: Identifier, history: list[Snapshot]
+) -> None:
+    catalog.create_tag(table, "v1", 2)
+    assert catalog.get_snapshot(table, "3") == history[2]
+    assert catalog.get_snapshot(table, "EARLIEST") == history[0]
+    assert catalog.get_snapshot(table, "LATEST") == history[4]
+    assert catalog.get_snapshot(table, "v1") == history[1]
+    with pytest.raises(NotFound):
+        catalog.get_snapshot(table, "6")
+
+
+def test_what_another_engine_expired_is_gone_here(
+    catalog: Catalog, table: Identifier, history: list[Snapshot], directory: Path
+) -> None:
+    catalog.create_tag(table, "kept", 2)
+    for number in (1, 2, 3):
+        (directory / "snapshot" / f"snapshot-{number}").unlink()
+    assert _ids(catalog, table) == [5, 4]
+    assert catalog.get_snapshot(table, "EARLIEST") == history[3]
+    assert catalog.get_snapshot(table, "kept") == history[1]
+    with pytest.raises(NotFound) as error:
+        catalog.get_snapshot(table, "2")
+    assert error.value.resource_type is ResourceType.SNAPSHOT
+    with pytest.raises(NotFound):
+        catalog.create_tag(table, "late", 3)
+
+
+@pytest.mark.usefixtures("history")
+def test_a_rollback_takes_back_snapshots_tags_and_sizes(
+    catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot
+) -> None:
+    for name, number in (("early", 2), ("same", 3), ("late", 4)):
+        catalog.create_tag(table, name, number)
+    catalog.rollback_to_snapshot(table, 3)
+    assert _ids(catalog, table) == [3, 2, 1]
+    assert list(catalog.list_tags(table).items) == ["early", "same"]
+    assert (directory / "snapshot" / "LATEST").read_text() == "3"
+    assert not (directory / "snapshot" / "snapshot-4").exists()
+    latest = catalog.latest_snapshot(table)
+    assert latest is not None
+    assert (latest.record_count, latest.file_size_in_bytes, latest.file_count) == (30, 3000, 3)
+    # The next commit takes the number of one that is gone, and is another.
+    following = snapshot(4)
+    assert catalog.commit_snapshot(table, None, following, latest.snapshot.uuid, [])
+    assert catalog.get_snapshot(table, "4") == following
+    assert json.loads((directory / "snapshot" / "snapshot-4").read_text()) == following.document
+
+
+def test_what_was_rolled_back_does_not_come_back_as_a_replay(
+    catalog: Catalog, table: Identifier, history: list[Snapshot]
+) -> None:
+    catalog.rollback_to_snapshot(table, 3)
+    assert not catalog.commit_snapshot(table, None, history[4], history[3].uuid, [])
+    assert _latest_id(catalog, table) == 3
+
+
+@pytest.mark.usefixtures("history")
+def test_a_rollback_may_say_what_it_expects_to_undo(catalog: Catalog, table: Identifier) -> None:
+    with pytest.raises(Conflict):
+        catalog.rollback_to_snapshot(table, 2, 4)
+    assert _latest_id(catalog, table) == 5
+    catalog.rollback_to_snapshot(table, 2, 5)
+    assert _latest_id(catalog, table) == 2
+
+
+@pytest.mark.usefixtures("history")
+def test_a_rollback_to_what_is_not_there_is_refused(catalog: Catalog, table: Identifier) -> None:
+    for number in (0, 6):
+        with pytest.raises(NotFound) as error:
+            catalog.rollback_to_snapshot(table, number)
+        assert error.value.resource_type is ResourceType.SNAPSHOT
+    with pytest.raises(NotFound) as error:
+        catalog.rollback_to_tag(table, "none")
+    assert error.value.resource_type is ResourceType.TAG
+    assert _ids(catalog, table) == [5, 4, 3, 2, 1]
+
+
+def test_a_rollback_to_a_tag_brings_an_expired_snapshot_back(
+    catalog: Catalog,
+    table: Identifier,
+    history: list[Snapshot],
+    directory: Path,
+    snapshot: MakeSnapshot,
+) -> None:
+    catalog.create_tag(table, "kept", 2)
+    catalog.create_tag(table, "late", 4)
+    for number in (1, 2, 3):
+        (directory / "snapshot" / f"snapshot-{number}").unlink()
+    catalog.rollback_to_tag(table, "kept")
+    assert list(catalog.list_snapshots(table).items) == [history[1]]
+    assert list(catalog.list_tags(table).items) == ["kept"]
+    assert (directory / "snapshot" / "EARLIEST").read_text() == "2"
+    assert (directory / "snapshot" / "LATEST").read_text() == "2"
+    assert catalog.commit_snapshot(table, None, snapshot(3), history[1].uuid, [])
+    assert _ids(catalog, table) == [3, 2]
+
+
+# Tags
+
+
+def test_a_tag_names_a_snapshot(
+    catalog: Catalog, table: Identifier, history: list[Snapshot], directory: Path
+) -> None:
+    catalog.create_tag(table, "v1", 2)
+    catalog.create_tag(table, "newest")
+    catalog.create_tag(table, "v2", 3, retained_millis=86_400_000)
+    assert list(catalog.list_tags(table).items) == ["newest", "v1", "v2"]
+    assert list(catalog.list_tags(table, prefix="v").items) == ["v1", "v2"]
+    page = catalog.list_tags(table, max_results=2)
+    assert list(page.items) == ["newest", "v1"]
+    assert list(catalog.list_tags(table, page_token=page.next_token).items) == ["v2"]
+    assert catalog.get_tag(table, "v1").snapshot == history[1]
+    assert catalog.get_tag(table, "newest").snapshot == history[4]
+    timed = catalog.get_tag(table, "v2")
+    assert timed.snapshot == history[2]
+    assert timed.retained_millis == 86_400_000
+    assert timed.created_at is not None
+    on_disk = json.loads((directory / "tag" / "tag-v1").read_text())
+    assert on_disk == history[1].document
+    catalog.delete_tag(table, "v1")
+    assert list(catalog.list_tags(table).items) == ["newest", "v2"]
+    assert not (directory / "tag" / "tag-v1").exists()
+
+
+@pytest.mark.usefixtures("history")
+def test_tags_that_cannot_be_are_refused(catalog: Catalog, table: Identifier) -> None:
+    catalog.create_tag(table, "v1", 2)
+    with pytest.raises(AlreadyExists) as taken:
+        catalog.create_tag(table, "v1", 3)
+    assert taken.value.resource_type is ResourceType.TAG
+    assert catalog.get_tag(table, "v1").snapshot.id == 2
+    with pytest.raises(NotFound) as unborn:
+        catalog.create_tag(table, "v2", 9)
+    assert unborn.value.resource_type is ResourceType.SNAPSHOT
+    for name in ("", "a/b", "../v"):
+        with pytest.raises(Invalid):
+            catalog.create_tag(table, name, 2)
+    for action in (catalog.get_tag, catalog.delete_tag):
+        with pytest.raises(NotFound) as missing:
+            action(table, "none")
+        assert missing.value.resource_type is ResourceType.TAG
+        assert missing.value.resource_name == "none"
+
+
+def test_an_empty_table_has_nothing_to_tag(catalog: Catalog, table: Identifier) -> None:
+    with pytest.raises(NotFound) as error:
+        catalog.create_tag(table, "v1")
+    assert error.value.resource_type is ResourceType.SNAPSHOT
+
+
+@pytest.mark.usefixtures("history")
+def test_a_tag_that_another_engine_made_is_seen(
+    catalog: Catalog, table: Identifier, directory: Path
+) -> None:
+    (directory / "tag").mkdir()
+    text = (directory / "snapshot" / "snapshot-4").read_text()
+    (directory / "tag" / "tag-theirs").write_text(text)
+    assert list(catalog.list_tags(table).items) == ["theirs"]
+    assert catalog.get_tag(table, "theirs").snapshot.id == 4
+
+
+# Consumers
+
+
+def test_a_consumer_is_moved_and_deleted(
+    catalog: Catalog, table: Identifier, directory: Path
+) -> None:
+    assert list(catalog.list_consumers(table).items) == []
+    catalog.reset_consumer(table, "billing", 3)
+    catalog.reset_consumer(table, "audit", 1)
+    file = directory / "consumer" / "consumer-billing"
+    assert json.loads(file.read_text()) == {"nextSnapshot": 3}
+    found = list(catalog.list_consumers(table).items)
+    assert [(item.consumer_id, item.next_snapshot) for item in found] == [
+        ("audit", 1),
+        ("billing", 3),
+    ]
+    catalog.reset_consumer(table, "billing", 4)
+    page = catalog.list_consumers(table, max_results=1)
+    assert [item.consumer_id for item in page.items] == ["audit"]
+    rest: list[ConsumerInfo] = list(catalog.list_consumers(table, page_token=page.next_token).items)
+    assert [(item.consumer_id, item.next_snapshot) for item in rest] == [("billing", 4)]
+    catalog.reset_consumer(table, "billing", None)
+    catalog.reset_consumer(table, "never-there", None)
+    assert [item.consumer_id for item in catalog.list_consumers(table).items] == ["audit"]
+
+
+def test_a_consumer_that_another_engine_moved_is_seen(
+    catalog: Catalog, table: Identifier, directory: Path
+) -> None:
+    catalog.reset_consumer(table, "billing", 3)
+    (directory / "consumer" / "consumer-billing").write_text('{"nextSnapshot" : 7}')
+    assert [item.next_snapshot for item in catalog.list_consumers(table).items] == [7]
+
+
+@pytest.mark.parametrize(("name", "number"), [("a/b", 1), ("", 1), ("ok", 0), ("ok", -3)])
+def test_consumers_that_cannot_be_are_refused(
+    catalog: Catalog, table: Identifier, name: str, number: int
+) -> None:
+    with pytest.raises(Invalid):
+        catalog.reset_consumer(table, name, number)
+    assert list(catalog.list_consumers(table).items) == []

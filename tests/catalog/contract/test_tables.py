@@ -1,0 +1,260 @@
+"""Tables and their schemas, over every catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Catalog
+from headwater.storage.errors import (
+    AlreadyExists,
+    Invalid,
+    NotFound,
+    ResourceType,
+    Unsupported,
+)
+from headwater.storage.schema import Schema, TableSchema
+from headwater.storage.schema_change import AddColumn, DropColumn, SetOption
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.types import parse_type
+
+
+def _files(directory: Path) -> list[str]:
+    return sorted(str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file())
+
+
+def test_a_new_table_has_its_first_schema_file_and_nothing_else(
+    catalog: Catalog, table: Identifier, directory: Path
+) -> None:
+    info = catalog.get_table(table)
+    assert info.identifier == table
+    assert not info.is_external
+    assert info.path.startswith("file:///")
+    assert _files(directory) == ["schema/schema-0"]
+    on_disk = TableSchema.from_json((directory / "schema" / "schema-0").read_text())
+    assert on_disk == info.schema
+    assert info.schema.id == 0
+    assert catalog.latest_snapshot(table) is None
+
+
+def test_keys_may_stand_in_the_options(catalog: Catalog, orders_schema: Schema) -> None:
+    catalog.create_database("sales")
+    keyless = replace(
+        orders_schema,
+        primary_keys=(),
+        partition_keys=(),
+        options={"bucket": "2", "primary-key": "dt,order_id", "partition": "dt"},
+    )
+    catalog.create_table(Identifier("sales", "t"), keyless)
+    schema = catalog.get_table(Identifier("sales", "t")).schema
+    assert schema.primary_keys == ("dt", "order_id")
+    assert schema.partition_keys == ("dt",)
+    assert schema.options == {"bucket": "2"}
+    assert [str(column.type) for column in schema.fields] == [
+        "BIGINT NOT NULL",
+        "STRING NOT NULL",
+        "INT",
+    ]
+
+
+def test_a_table_needs_a_database(
+    catalog: Catalog, orders: Identifier, orders_schema: Schema
+) -> None:
+    with pytest.raises(NotFound) as error:
+        catalog.create_table(orders, orders_schema)
+    assert error.value.resource_type is ResourceType.DATABASE
+
+
+def test_a_second_table_of_a_name_is_refused(
+    catalog: Catalog, table: Identifier, orders_schema: Schema
+) -> None:
+    before = catalog.get_table(table)
+    with pytest.raises(AlreadyExists) as error:
+        catalog.create_table(table, orders_schema)
+    assert error.value.resource_type is ResourceType.TABLE
+    catalog.create_table(table, orders_schema, ignore_if_exists=True)
+    assert catalog.get_table(table) == before
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/../../b", "a$snapshots", "a\x00b", "x " * 150])
+def test_a_name_that_is_no_directory_is_refused(
+    catalog: Catalog, orders_schema: Schema, name: str
+) -> None:
+    catalog.create_database("sales")
+    with pytest.raises(Invalid):
+        catalog.create_table(Identifier("sales", name), orders_schema)
+    assert list(catalog.list_tables("sales").items) == []
+
+
+def test_a_schema_that_is_not_allowed_leaves_nothing(
+    catalog: Catalog, orders: Identifier, orders_schema: Schema, tmp_path: Path
+) -> None:
+    catalog.create_database("sales")
+    with pytest.raises(Invalid, match="nowhere"):
+        catalog.create_table(orders, replace(orders_schema, primary_keys=("nowhere",)))
+    assert list(catalog.list_tables("sales").items) == []
+    assert _files(tmp_path / "lake") == []
+
+
+def test_a_missing_table_is_named(catalog: Catalog, table: Identifier) -> None:
+    for missing in (
+        Identifier("sales", "none"),
+        Identifier("none", "orders"),
+        Identifier("sales", "orders$branch_none"),
+        Identifier("sales", "orders$snapshots"),
+    ):
+        for action in (
+            lambda name=missing: catalog.get_table(name),
+            lambda name=missing: catalog.alter_table(name, [SetOption("a", "b")]),
+            lambda name=missing: catalog.latest_snapshot(name),
+        ):
+            with pytest.raises(NotFound) as error:
+                action()
+            assert error.value.resource_type is ResourceType.TABLE
+    with pytest.raises(NotFound) as error:
+        catalog.drop_table(Identifier("sales", "none"))
+    assert error.value.resource_type is ResourceType.TABLE
+    catalog.drop_table(Identifier("sales", "none"), ignore_if_not_exists=True)
+
+
+def test_a_change_makes_a_new_version(catalog: Catalog, table: Identifier, directory: Path) -> None:
+    catalog.alter_table(
+        table, [AddColumn(("note",), parse_type("STRING")), SetOption("write-only", "true")]
+    )
+    schema = catalog.get_table(table).schema
+    assert schema.id == 1
+    assert [column.name for column in schema.fields] == ["order_id", "dt", "amount", "note"]
+    assert schema.options["write-only"] == "true"
+    assert _files(directory) == ["schema/schema-0", "schema/schema-1"]
+    assert TableSchema.from_json((directory / "schema" / "schema-1").read_text()) == schema
+
+
+def test_changes_are_made_all_or_none(catalog: Catalog, table: Identifier, directory: Path) -> None:
+    before = catalog.get_table(table)
+    with pytest.raises(NotFound) as error:
+        catalog.alter_table(table, [SetOption("write-only", "true"), DropColumn(("none",))])
+    assert error.value.resource_type is ResourceType.COLUMN
+    assert catalog.get_table(table) == before
+    assert _files(directory) == ["schema/schema-0"]
+
+
+def test_a_renamed_table_keeps_its_files_and_history(
+    catalog: Catalog, table: Identifier, snapshot: Callable[..., Snapshot]
+) -> None:
+    before = catalog.get_table(table)
+    first = snapshot(1)
+    assert catalog.commit_snapshot(table, before.id, first, None, [])
+    catalog.create_database("archive")
+    moved = Identifier("archive", "old_orders")
+    catalog.rename_table(table, moved)
+    after = catalog.get_table(moved)
+    assert (after.id, after.path, after.schema) == (before.id, before.path, before.schema)
+    latest = catalog.latest_snapshot(moved)
+    assert latest is not None
+    assert latest.snapshot == first
+    assert list(catalog.list_tables("sales").items) == []
+    with pytest.raises(NotFound):
+        catalog.get_table(table)
+
+
+def test_a_name_that_a_rename_freed_gets_a_fresh_directory(
+    catalog: Catalog,
+    table: Identifier,
+    orders_schema: Schema,
+    snapshot: Callable[..., Snapshot],
+) -> None:
+    moved = Identifier("sales", "old_orders")
+    first = snapshot(1)
+    assert catalog.commit_snapshot(table, None, first, None, [])
+    catalog.rename_table(table, moved)
+    catalog.create_table(table, orders_schema)
+    assert catalog.get_table(table).path != catalog.get_table(moved).path
+    assert catalog.latest_snapshot(table) is None
+    catalog.drop_table(table)
+    assert catalog.get_snapshot(moved, "LATEST") == first
+
+
+def test_a_rename_onto_a_table_or_from_nothing_is_refused(
+    catalog: Catalog, table: Identifier, orders_schema: Schema
+) -> None:
+    other = Identifier("sales", "other")
+    catalog.create_table(other, orders_schema)
+    with pytest.raises(AlreadyExists) as taken:
+        catalog.rename_table(table, other)
+    assert taken.value.resource_type is ResourceType.TABLE
+    with pytest.raises(NotFound) as missing:
+        catalog.rename_table(Identifier("sales", "none"), Identifier("sales", "new"))
+    assert missing.value.resource_type is ResourceType.TABLE
+    assert list(catalog.list_tables("sales").items) == ["orders", "other"]
+
+
+def test_a_dropped_table_leaves_nothing_to_find_again(
+    catalog: Catalog,
+    table: Identifier,
+    orders_schema: Schema,
+    directory: Path,
+    snapshot: Callable[..., Snapshot],
+) -> None:
+    old = catalog.get_table(table)
+    assert catalog.commit_snapshot(table, old.id, snapshot(1), None, [])
+    catalog.drop_table(table)
+    assert not directory.exists()
+    with pytest.raises(NotFound):
+        catalog.get_table(table)
+    catalog.create_table(table, orders_schema)
+    new = catalog.get_table(table)
+    assert new.id != old.id
+    assert catalog.latest_snapshot(table) is None
+    with pytest.raises(NotFound) as error:
+        catalog.commit_snapshot(table, old.id, snapshot(1), None, [])
+    assert error.value.resource_type is ResourceType.TABLE
+
+
+def test_a_path_makes_a_table_external(
+    catalog: Catalog, orders_schema: Schema, tmp_path: Path, snapshot: Callable[..., Snapshot]
+) -> None:
+    catalog.create_database("sales")
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    (place / "precious").write_text("data")
+    table = Identifier("sales", "theirs")
+    options = {**orders_schema.options, "path": str(place)}
+    catalog.create_table(table, replace(orders_schema, options=options))
+    info = catalog.get_table(table)
+    assert info.is_external
+    assert info.path == f"file://{place}"
+    assert "path" not in info.schema.options
+    with pytest.raises(Unsupported):
+        catalog.latest_snapshot(table)
+    with pytest.raises(Unsupported):
+        catalog.commit_snapshot(table, info.id, snapshot(1), None, [])
+    catalog.drop_table(table)
+    assert _files(place) == ["precious"]
+
+
+def test_an_external_path_must_not_touch_the_warehouse(
+    catalog: Catalog, table: Identifier, orders_schema: Schema, tmp_path: Path
+) -> None:
+    inner = catalog.get_table(table).path
+    for path in (inner, f"{inner}/x", str(tmp_path / "lake"), str(tmp_path)):
+        with pytest.raises(Invalid, match="warehouse"):
+            catalog.create_table(
+                Identifier("sales", "alias"), replace(orders_schema, options={"path": path})
+            )
+
+
+def test_lists_come_in_pages(catalog: Catalog, orders_schema: Schema) -> None:
+    catalog.create_database("sales")
+    names = ["B", "a", "b", "c"]
+    for name in names:
+        catalog.create_table(Identifier("sales", name), orders_schema)
+    first = catalog.list_tables("sales", max_results=3)
+    assert list(first.items) == names[:3]
+    second = catalog.list_tables("sales", max_results=3, page_token=first.next_token)
+    assert list(second.items) == names[3:]
+    assert second.next_token is None
+    assert list(catalog.list_tables("sales", pattern="b%").items) == ["b"]
