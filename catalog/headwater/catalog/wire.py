@@ -91,7 +91,10 @@ _ISO_DURATION = re.compile(
 
 
 class WireModel(BaseModel):
-    """Base of all of them: camelCase on the wire, unknown fields ignored, frozen."""
+    """Base of all of them: camelCase on the wire, unknown fields ignored, frozen.
+
+    Fields without a value are sent as null, as Java sends them: pypaimon needs them present.
+    """
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -305,7 +308,7 @@ class GetTableResponse(Audited):
 
 
 class Paged(WireModel):
-    """A page of a listing; no token on the last one."""
+    """A page of a listing; the token is null on the last one, and present: pypaimon wants it."""
 
     next_page_token: str | None = None
 

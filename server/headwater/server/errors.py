@@ -118,8 +118,7 @@ async def _framework_error(request: Request, error: Exception) -> JSONResponse:
         case 404:
             message = f"there is no {request.method} {path} here; see /openapi.json for what is"
         case 405:
-            allowed = (error.headers or {}).get("Allow", "other methods")
-            message = f"{path} does not take {request.method}, but {allowed}"
+            message = f"{path} does not take {request.method}; see /openapi.json for what it does"
         case _:
             message = str(error.detail)
     return error_response(error.status_code, message, headers=error.headers)

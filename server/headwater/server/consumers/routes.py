@@ -24,7 +24,6 @@ router = APIRouter(
     "",
     summary="List consumers",
     responses=failures("no table", "unsupported"),
-    response_model_exclude_none=True,
 )
 def list_consumers(catalog: CatalogOf, name: TableName, page: PageOf) -> ListConsumersResponse:
     """Every saved position, those that other engines moved on storage included, by pages."""

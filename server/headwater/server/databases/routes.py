@@ -23,7 +23,7 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/{prefix}/databases", tags=["database"])
 
 
-@router.get("", summary="List databases", responses=failures(), response_model_exclude_none=True)
+@router.get("", summary="List databases", responses=failures())
 def list_databases(
     catalog: CatalogOf,
     page: PageOf,

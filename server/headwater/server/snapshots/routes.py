@@ -65,7 +65,6 @@ def get_table_snapshot(catalog: CatalogOf, name: TableName) -> GetTableSnapshotR
     "/snapshots",
     summary="List snapshots",
     responses=failures("no table", "unsupported"),
-    response_model_exclude_none=True,
 )
 def list_snapshots(catalog: CatalogOf, name: TableName, page: PageOf) -> ListSnapshotsResponse:
     """The snapshots that still exist, newest first, by pages."""

@@ -53,7 +53,6 @@ TableType = Annotated[
     "/databases/{database}/tables",
     summary="List tables",
     responses=failures("no database"),
-    response_model_exclude_none=True,
 )
 def list_tables(
     catalog: CatalogOf,
@@ -80,7 +79,6 @@ def list_tables(
     "/databases/{database}/table-details",
     summary="List tables with their schemas",
     responses=failures("no database"),
-    response_model_exclude_none=True,
 )
 def list_table_details(
     catalog: CatalogOf,
@@ -108,7 +106,6 @@ def list_table_details(
     "/tables",
     summary="List tables of all databases",
     responses=failures(),
-    response_model_exclude_none=True,
 )
 def list_tables_globally(
     catalog: CatalogOf,
@@ -256,7 +253,6 @@ def drop_table(catalog: CatalogOf, name: TableName) -> Empty:
     "/databases/{database}/tables/{table}/auth",
     summary="Ask what a query may see of a table",
     responses=failures("no table", "no column"),
-    response_model_exclude_none=True,
 )
 def auth_table_query(
     catalog: CatalogOf, name: TableName, body: AuthTableQueryRequest

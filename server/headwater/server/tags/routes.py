@@ -26,7 +26,6 @@ router = APIRouter(prefix="/v1/{prefix}/databases/{database}/tables/{table}/tags
     "",
     summary="List tags",
     responses=failures("no table", "unsupported"),
-    response_model_exclude_none=True,
 )
 def list_tags(
     catalog: CatalogOf,
@@ -66,7 +65,6 @@ def create_tag(catalog: CatalogOf, name: TableName, body: CreateTagRequest) -> E
     "/{tag}",
     summary="Get a tag",
     responses=failures("no table", "no tag", "unsupported"),
-    response_model_exclude_none=True,
 )
 def get_tag(catalog: CatalogOf, name: TableName, tag: Segment) -> GetTagResponse:
     """The snapshot it names, when it was made, how long it is kept."""
