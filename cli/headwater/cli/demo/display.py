@@ -1,0 +1,94 @@
+"""What the demo shows: a line for each step done, the step under way, the closing table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+__all__ = ["Display", "Step"]
+
+
+class Step:
+    """One step under way.
+
+    Attributes:
+        note: What came of it; shown when it is done.
+    """
+
+    def __init__(self, progress: Progress, task: int, title: str) -> None:
+        self._progress = progress
+        self._task = task
+        self._title = title
+        self.note = ""
+
+    def at(self, text: str) -> None:
+        """Say which part of the step is under way."""
+        self._progress.update(self._task, description=f"{self._title}: {text}")  # type: ignore[arg-type]
+
+
+class Display:
+    """The demo's progress on a console; in a file, just its lines.
+
+    Args:
+        console: Where to show it.
+        steps: How many steps there are.
+    """
+
+    def __init__(self, console: Console, steps: int) -> None:
+        self._console = console
+        self._steps = steps
+        self._started = time.monotonic()
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed}/{task.total}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=steps)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the demo began."""
+        return time.monotonic() - self._started
+
+    @contextmanager
+    def shown(self) -> Generator[None]:
+        """While this lasts, the progress is on the console."""
+        with self._progress:
+            yield
+
+    @contextmanager
+    def step(self, title: str) -> Generator[Step]:
+        """A step; when it is done, its title, its note and its seconds stay on the console."""
+        started = time.monotonic()
+        self._progress.update(self._task, description=title)
+        step = Step(self._progress, self._task, title)
+        yield step
+        seconds = time.monotonic() - started
+        note = f" [dim]{step.note}[/dim]" if step.note else ""
+        self._progress.console.print(
+            f"[green]✓[/green] {title}[cyan]{seconds:6.1f} s[/cyan]{note}", highlight=False
+        )
+        self._progress.advance(self._task)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """The closing table: the first column is names, the others are numbers."""
+        drawn = Table(header_style="bold")
+        for position, name in enumerate(columns):
+            drawn.add_column(name, justify="right" if position else "left")
+        for row in rows:
+            drawn.add_row(*row)
+        self._console.print(drawn)
+
+    def say(self, text: str) -> None:
+        """A line of text."""
+        self._console.print(text, highlight=False, soft_wrap=True)

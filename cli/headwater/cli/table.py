@@ -1,0 +1,167 @@
+"""`headwater table`: what a catalog holds, on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.catalog.identifier import Identifier
+from headwater.cli.connection import (
+    DEFAULT_CATALOG,
+    CatalogOption,
+    TokenOption,
+    WarehouseOption,
+    open_lake,
+)
+from headwater.cli.output import AsJson, Cell, print_rows, time_text
+
+if TYPE_CHECKING:
+    from headwater.catalog.protocol import SnapshotInfo
+
+__all__ = ["app"]
+
+app = typer.Typer(help="The tables of a catalog.", no_args_is_help=True)
+
+TableName = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The table.")]
+
+
+@app.command("list")
+def list_tables(
+    database: Annotated[
+        str | None, typer.Argument(metavar="[DATABASE]", help="Only this database's tables.")
+    ] = None,
+    catalog: CatalogOption = DEFAULT_CATALOG,
+    warehouse: WarehouseOption = None,
+    token: TokenOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the tables of a catalog."""
+    with open_lake(catalog, warehouse, token) as lake:
+        databases = [database] if database is not None else lake.list_databases()
+        rows = [[name, table] for name in databases for table in lake.list_tables(name)]
+    print_rows(["database", "table"], rows, as_json=as_json)
+
+
+@app.command()
+def show(
+    name: TableName,
+    catalog: CatalogOption = DEFAULT_CATALOG,
+    warehouse: WarehouseOption = None,
+    token: TokenOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a table's columns, keys and options, and what its latest snapshot holds."""
+    identifier = Identifier.parse(name)
+    with open_lake(catalog, warehouse, token) as lake:
+        info = lake.catalog.get_table(identifier)
+        latest = lake.catalog.latest_snapshot(identifier)
+    schema = info.schema
+    rows: list[Sequence[Cell]] = [
+        ("table", str(info.identifier)),
+        ("id", info.id),
+        ("path", info.path),
+        ("comment", schema.comment),
+        ("schema", schema.id),
+        ("primary key", ", ".join(schema.primary_keys) or None),
+        ("partitioned by", ", ".join(schema.partition_keys) or None),
+        *_sizes(latest),
+        *((f"column {field.name}", str(field.type)) for field in schema.fields),
+        *((f"option {key}", value) for key, value in sorted(schema.options.items())),
+    ]
+    print_rows(["property", "value"], rows, as_json=as_json)
+
+
+def _sizes(latest: SnapshotInfo | None) -> list[Sequence[Cell]]:
+    if latest is None:
+        return [("snapshot", None)]
+    return [
+        ("snapshot", latest.snapshot.id),
+        ("committed at", time_text(latest.snapshot.time_millis)),
+        ("records", latest.record_count),
+        ("files", latest.file_count),
+        ("bytes", latest.file_size_in_bytes),
+    ]
+
+
+@app.command()
+def snapshots(
+    name: TableName,
+    catalog: CatalogOption = DEFAULT_CATALOG,
+    warehouse: WarehouseOption = None,
+    token: TokenOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List a table's snapshots, the newest first."""
+    with open_lake(catalog, warehouse, token) as lake:
+        found = lake.catalog.list_snapshots(Identifier.parse(name), max_results=limit).items
+    print_rows(
+        ["snapshot", "kind", "committed at", "schema", "records", "change", "commit user"],
+        [
+            (
+                snapshot.id,
+                str(snapshot.commit_kind),
+                time_text(snapshot.time_millis),
+                snapshot.schema_id,
+                snapshot.total_record_count,
+                snapshot.delta_record_count,
+                snapshot.commit_user,
+            )
+            for snapshot in list(found)[:limit]
+        ],
+        as_json=as_json,
+    )
+
+
+@app.command()
+def consumers(
+    name: TableName,
+    catalog: CatalogOption = DEFAULT_CATALOG,
+    warehouse: WarehouseOption = None,
+    token: TokenOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """List a table's consumers: where each goes on, and how many snapshots it lags behind."""
+    with open_lake(catalog, warehouse, token) as lake:
+        table = lake.table(name)
+        latest = lake.catalog.latest_snapshot(Identifier.parse(name))
+        newest = latest.snapshot.id if latest is not None else 0
+        rows = [
+            (
+                consumer.consumer_id,
+                consumer.next_snapshot,
+                max(0, newest + 1 - consumer.next_snapshot),
+                time_text(consumer.updated_at),
+            )
+            for consumer in table.consumers()
+        ]
+    print_rows(["consumer", "next snapshot", "lag", "moved at"], rows, as_json=as_json)
+
+
+@app.command()
+def files(
+    name: TableName,
+    catalog: CatalogOption = DEFAULT_CATALOG,
+    warehouse: WarehouseOption = None,
+    token: TokenOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the data files of a table's latest snapshot."""
+    with open_lake(catalog, warehouse, token) as lake:
+        rows = [
+            (
+                file.partition,
+                file.bucket,
+                file.level,
+                file.row_count,
+                file.file_size,
+                file.schema_id,
+                file.name,
+            )
+            for file in lake.table(name).files()
+        ]
+    print_rows(
+        ["partition", "bucket", "level", "rows", "bytes", "schema", "file"], rows, as_json=as_json
+    )
