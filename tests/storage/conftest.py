@@ -1,0 +1,113 @@
+"""What the storage suites share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, settings
+
+from headwater.storage.layout import TableLayout
+from headwater.storage.local_files import LocalFileAccess, local_uri
+from headwater.storage.runtime import Runtime
+from headwater.storage.schema import TableSchema
+from headwater.storage.snapshot_files import FileSnapshotPointer
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types import DataField, parse_type
+
+# Tests never assert on time, and the first example of a suite pays for imports.
+settings.register_profile(
+    "storage", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
+)
+settings.load_profile("storage")
+
+
+class Clock:
+    """A clock that a test turns, and names that a test can tell."""
+
+    def __init__(self) -> None:
+        self.millis = 1_700_000_000_000
+        self.slept: list[float] = []
+        self._names = itertools.count()
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.millis += int(seconds * 1000)
+
+    def new_uuid(self) -> str:
+        return f"00000000-0000-4000-8000-{next(self._names):012d}"
+
+    @property
+    def runtime(self) -> Runtime:
+        return Runtime(lambda: self.millis, self.new_uuid, self.sleep)
+
+
+@dataclass
+class StoredTable:
+    """A table on the local disk whose snapshots are decided by its files."""
+
+    storage: TableStorage
+    pointer: FileSnapshotPointer
+    clock: Clock
+
+    def files_below(self, inner: str = "") -> list[str]:
+        """Paths of all files, relative to the table's location."""
+        location = self.storage.layout.location
+        found = self.storage.files.walk(f"{location}/{inner}".rstrip("/"))
+        return sorted(status.path.removeprefix(location + "/") for status in found)
+
+    def with_options(self, **options: str) -> StoredTable:
+        """The same table with other options; ``_`` stands for ``-`` and ``__`` for ``.``."""
+        plain = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
+        schema = self.storage.schema.with_options(plain)
+        return StoredTable(self.storage.with_schema(schema), self.pointer, self.clock)
+
+
+NewTable = Callable[..., StoredTable]
+
+
+@pytest.fixture
+def new_table(tmp_path: Path) -> NewTable:
+    """Makes a table: columns as (name, type), then keys and options."""
+    numbers = itertools.count()
+
+    def make(
+        columns: Sequence[tuple[str, str]],
+        *,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+    ) -> StoredTable:
+        fields = tuple(DataField(i, n, parse_type(t)) for i, (n, t) in enumerate(columns))
+        schema = TableSchema(
+            0,
+            fields,
+            len(fields) - 1,
+            tuple(partition_keys),
+            tuple(primary_keys),
+            dict(options or {}),
+            None,
+            0,
+        )
+        layout = TableLayout(local_uri(tmp_path / f"table-{next(numbers)}"))
+        files, clock = LocalFileAccess(), Clock()
+        files.write(layout.schema(0), schema.to_json().encode())
+        storage = TableStorage("db.t", layout, files, schema, clock.runtime)
+        return StoredTable(storage, FileSnapshotPointer(files, layout), clock)
+
+    return make
+
+
+@pytest.fixture
+def rows_of() -> Callable[[pa.Table], list[tuple[object, ...]]]:
+    """A table's rows as sorted tuples."""
+
+    def rows(table: pa.Table) -> list[tuple[object, ...]]:
+        columns = [column.to_pylist() for column in table.columns]
+        return sorted(zip(*columns, strict=True), key=repr)
+
+    return rows
