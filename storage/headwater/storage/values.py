@@ -31,7 +31,9 @@ __all__ = [
     "StorageValue",
     "arrow_scalar",
     "is_kindred",
+    "parse_moment",
     "parse_partition_text",
+    "parse_time_of_day",
     "partition_text",
     "storage_value",
     "units_per_second",
@@ -345,6 +347,11 @@ def _timestamp_text(value: int, data_type: AtomicType, field: DataField, legacy:
 _NUMERIC = re.compile(r"-?\d+", re.ASCII)
 _DATE = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T].*)?", re.ASCII)
 _TIME = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)
+_MOMENT = re.compile(
+    r"(?P<date>\d{1,4}-\d{1,2}-\d{1,2})(?:[ T](?P<time>\d{1,2}:[\d:.]+))?"
+    r"(?P<zone> ?(?:Z|UTC|(?P<sign>[+-])(?P<hours>\d{1,2}):(?P<minutes>\d{2})))?",
+    re.ASCII,
+)
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "0"})
 
@@ -386,8 +393,7 @@ def _parse_text(text: str, data_type: AtomicType) -> object:
         case Root.DATE if not _NUMERIC.fullmatch(text):
             return _parse_date(text)
         case Root.TIME if not _NUMERIC.fullmatch(text):
-            seconds, nanos = _parse_time(text)
-            return seconds * 1000 + nanos // 10**6
+            return parse_time_of_day(text) // 10**6
         case Root.TIMESTAMP | Root.TIMESTAMP_LTZ:
             return _parse_timestamp(text, data_type)
         case _:
@@ -422,10 +428,40 @@ def _parse_timestamp(text: str, data_type: AtomicType) -> int:
         if lost:
             raise ValueError(text)
         return int(number)
-    date_text, _, time_text = text.replace("T", " ", 1).partition(" ")
-    days = (_parse_date(date_text) - _EPOCH_DATE).days
-    second, nanos = _parse_time(time_text) if time_text else (0, 0)
-    fraction, lost = divmod(nanos * per_second, 10**9)
-    if lost:
+    nanos, zoned = parse_moment(text)
+    number, lost = divmod(nanos * per_second, 10**9)
+    if lost or zoned:
         raise ValueError(text)
-    return (days * 86_400 + second) * per_second + fraction
+    return number
+
+
+def parse_moment(text: str) -> tuple[int, bool]:
+    """Read ``yyyy-MM-dd[ HH:mm[:ss[.fraction]]][zone]``, with a space or ``T`` between.
+
+    The zone is ``Z``, ``UTC`` or an offset such as ``+02:00``; without one the text is taken as
+    UTC.
+
+    Returns:
+        Nanoseconds since the epoch, and whether the text has a zone.
+
+    Raises:
+        ValueError: The text is none.
+    """
+    found = _MOMENT.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"'{text}' is not a date or timestamp")
+    days = (_parse_date(found["date"]) - _EPOCH_DATE).days
+    second, nanos = _parse_time(found["time"]) if found["time"] else (0, 0)
+    offset = 0
+    if found["hours"]:
+        if int(found["hours"]) > 18 or int(found["minutes"]) > 59:
+            raise ValueError(f"'{text}' has no valid time zone")
+        offset = (int(found["hours"]) * 60 + int(found["minutes"])) * 60
+        offset = -offset if found["sign"] == "-" else offset
+    return (days * 86_400 + second - offset) * 10**9 + nanos, found["zone"] is not None
+
+
+def parse_time_of_day(text: str) -> int:
+    """Nanoseconds since midnight of ``HH:mm[:ss[.fraction]]``; ValueError if it is none."""
+    second, nanos = _parse_time(text.strip())
+    return second * 10**9 + nanos
