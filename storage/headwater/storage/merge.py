@@ -408,11 +408,13 @@ class _Merge:
 
     def in_order(self, parts: Sequence[_Part]) -> Iterator[pa.RecordBatch]:
         """What stays, sorted by key."""
-        kept = [
-            part.rows if (mask := self._stays(part)) is None else part.rows[mask] for part in parts
-        ]
         batches = list(self.survivors(parts))
         if len(batches) > 1:
+            masks = [self._stays(part) for part in parts]
+            kept = [
+                part.rows if mask is None else part.rows[mask]
+                for part, mask in zip(parts, masks, strict=True)
+            ]
             order = argsort(concatenate(kept))
             table = pa.Table.from_batches(batches).combine_chunks()
             batches = [table.to_batches()[0].take(pa.array(order))]

@@ -1,0 +1,256 @@
+"""The deduplicate engine against a plain dictionary."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.storage.errors import CorruptData
+from headwater.storage.merge import (
+    MergeRules,
+    SortedRun,
+    deduplicate,
+    merge_runs,
+    needs_sequence,
+)
+from headwater.storage.schema import Schema, TableSchema
+
+_INSERT, _BEFORE, _AFTER, _DELETE = 0, 1, 2, 3
+_RETRACTING = (_BEFORE, _DELETE)
+
+
+_Row: TypeAlias = dict[str, Any]
+
+
+def _schema(
+    options: dict[str, str] | None = None, keys: tuple[str, ...] = ("k", "s")
+) -> TableSchema:
+    arrow = pa.schema(
+        [
+            pa.field("k", pa.int64(), False),
+            pa.field("s", pa.string(), False),
+            pa.field("v", pa.string()),
+            pa.field("q", pa.int32()),
+        ]
+    )
+    wanted = Schema.from_arrow(arrow, primary_keys=keys, options=options or {})
+    return TableSchema(0, wanted.fields, 3, (), keys, wanted.options, None, 0)
+
+
+_ARROW = pa.schema(
+    [
+        pa.field("k", pa.int64(), False),
+        pa.field("s", pa.string(), False),
+        pa.field("v", pa.string()),
+        pa.field("q", pa.int32()),
+        pa.field("_SEQUENCE_NUMBER", pa.int64(), False),
+        pa.field("_VALUE_KIND", pa.int8(), False),
+    ]
+)
+
+
+def _table(rows: list[_Row]) -> pa.Table:
+    return pa.Table.from_pylist(rows, _ARROW)
+
+
+def _run(name: str, rows: list[_Row]) -> SortedRun:
+    table = _table(rows)
+
+    def read(batch_rows: int) -> Iterator[pa.RecordBatch]:
+        # Small batches, whatever is asked for, so that key ranges are many.
+        yield from table.to_batches(max_chunksize=3)
+
+    numbers = [row["_SEQUENCE_NUMBER"] for row in rows]
+    return SortedRun(name, read, len(rows), min(numbers), max(numbers))
+
+
+def _key(row: _Row) -> tuple[int, bytes]:
+    return (row["k"], row["s"].encode())
+
+
+def _newness(row: _Row, age: int, rules: MergeRules, descending: bool) -> tuple[object, ...]:
+    fields: tuple[tuple[bool, int], ...] = ()
+    if rules.sequence_fields:
+        sign = -1 if descending else 1
+        fields = ((row["q"] is not None, sign * (row["q"] or 0)),)
+    return (*fields, row["_SEQUENCE_NUMBER"], row["_VALUE_KIND"] not in _RETRACTING, age)
+
+
+def _model(
+    runs: list[list[_Row]], rules: MergeRules, descending: bool, keep_deletes: bool
+) -> list[_Row]:
+    """The rows that stay, sorted by key: the specification, row by row."""
+    newest: dict[tuple[int, bytes], tuple[Any, _Row]] = {}
+    for age, rows in enumerate(runs):
+        for row in rows:
+            if rules.ignore_delete and row["_VALUE_KIND"] in _RETRACTING:
+                continue
+            rank = _newness(row, age, rules, descending)
+            if _key(row) not in newest or rank > newest[_key(row)][0]:
+                newest[_key(row)] = (rank, row)
+    kept = [row for _, row in newest.values()]
+    if not keep_deletes:
+        kept = [row for row in kept if row["_VALUE_KIND"] not in _RETRACTING]
+    return sorted(kept, key=_key)
+
+
+@st.composite
+def _runs(draw: st.DrawFn, interleaved: bool) -> list[list[_Row]]:
+    counter = itertools.count()
+    runs: list[list[_Row]] = []
+    texts = st.text("ab\0é", max_size=2)
+    for _ in range(draw(st.integers(1, 4))):
+        keys = draw(
+            st.lists(st.tuples(st.integers(-3, 3), texts), min_size=1, max_size=14, unique=True)
+        )
+        rows: list[_Row] = [
+            {
+                "k": k,
+                "s": s,
+                "v": draw(st.none() | st.text("xyz", max_size=2)),
+                "q": draw(st.none() | st.integers(-2, 2)),
+                "_SEQUENCE_NUMBER": next(counter),
+                "_VALUE_KIND": draw(st.sampled_from([0, 0, 0, 1, 2, 3])),
+            }
+            for k, s in keys
+        ]
+        runs.append(rows)
+    if interleaved:
+        numbers = draw(st.permutations(range(next(counter))))
+        for row in itertools.chain(*runs):
+            row["_SEQUENCE_NUMBER"] = numbers[row["_SEQUENCE_NUMBER"]]
+    return [sorted(rows, key=_key) for rows in runs]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"ignore-delete": "true"},
+        {"sequence.field": "q"},
+        {"sequence.field": "q", "sequence.field.sort-order": "descending"},
+    ],
+    ids=["plain", "ignore-delete", "sequence", "sequence-descending"],
+)
+@given(data=st.data(), keep_deletes=st.booleans(), ordered=st.booleans())
+def test_newest_rows_stay(
+    options: dict[str, str],
+    interleaved: bool,
+    data: st.DataObject,
+    keep_deletes: bool,
+    ordered: bool,
+) -> None:
+    runs = data.draw(_runs(interleaved))
+    rules = MergeRules.of(_schema(options))
+    result = pa.Table.from_batches(
+        merge_runs(
+            data.draw(st.permutations([_run(f"run {i}", rows) for i, rows in enumerate(runs)])),
+            rules,
+            _ARROW.names,
+            keep_deletes=keep_deletes,
+            ordered=ordered,
+        ),
+        _ARROW,
+    ).to_pylist()
+    if not ordered:
+        result = sorted(result, key=_key)
+    descending = "sequence.field.sort-order" in options
+    # Ages only break ties, and sequence numbers here are distinct.
+    assert result == _model(runs, rules, descending, keep_deletes)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(-2, 2), st.sampled_from([0, 2, 3])), max_size=30
+    ),
+    st.sampled_from([{}, {"sequence.field": "q"}, {"ignore-delete": "true"}]),
+    st.data(),
+)
+def test_rows_in_any_order_become_a_sorted_run(
+    triples: list[tuple[int, int, int]], options: dict[str, str], data: st.DataObject
+) -> None:
+    rows = [
+        {"k": k, "s": "", "v": str(i), "q": q, "_SEQUENCE_NUMBER": i, "_VALUE_KIND": kind}
+        for i, (k, q, kind) in enumerate(triples)
+    ]
+    rules = MergeRules.of(_schema(options))
+    shuffled = data.draw(st.permutations(rows))
+    result = deduplicate(_table(shuffled), rules).to_pylist()
+    assert result == _model([rows], rules, False, keep_deletes=True)
+
+
+def test_newer_run_wins_without_looking_at_rows() -> None:
+    old = _table([{"k": 1, "s": "", "v": "old", "q": 9, "_SEQUENCE_NUMBER": 5, "_VALUE_KIND": 0}])
+    new = _table([{"k": 1, "s": "", "v": "new", "q": 1, "_SEQUENCE_NUMBER": 6, "_VALUE_KIND": 0}])
+    rules = MergeRules.of(_schema())
+    runs = [
+        SortedRun("new", lambda n: iter(new.select(["k", "s", "v"]).to_batches()), 1, 6, 6),
+        SortedRun("old", lambda n: iter(old.select(["k", "s", "v"]).to_batches()), 1, 5, 5),
+    ]
+    assert not needs_sequence(runs, rules)
+    merged = pa.Table.from_batches(merge_runs(runs, rules, ["v"]))
+    assert merged.to_pylist() == [{"v": "new"}]
+
+
+def test_overlapping_sequence_ranges_need_the_numbers() -> None:
+    rules = MergeRules.of(_schema())
+    one = SortedRun("a", lambda n: iter(()), 1, 0, 5)
+    assert needs_sequence([one, SortedRun("b", lambda n: iter(()), 1, 5, 9)], rules)
+    assert not needs_sequence([SortedRun("b", lambda n: iter(()), 1, 6, 9), one], rules)
+    assert needs_sequence([one], MergeRules.of(_schema({"sequence.field": "q"})))
+
+
+def test_equal_sequence_numbers_prefer_the_added_row() -> None:
+    row = {"k": 1, "s": "", "q": 0, "_SEQUENCE_NUMBER": 7}
+    added = _run("added", [{**row, "v": "kept", "_VALUE_KIND": _INSERT}])
+    deleted = _run("deleted", [{**row, "v": "gone", "_VALUE_KIND": _DELETE}])
+    rules = MergeRules.of(_schema())
+    for runs in ([added, deleted], [deleted, added]):
+        merged = pa.Table.from_batches(merge_runs(runs, rules, ["v"]))
+        assert merged.to_pylist() == [{"v": "kept"}]
+
+
+@pytest.mark.parametrize("keys", [[1, 2, 3, 3], [1, 5, 9, 2], [2, 1]])
+def test_an_unsorted_run_is_refused_by_name(keys: list[int]) -> None:
+    def rows(values: list[int]) -> list[_Row]:
+        return [
+            {"k": k, "s": "", "v": "", "q": 0, "_SEQUENCE_NUMBER": i, "_VALUE_KIND": 0}
+            for i, k in enumerate(values)
+        ]
+
+    bad, good = _run("bad.parquet", rows(keys)), _run("good.parquet", rows([100, 200]))
+    with pytest.raises(CorruptData, match=r"bad\.parquet"):
+        list(merge_runs([bad, good], MergeRules.of(_schema()), ["v"]))
+
+
+def test_long_keys_are_merged_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.storage.merge._ENCODED_BYTES", 256)
+    rows = [
+        {
+            "k": 1,
+            "s": f"{i:03d}" * (1 + 90 * (i == 7)),
+            "v": "old",
+            "q": 0,
+            "_SEQUENCE_NUMBER": i,
+            "_VALUE_KIND": 0,
+        }
+        for i in range(20)
+    ]
+    newer = [{**row, "v": "new", "_SEQUENCE_NUMBER": 50 + i} for i, row in enumerate(rows[5:9])]
+    merged = pa.Table.from_batches(
+        merge_runs(
+            [_run("old", rows), _run("new", newer)],
+            MergeRules.of(_schema()),
+            ["s", "v"],
+            ordered=True,
+        )
+    )
+    expected = [(r["s"], "new" if 5 <= i < 9 else "old") for i, r in enumerate(rows)]
+    assert [(r["s"], r["v"]) for r in merged.to_pylist()] == expected

@@ -1,0 +1,260 @@
+"""Parquet data files: what Paimon's readers expect, and what a bad file leads to."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headwater.storage.errors import CorruptData, Invalid, Unsupported
+from headwater.storage.local_files import LocalFileAccess, local_uri
+from headwater.storage.parquet import (
+    ParquetReader,
+    ParquetWriter,
+    data_file_fields,
+    parquet_schema,
+)
+from headwater.storage.schema import Schema, TableSchema
+from headwater.storage.types import DataField, Json, parse_type, to_arrow
+
+_FILES = LocalFileAccess()
+
+
+def _field(number: int, name: str, document: Json) -> DataField:
+    return DataField(number, name, parse_type(document))
+
+
+_ROW: Json = {
+    "type": "ROW",
+    "fields": [
+        {"id": 31, "name": "x", "type": "INT"},
+        {"id": 32, "name": "y", "type": {"type": "ARRAY", "element": "STRING"}},
+    ],
+}
+_MAP: Json = {"type": "MAP", "key": "STRING", "value": "INT"}
+_FIELDS = (
+    _field(0, "b", "BOOLEAN"),
+    _field(1, "i8", "TINYINT NOT NULL"),
+    _field(2, "i16", "SMALLINT"),
+    _field(3, "i32", "INT"),
+    _field(4, "i64", "BIGINT"),
+    _field(5, "f32", "FLOAT"),
+    _field(6, "f64", "DOUBLE"),
+    _field(7, "d9", "DECIMAL(9, 2)"),
+    _field(8, "d18", "DECIMAL(18, 2)"),
+    _field(9, "d38", "DECIMAL(38, 2)"),
+    _field(10, "c", "CHAR(3)"),
+    _field(11, "s", "STRING"),
+    _field(12, "bin", "BYTES"),
+    _field(13, "day", "DATE"),
+    _field(14, "clock", "TIME(3)"),
+    _field(15, "t3", "TIMESTAMP(3)"),
+    _field(16, "t6", "TIMESTAMP(6)"),
+    _field(17, "z6", "TIMESTAMP(6) WITH LOCAL TIME ZONE"),
+    _field(18, "list", {"type": "ARRAY", "element": "INT"}),
+    _field(19, "map", _MAP),
+    _field(20, "bag", {"type": "MULTISET", "element": "STRING"}),
+    _field(30, "row", _ROW),
+    _field(40, "deep", {"type": "ARRAY", "element": _MAP}),
+)
+_VALUES: dict[str, object] = {
+    "b": True,
+    "i8": -3,
+    "i16": 300,
+    "i32": -70000,
+    "i64": 2**40,
+    "f32": 1.5,
+    "f64": -2.25,
+    "d9": Decimal("1234567.89"),
+    "d18": Decimal("-12345678901234.56"),
+    "d38": Decimal("123456789012345678901234567890.12"),
+    "c": "abc",
+    "s": "naïve",
+    "bin": b"\x00\xff",
+    "day": dt.date(2024, 2, 29),
+    "clock": dt.time(12, 34, 56, 789000),
+    "t3": dt.datetime(2024, 1, 2, 3, 4, 5, 678000),
+    "t6": dt.datetime(1900, 1, 2, 3, 4, 5, 678901),
+    "z6": dt.datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=dt.UTC),
+    "list": [1, None, 3],
+    "map": [("a", 1), ("b", None)],
+    "bag": [("a", 2)],
+    "row": {"x": 1, "y": ["p", None]},
+    "deep": [[("k", 1)], None],
+}
+
+
+def _write(path: Path, fields: tuple[DataField, ...], rows: list[dict[str, object]]) -> str:
+    uri = local_uri(path)
+    with ParquetWriter(_FILES, uri, fields) as writer:
+        writer.write(pa.Table.from_pylist(rows, parquet_schema(fields)))
+    return uri
+
+
+def test_every_type_comes_back(tmp_path: Path) -> None:
+    empty = {**dict.fromkeys(_VALUES), "i8": 0}
+    uri = _write(tmp_path / "f.parquet", _FIELDS, [_VALUES, empty])
+    reader = ParquetReader(_FILES, uri, row_count=2)
+    table = pa.Table.from_batches(reader.batches([item.name for item in _FIELDS]))
+    assert table.to_pylist() == [_VALUES, empty]
+    for item in _FIELDS:
+        assert table.schema.field(item.name).type == to_arrow(item.type)
+
+
+# As `ParquetSchemaConverter.java` makes them: physical type, logical type, field id.
+_PHYSICAL = """\
+optional boolean field_id=0 b;
+required int32 field_id=1 i8 (Int(bitWidth=8, isSigned=true));
+optional int32 field_id=2 i16 (Int(bitWidth=16, isSigned=true));
+optional int32 field_id=3 i32;
+optional int64 field_id=4 i64;
+optional float field_id=5 f32;
+optional double field_id=6 f64;
+optional int32 field_id=7 d9 (Decimal(precision=9, scale=2));
+optional int64 field_id=8 d18 (Decimal(precision=18, scale=2));
+optional fixed_len_byte_array(16) field_id=9 d38 (Decimal(precision=38, scale=2));
+optional binary field_id=10 c (String);
+optional binary field_id=11 s (String);
+optional binary field_id=12 bin;
+optional int32 field_id=13 day (Date);
+optional int32 field_id=14 clock (Time(isAdjustedToUTC=true, timeUnit=milliseconds));
+optional int64 field_id=15 t3 (Timestamp(isAdjustedToUTC=false, timeUnit=milliseconds
+optional int64 field_id=16 t6 (Timestamp(isAdjustedToUTC=false, timeUnit=microseconds
+optional int64 field_id=17 z6 (Timestamp(isAdjustedToUTC=true, timeUnit=microseconds
+optional group field_id=18 list (List) {
+repeated group field_id=-1 list {
+optional int32 field_id=536889344 element;
+optional group field_id=19 map (Map) {
+repeated group field_id=-1 key_value {
+required binary field_id=536851454 key (String);
+optional int32 field_id=536890368 value;
+optional group field_id=20 bag (Map) {
+repeated group field_id=-1 key_value {
+required binary field_id=536850430 key (String);
+required int32 field_id=536891392 value;
+optional group field_id=30 row {
+optional int32 field_id=31 x;
+optional group field_id=32 y (List) {
+repeated group field_id=-1 list {
+optional binary field_id=536903680 element (String);
+optional group field_id=40 deep (List) {
+repeated group field_id=-1 list {
+optional group field_id=536911872 element (Map) {
+repeated group field_id=-1 key_value {
+required binary field_id=536829949 key (String);
+optional int32 field_id=536911873 value;
+"""
+
+
+def test_physical_types_and_field_ids_are_paimons(tmp_path: Path) -> None:
+    _write(tmp_path / "f.parquet", _FIELDS, [])
+    shown = str(pq.ParquetFile(tmp_path / "f.parquet").schema)
+    found = [line.strip() for line in shown.splitlines()[2:]]
+    found = [line for line in found if line not in ("}", "")]
+    expected = _PHYSICAL.splitlines()
+    assert len(found) == len(expected)
+    for line, start in zip(found, expected, strict=True):
+        assert line.startswith(start)
+    assert pq.read_metadata(tmp_path / "f.parquet").metadata is None
+
+
+def test_nanoseconds_are_int96(tmp_path: Path) -> None:
+    fields = (_field(0, "t9", "TIMESTAMP(9)"), _field(1, "t3", "TIMESTAMP(3)"))
+    uri = local_uri(tmp_path / "f.parquet")
+    nanos = pa.array([1_700_000_000_123_456_789, -1, None], pa.timestamp("ns"))
+    millis = pa.array([1_700_000_000_123, -1, 253_402_300_799_999], pa.timestamp("ms"))
+    with ParquetWriter(_FILES, uri, fields) as writer:
+        writer.write(pa.table([nanos, millis], ["t9", "t3"]))
+    physical = pq.ParquetFile(tmp_path / "f.parquet").schema
+    assert {physical.column(i).physical_type for i in (0, 1)} == {"INT96"}
+    (batch,) = ParquetReader(_FILES, uri).batches(["t9", "t3"])
+    assert batch.column(0).equals(nanos)
+    # The year 9999 does not fit Arrow's nanoseconds; it must not wrap.
+    assert batch.column(1).cast(pa.timestamp("ms")).equals(millis)
+
+
+def test_columns_of_a_primary_key_table_stand_in_paimons_order() -> None:
+    arrow = pa.schema([pa.field("v", pa.string()), pa.field("k", pa.int64(), False)])
+    fields = Schema.from_arrow(arrow).fields
+    schema = TableSchema(0, fields, 1, (), ("k",), {}, None, 0)
+    made = data_file_fields(schema)
+    assert [item.name for item in made] == ["_KEY_k", "_SEQUENCE_NUMBER", "_VALUE_KIND", "v", "k"]
+    assert [item.id for item in made] == [1073741824, 2147483646, 2147483645, 0, 1]
+    thin = data_file_fields(schema, thin=True)
+    assert [item.name for item in thin] == ["_SEQUENCE_NUMBER", "_VALUE_KIND", "v", "k"]
+
+
+def test_row_groups_are_bounded_and_pruned_by_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.storage.parquet._ROW_GROUP_ROWS", 100)
+    fields = (_field(0, "n", "BIGINT"), _field(1, "s", "STRING"))
+    uri = local_uri(tmp_path / "f.parquet")
+    writer = ParquetWriter(_FILES, uri, fields)
+    for start in range(0, 250, 50):
+        writer.write(
+            pa.table({"n": range(start, start + 50), "s": ["x"] * 50}, parquet_schema(fields))
+        )
+    written = writer.close()
+    assert (written.row_count, written.size) == (250, (tmp_path / "f.parquet").stat().st_size)
+    reader = ParquetReader(_FILES, uri, row_count=250)
+    assert len(reader.row_groups) == 3
+    found = reader.statistics(1, "n")
+    assert found is not None
+    assert (found.minimum, found.maximum, found.null_count, found.row_count) == (100, 199, 0, 100)
+    numbers = [b.column(0).to_pylist() for b in reader.batches(["n"], [1], batch_rows=60)]
+    assert [len(part) for part in numbers] == [60, 40]
+    assert [n for part in numbers for n in part] == list(range(100, 200))
+    assert sum(batch.num_rows for batch in reader.batches([], [0, 2])) == 150
+
+
+def test_an_aborted_file_does_not_appear(tmp_path: Path) -> None:
+    fields = (_field(0, "n", "BIGINT"),)
+    writer = ParquetWriter(_FILES, local_uri(tmp_path / "f.parquet"), fields)
+    writer.write(pa.table({"n": [1]}, parquet_schema(fields)))
+    writer.abort()
+    with pytest.raises(Invalid), ParquetWriter(_FILES, writer.path, fields) as other:
+        other.write(pa.table({"m": [1]}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nulls_and_strange_columns_are_refused(tmp_path: Path) -> None:
+    fields = (_field(0, "n", "BIGINT NOT NULL"),)
+    writer = ParquetWriter(_FILES, local_uri(tmp_path / "f.parquet"), fields)
+    with pytest.raises(Invalid, match="'n' is NOT NULL"):
+        writer.write(pa.table({"n": pa.array([1, None], pa.int64())}))
+    with pytest.raises(Invalid, match="got m"):
+        writer.write(pa.table({"m": [1]}))
+    with pytest.raises(Invalid, match="do not fit"):
+        writer.write(pa.table({"n": ["x"]}))
+    writer.abort()
+    with pytest.raises(Unsupported, match="lzo"):
+        ParquetWriter(_FILES, local_uri(tmp_path / "f.parquet"), fields, compression="lzo")
+
+
+def test_a_bad_file_is_named(tmp_path: Path) -> None:
+    fields = (_field(0, "n", "BIGINT"), _field(1, "s", "STRING"))
+    rows: list[dict[str, object]] = [{"n": i, "s": f"value {i}"} for i in range(5000)]
+    path = tmp_path / "f.parquet"
+    uri = _write(path, fields, rows)
+    good = path.read_bytes()
+
+    with pytest.raises(CorruptData, match=r"missing\.parquet is missing"):
+        ParquetReader(_FILES, local_uri(tmp_path / "missing.parquet"))
+    with pytest.raises(CorruptData, match=r"f\.parquet holds 5000 rows.*says 4999"):
+        ParquetReader(_FILES, uri, row_count=4999)
+    with pytest.raises(CorruptData, match=r"f\.parquet lacks column 'q'"):
+        list(ParquetReader(_FILES, uri).batches(["q"]))
+    for length in (0, 3, len(good) // 2, len(good) - 1):
+        path.write_bytes(good[:length])
+        with pytest.raises(CorruptData, match=r"f\.parquet cannot be read"):
+            ParquetReader(_FILES, uri)
+    flipped = bytearray(good)
+    flipped[len(good) // 3] ^= 0x10
+    path.write_bytes(flipped)
+    with pytest.raises(CorruptData, match=r"f\.parquet cannot be read"):
+        list(ParquetReader(_FILES, uri).batches(["n", "s"]))
