@@ -10,6 +10,7 @@ import pytest
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Catalog
 from headwater.catalog.sql import SqlCatalog
+from headwater.client.rest import RestCatalog
 from headwater.migrations import upgrade
 from headwater.storage.schema import Schema
 
@@ -23,6 +24,15 @@ def _postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cata
     yield from _sql(create(), tmp_path)
 
 
+def _rest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
+    """The REST client of a real server over SQLite."""
+    serve: Callable[[Catalog], str] = request.getfixturevalue("serve")
+    for behind in _sql(f"sqlite:///{tmp_path}/headwater.db", tmp_path):
+        client = RestCatalog(serve(behind), warehouse="main")
+        yield client
+        client.close()
+
+
 def _sql(url: str, tmp_path: Path) -> Iterator[Catalog]:
     upgrade(url)
     catalog = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
@@ -33,11 +43,12 @@ def _sql(url: str, tmp_path: Path) -> Iterator[Catalog]:
 _CATALOGS: dict[str, Callable[[pytest.FixtureRequest, Path], Iterator[Catalog]]] = {
     "sqlite": _sqlite,
     "postgresql": _postgresql,
+    "rest": _rest,
 }
 
 
 @pytest.fixture(
-    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)],
+    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql), "rest"],
 )
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
     """An empty warehouse ``main`` whose files are in the folder ``lake``."""

@@ -1,0 +1,257 @@
+"""A process is killed (SIGKILL) at every step of an operation; the next one finds the truth."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql import SqlCatalog
+from headwater.migrations import upgrade
+from headwater.storage.errors import NotFound
+from headwater.storage.schema import Schema, TableSchema
+from headwater.storage.snapshot import Snapshot
+
+MakeSnapshot = Callable[..., Snapshot]
+WORKER = Path(__file__).with_name("worker.py")
+MOST_STEPS = 60
+
+
+class Lake:
+    """A warehouse whose operations die in processes of their own."""
+
+    def __init__(self, url: str, location: Path) -> None:
+        self.url = url
+        self.location = location
+        upgrade(url)
+
+    @contextmanager
+    def opened(self) -> Iterator[SqlCatalog]:
+        catalog = SqlCatalog.open(self.url, warehouse="main", location=str(self.location))
+        try:
+            yield catalog
+        finally:
+            catalog.close()
+
+    def dies(self, step: int, operation: str, snapshot: Snapshot | None = None) -> bool:
+        """Whether the operation was killed; False when it has fewer steps and ended well."""
+        arguments = [self.url, str(self.location), operation, str(step)]
+        document = "" if snapshot is None else snapshot.to_json()
+        command = [sys.executable, str(WORKER), "crash", *arguments, document]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        return done.returncode != 0
+
+    def open_decisions(self) -> int:
+        engine = create_engine(self.url.replace("postgresql:", "postgresql+psycopg:"))
+        with engine.connect() as connection:
+            count = connection.execute(text("SELECT COUNT(*) FROM hw_outbox")).scalar_one()
+        engine.dispose()
+        return int(count)
+
+
+@pytest.fixture
+def lake(database_url: str, tmp_path: Path, orders: Identifier, orders_schema: Schema) -> Lake:
+    made = Lake(database_url, tmp_path / "lake")
+    with made.opened() as catalog:
+        catalog.create_database(orders.database)
+        catalog.create_table(orders, orders_schema)
+    return made
+
+
+def _check_agreement(catalog: SqlCatalog, table: Identifier) -> int:
+    """That database and files tell the same history; the latest snapshot's id."""
+    directory = Path(catalog.get_table(table).path.removeprefix("file://"), "snapshot")
+    listed = {item.id: item.document for item in catalog.list_snapshots(table).items}
+    on_disk = {
+        int(path.name.removeprefix("snapshot-")): json.loads(path.read_text())
+        for path in directory.glob("snapshot-*")
+    }
+    assert listed == on_disk
+    latest = catalog.latest_snapshot(table)
+    if latest is None:
+        assert listed == {}
+        return 0
+    assert sorted(listed) == list(range(1, latest.snapshot.id + 1))
+    assert (directory / "LATEST").read_text() == str(latest.snapshot.id)
+    assert (directory / "EARLIEST").read_text() == "1"
+    return latest.snapshot.id
+
+
+@pytest.mark.parametrize("earlier", [0, 1], ids=["first", "second"])
+def test_a_commit_killed_at_any_step_happened_or_did_not(
+    lake: Lake, orders: Identifier, snapshot: MakeSnapshot, earlier: int
+) -> None:
+    base: str | None = None
+    with lake.opened() as catalog:
+        for number in range(1, earlier + 1):
+            made = snapshot(number)
+            assert catalog.commit_snapshot(orders, None, made, base, [])
+            base = made.uuid
+    fates: list[bool] = []
+    for step in range(1, MOST_STEPS):
+        number = earlier + 1
+        offered = snapshot(number)
+        killed = lake.dies(step, "commit", offered)
+        if step % 2:
+            # Somebody opens the warehouse first, and repairs it …
+            with lake.opened() as catalog:
+                assert lake.open_decisions() == 0
+                happened = _check_agreement(catalog, orders) == number
+        else:
+            # … or the client's retry is the first to come by.
+            happened = False
+        with lake.opened() as catalog:
+            if happened or not killed:
+                fates.append(True)
+                rival = snapshot(number)
+                assert not catalog.commit_snapshot(orders, None, rival, base, [])
+            else:
+                fates.append(False)
+            assert catalog.commit_snapshot(orders, None, offered, base, [])
+            assert _check_agreement(catalog, orders) == number
+            assert catalog.get_snapshot(orders, str(number)) == offered
+            assert lake.open_decisions() == 0
+            if not killed:
+                break
+            if earlier:
+                catalog.rollback_to_snapshot(orders, earlier)
+                assert _check_agreement(catalog, orders) == earlier
+            else:
+                schema = catalog.get_table(orders).schema
+                catalog.drop_table(orders)
+                catalog.create_table(orders, schema.to_schema())
+    else:
+        pytest.fail("the operation has more steps than were tried")
+    assert not fates[0]
+    assert any(fates)
+
+
+def test_a_rollback_killed_at_any_step_happened_or_did_not(
+    lake: Lake, orders: Identifier, snapshot: MakeSnapshot
+) -> None:
+    step = 1
+    while True:
+        with lake.opened() as catalog:
+            latest = catalog.latest_snapshot(orders)
+            base = None if latest is None else latest.snapshot.uuid
+            for number in range(1 if latest is None else 2, 4):
+                made = snapshot(number)
+                assert catalog.commit_snapshot(orders, None, made, base, [])
+                base = made.uuid
+            catalog.create_tag(orders, "late", 3)
+        killed = lake.dies(step, "rollback")
+        with lake.opened() as catalog:
+            assert lake.open_decisions() == 0
+            reached = _check_agreement(catalog, orders)
+            assert reached in ((1, 3) if killed else (1,))
+            assert list(catalog.list_tags(orders).items) == (["late"] if reached == 3 else [])
+            if reached == 3:
+                catalog.rollback_to_snapshot(orders, 1)
+        if not killed:
+            break
+        step += 1
+        assert step < MOST_STEPS
+    assert step > 5
+
+
+def test_a_commit_after_a_killed_rollback_is_not_mistaken(
+    lake: Lake, orders: Identifier, snapshot: MakeSnapshot
+) -> None:
+    """The first to come by is a commit that takes a number whose old file is still there."""
+    with lake.opened() as catalog:
+        kept = snapshot(1)
+        assert catalog.commit_snapshot(orders, None, kept, None, [])
+        assert catalog.commit_snapshot(orders, None, snapshot(2), kept.uuid, [])
+        # The long-lived server's view: opened before the crash, so that nothing is repaired.
+        assert lake.dies(2, "rollback")
+        assert lake.open_decisions() == 1
+        following = snapshot(2)
+        assert catalog.commit_snapshot(orders, None, following, kept.uuid, [])
+        assert catalog.get_snapshot(orders, "LATEST") == following
+        assert _check_agreement(catalog, orders) == 2
+
+
+def test_a_reader_sees_a_decided_commit_only_with_its_file(
+    lake: Lake, orders: Identifier, snapshot: MakeSnapshot
+) -> None:
+    with lake.opened() as catalog:
+        offered = snapshot(1)
+        assert lake.dies(2, "commit", offered)
+        assert lake.open_decisions() == 1
+        latest = catalog.latest_snapshot(orders)
+        assert latest is not None
+        assert latest.snapshot == offered
+        assert _check_agreement(catalog, orders) == 1
+
+
+def test_a_creation_killed_at_any_step_happened_or_did_not(lake: Lake) -> None:
+    table = Identifier("sales", "new")
+    for step in range(1, MOST_STEPS):
+        killed = lake.dies(step, "create")
+        with lake.opened() as catalog:
+            assert lake.open_decisions() == 0
+            names = list(catalog.list_tables("sales").items)
+            if table.name in names:
+                info = catalog.get_table(table)
+                file = Path(info.path.removeprefix("file://"), "schema", "schema-0")
+                assert TableSchema.from_json(file.read_text()) == info.schema
+                catalog.drop_table(table)
+            else:
+                assert killed
+                assert names == ["orders"]
+        if not killed:
+            return
+    pytest.fail("the operation has more steps than were tried")
+
+
+def test_an_alteration_killed_at_any_step_happened_or_did_not(
+    lake: Lake, orders: Identifier
+) -> None:
+    for step in range(1, MOST_STEPS):
+        with lake.opened() as catalog:
+            before = catalog.get_table(orders).schema.id
+        killed = lake.dies(step, "alter")
+        with lake.opened() as catalog:
+            assert lake.open_decisions() == 0
+            info = catalog.get_table(orders)
+            assert info.schema.id in ((before, before + 1) if killed else (before + 1,))
+            files = Path(info.path.removeprefix("file://"), "schema")
+            assert sorted(path.name for path in files.iterdir()) == [
+                f"schema-{number}" for number in range(info.schema.id + 1)
+            ]
+            on_disk = (files / f"schema-{info.schema.id}").read_text()
+            assert TableSchema.from_json(on_disk) == info.schema
+        if not killed:
+            return
+    pytest.fail("the operation has more steps than were tried")
+
+
+def test_a_drop_killed_at_any_step_happened_or_did_not(
+    lake: Lake, orders: Identifier, orders_schema: Schema
+) -> None:
+    for step in range(1, MOST_STEPS):
+        with lake.opened() as catalog:
+            directory = Path(catalog.get_table(orders).path.removeprefix("file://"))
+        killed = lake.dies(step, "drop")
+        with lake.opened() as catalog:
+            assert lake.open_decisions() == 0
+            try:
+                catalog.get_table(orders)
+            except NotFound:
+                assert not directory.exists()
+                catalog.create_table(orders, orders_schema)
+            else:
+                assert killed
+                assert directory.exists()
+        if not killed:
+            return
+    pytest.fail("the operation has more steps than were tried")

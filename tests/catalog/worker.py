@@ -1,0 +1,129 @@
+"""A process of its own for the crash and race suites: commits, or dies at a chosen step.
+
+Usage: worker.py race URL LOCATION USER COMMITS
+       worker.py crash URL LOCATION OPERATION STEP SNAPSHOT_JSON
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from sqlalchemy import Connection, Engine, event
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql import SqlCatalog
+from headwater.storage.local_files import LocalFileAccess
+from headwater.storage.runtime import SYSTEM_RUNTIME
+from headwater.storage.schema import Schema
+from headwater.storage.schema_change import SetOption
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.types import AtomicType, DataField, Root
+
+TABLE = Identifier("sales", "orders")
+
+
+class Steps:
+    """Counts the steps that a crash can fall between, and dies at the chosen one."""
+
+    def __init__(self) -> None:
+        self.die_at: int | None = None
+        self._taken = 0
+
+    def step(self) -> None:
+        self._taken += 1
+        if self._taken == self.die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class CrashingFiles(LocalFileAccess):
+    """The local disk, with a step before and after each change."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def write(self, path: str, data: bytes) -> None:
+        self._steps.step()
+        super().write(path, data)
+        self._steps.step()
+
+    def write_if_absent(self, path: str, data: bytes) -> bool:
+        self._steps.step()
+        written = super().write_if_absent(path, data)
+        self._steps.step()
+        return written
+
+    def delete(self, path: str) -> None:
+        self._steps.step()
+        super().delete(path)
+
+    def delete_tree(self, directory: str) -> None:
+        self._steps.step()
+        super().delete_tree(directory)
+        self._steps.step()
+
+
+def crash(url: str, location: str, operation: str, step: int, snapshot_json: str) -> None:
+    steps = Steps()
+    catalog = SqlCatalog.open(url, warehouse="main", location=location, files=CrashingFiles(steps))
+
+    # Before the database is told to commit; what follows the commit is the next step's "before".
+    def on_commit(_: Connection) -> None:
+        steps.step()
+
+    event.listen(Engine, "commit", on_commit)
+    snapshot = Snapshot.from_json(snapshot_json) if snapshot_json else None
+    schema = Schema((DataField(0, "id", AtomicType(Root.BIGINT)),))
+    operations: dict[str, Callable[[], object]] = {
+        "create": lambda: catalog.create_table(Identifier("sales", "new"), schema),
+        "alter": lambda: catalog.alter_table(TABLE, [SetOption("write-only", "true")]),
+        "drop": lambda: catalog.drop_table(TABLE),
+        "rollback": lambda: catalog.rollback_to_snapshot(TABLE, 1),
+    }
+    steps.die_at = step
+    if snapshot is not None:
+        latest = catalog.latest_snapshot(TABLE)
+        base = None if latest is None else latest.snapshot.uuid
+        assert catalog.commit_snapshot(TABLE, None, snapshot, base, [])
+    else:
+        operations[operation]()
+
+
+def race(url: str, location: str, user: str, commits: int) -> None:
+    catalog = SqlCatalog.open(url, warehouse="main", location=location)
+    commit_many(catalog, user, commits)
+
+
+def commit_many(catalog: SqlCatalog, user: str, commits: int) -> None:
+    """Commit so often, trying each again on the latest snapshot until no conflict is left."""
+    for identifier in range(commits):
+        while True:
+            latest = catalog.latest_snapshot(TABLE)
+            base = None if latest is None else latest.snapshot
+            name = SYSTEM_RUNTIME.new_uuid()
+            snapshot = Snapshot.from_document(
+                {
+                    "version": 3,
+                    "uuid": name,
+                    "id": 1 if base is None else base.id + 1,
+                    "schemaId": 0,
+                    "baseManifestList": f"manifest-list-{name}-0",
+                    "deltaManifestList": f"manifest-list-{name}-1",
+                    "commitUser": user,
+                    "commitIdentifier": identifier,
+                    "commitKind": "APPEND",
+                    "timeMillis": SYSTEM_RUNTIME.now_millis(),
+                }
+            )
+            base_uuid = None if base is None else base.uuid
+            if catalog.commit_snapshot(TABLE, None, snapshot, base_uuid, []):
+                break
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "race":
+        race(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+    else:
+        crash(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), sys.argv[6])
