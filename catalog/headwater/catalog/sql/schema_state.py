@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, MetaData, String, Table, inspect, select, text
+from sqlalchemy import Column, MetaData, PrimaryKeyConstraint, String, Table, inspect, select, text
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.sql.engine import SqlDatabase
@@ -15,7 +15,8 @@ __all__ = ["ADVISORY_LOCK", "check_revision", "create_missing_tables", "revision
 _version = Table(
     VERSION_TABLE,
     MetaData(),
-    Column("version_num", String(32), primary_key=True),
+    Column("version_num", String(32)),
+    PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
 )
 ADVISORY_LOCK = 0x6865616477
 """The PostgreSQL advisory lock of whoever makes or changes tables."""

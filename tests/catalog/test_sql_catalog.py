@@ -1,0 +1,314 @@
+"""What is SqlCatalog's own: its database, its warehouse, and failures on either side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, Engine, event, text
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.engine import open_engine
+from headwater.migrations import check_current, current, newest, upgrade
+from headwater.storage.errors import CorruptData, Invalid, NotFound, Unavailable, Unsupported
+from headwater.storage.local_files import LocalFileAccess
+from headwater.storage.schema import Schema
+from headwater.storage.schema_change import SetOption
+from headwater.storage.snapshot import Snapshot
+
+MakeSnapshot = Callable[..., Snapshot]
+
+
+class BrokenFiles(LocalFileAccess):
+    """The local disk, until it is switched off."""
+
+    def __init__(self) -> None:
+        self.is_broken = False
+
+    def write_if_absent(self, path: str, data: bytes) -> bool:
+        if self.is_broken:
+            raise Unavailable(f"cannot write {path}: no space left")
+        return super().write_if_absent(path, data)
+
+
+@pytest.fixture
+def files() -> BrokenFiles:
+    return BrokenFiles()
+
+
+@pytest.fixture
+def catalog(database_url: str, tmp_path: Path, files: BrokenFiles) -> Iterator[SqlCatalog]:
+    opened = SqlCatalog.open(
+        database_url, warehouse="main", location=str(tmp_path / "lake"), create=True, files=files
+    )
+    with closing(opened):
+        yield opened
+
+
+@pytest.fixture
+def table(catalog: SqlCatalog, orders: Identifier, orders_schema: Schema) -> Identifier:
+    catalog.create_database(orders.database)
+    catalog.create_table(orders, orders_schema)
+    return orders
+
+
+# Opening
+
+
+def test_a_database_without_tables_is_refused(database_url: str, tmp_path: Path) -> None:
+    assert current(database_url) is None
+    with pytest.raises(Invalid, match="headwater db upgrade"):
+        SqlCatalog.open(database_url, warehouse="main", location=str(tmp_path))
+    with pytest.raises(Invalid, match="headwater db upgrade"):
+        check_current(database_url)
+
+
+def test_a_database_of_another_revision_is_refused(database_url: str, tmp_path: Path) -> None:
+    upgrade(database_url)
+    engine = open_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE hw_version SET version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(Invalid, match="9999"):
+        SqlCatalog.open(database_url, warehouse="main", location=str(tmp_path), create=True)
+
+
+def test_what_open_creates_is_what_the_migrations_make(
+    catalog: SqlCatalog, database_url: str, table: Identifier
+) -> None:
+    assert current(database_url) == newest()
+    check_current(database_url)
+    before = catalog.get_table(table)
+    assert upgrade(database_url) == newest()
+    assert catalog.get_table(table) == before
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", "sqlite:///x?mode=memory&uri=true", "nonsense", ""]
+)
+def test_a_database_that_cannot_hold_a_catalog_is_refused(url: str, tmp_path: Path) -> None:
+    with pytest.raises(Invalid):
+        SqlCatalog.open(url, warehouse="main", location=str(tmp_path), create=True)
+
+
+def test_a_database_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="oracle"):
+        SqlCatalog.open("oracle://host/x", warehouse="main", location=str(tmp_path))
+
+
+@pytest.mark.postgresql
+def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable):
+        SqlCatalog.open(
+            "postgresql://nobody@127.0.0.1:1/none", warehouse="main", location=str(tmp_path)
+        )
+
+
+@pytest.mark.parametrize("location", ["s3://", "s3://bucket/../x", "mailto:somebody"])
+def test_a_location_that_is_none_is_refused(location: str, tmp_path: Path) -> None:
+    with pytest.raises(Invalid):
+        SqlCatalog.open(
+            f"sqlite:///{tmp_path}/x.db", warehouse="main", location=location, create=True
+        )
+
+
+def test_locations_have_one_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, spelling in enumerate(
+        [
+            "lake",
+            "./lake/",
+            f"{tmp_path}/lake",
+            f"file:{tmp_path}/x/../lake",
+            f"file://{tmp_path}/lake/",
+        ]
+    ):
+        opened = SqlCatalog.open(
+            f"sqlite:///{number}.db", warehouse="main", location=spelling, create=True
+        )
+        with closing(opened):
+            assert opened.location == f"file://{tmp_path}/lake"
+
+
+def test_warehouses_share_a_database_and_nothing_else(
+    catalog: SqlCatalog,
+    table: Identifier,
+    database_url: str,
+    tmp_path: Path,
+    orders_schema: Schema,
+    snapshot: MakeSnapshot,
+) -> None:
+    second = SqlCatalog.open(database_url, warehouse="second", location=str(tmp_path / "second"))
+    with closing(second):
+        assert list(second.list_databases().items) == []
+        with pytest.raises(NotFound):
+            second.get_table(table)
+        second.create_database(table.database)
+        second.create_table(table, orders_schema)
+        assert second.get_table(table).path.startswith(f"file://{tmp_path}/second/")
+        assert catalog.commit_snapshot(table, None, snapshot(1), None, [])
+        assert second.latest_snapshot(table) is None
+        second.drop_database(table.database)
+    assert catalog.latest_snapshot(table) is not None
+
+
+def test_a_directory_with_files_is_left_to_its_owner(
+    catalog: SqlCatalog, tmp_path: Path, orders: Identifier, orders_schema: Schema
+) -> None:
+    foreign = tmp_path / "lake" / "sales.db" / "orders" / "snapshot" / "snapshot-1"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("somebody's")
+    catalog.create_database(orders.database)
+    catalog.create_table(orders, orders_schema)
+    path = catalog.get_table(orders).path
+    assert path.startswith(f"file://{tmp_path}/lake/sales.db/orders-")
+    assert catalog.latest_snapshot(orders) is None
+    catalog.drop_table(orders)
+    assert foreign.read_text() == "somebody's"
+
+
+# Storage fails
+
+
+def test_a_commit_that_storage_cannot_follow_is_unknown_until_it_can(
+    catalog: SqlCatalog, table: Identifier, files: BrokenFiles, snapshot: MakeSnapshot
+) -> None:
+    offered = snapshot(1)
+    files.is_broken = True
+    with pytest.raises(Unavailable):
+        catalog.commit_snapshot(table, None, offered, None, [])
+    with pytest.raises(Unavailable):
+        catalog.latest_snapshot(table)
+    assert len(catalog.repair().failures) == 1
+    files.is_broken = False
+    assert catalog.commit_snapshot(table, None, offered, None, [])
+    latest = catalog.latest_snapshot(table)
+    assert latest is not None
+    assert latest.snapshot == offered
+
+
+def test_a_creation_that_storage_cannot_follow_leaves_nothing(
+    catalog: SqlCatalog, files: BrokenFiles, orders: Identifier, orders_schema: Schema
+) -> None:
+    catalog.create_database(orders.database)
+    files.is_broken = True
+    with pytest.raises(Unavailable):
+        catalog.create_table(orders, orders_schema)
+    assert list(catalog.list_tables(orders.database).items) == []
+    files.is_broken = False
+    assert catalog.repair().failures == ()
+    catalog.create_table(orders, orders_schema)
+    assert catalog.get_table(orders).schema.id == 0
+
+
+def test_an_alteration_that_storage_cannot_follow_is_shown_when_it_can(
+    catalog: SqlCatalog, table: Identifier, files: BrokenFiles
+) -> None:
+    files.is_broken = True
+    with pytest.raises(Unavailable):
+        catalog.alter_table(table, [SetOption("write-only", "true")])
+    with pytest.raises(Unavailable):
+        catalog.get_table(table)
+    files.is_broken = False
+    info = catalog.get_table(table)
+    assert info.schema.id == 1
+    assert Path(info.path.removeprefix("file://"), "schema", "schema-1").exists()
+
+
+def test_a_repair_goes_on_after_a_table_it_cannot_repair(
+    catalog: SqlCatalog,
+    table: Identifier,
+    files: BrokenFiles,
+    orders_schema: Schema,
+    snapshot: MakeSnapshot,
+) -> None:
+    tables = [table, Identifier(table.database, "second"), Identifier(table.database, "third")]
+    for other in tables[1:]:
+        catalog.create_table(other, orders_schema)
+    paths = [Path(catalog.get_table(name).path.removeprefix("file://")) for name in tables]
+    files.is_broken = True
+    for name in tables:
+        with pytest.raises(Unavailable):
+            catalog.commit_snapshot(name, None, snapshot(1), None, [])
+    files.is_broken = False
+    (paths[0] / "snapshot").mkdir()
+    (paths[0] / "snapshot" / "snapshot-1").write_text("somebody's")
+    report = catalog.repair()
+    assert report.settled == 2
+    assert len(report.failures) == 1
+    assert "snapshot-1" in report.failures[0]
+    assert catalog.latest_snapshot(tables[2]) is not None
+    with pytest.raises(CorruptData):
+        catalog.latest_snapshot(tables[0])
+
+
+def test_a_missing_latest_snapshot_is_told(
+    catalog: SqlCatalog, table: Identifier, snapshot: MakeSnapshot
+) -> None:
+    assert catalog.commit_snapshot(table, None, snapshot(1), None, [])
+    directory = Path(catalog.get_table(table).path.removeprefix("file://"), "snapshot")
+    (directory / "snapshot-1").unlink()
+    with pytest.raises(CorruptData, match="snapshot-1"):
+        catalog.list_snapshots(table)
+
+
+# The database fails
+
+
+@contextmanager
+def _at_commit(action: Callable[[Connection], None]) -> Iterator[None]:
+    event.listen(Engine, "commit", action)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "commit", action)
+
+
+@pytest.mark.postgresql
+def test_a_connection_lost_at_the_commit_is_unknown_never_a_conflict(
+    new_postgresql_database: Callable[[], str],
+    tmp_path: Path,
+    orders: Identifier,
+    orders_schema: Schema,
+    snapshot: MakeSnapshot,
+) -> None:
+    url = new_postgresql_database()
+    killer = open_engine(url)
+
+    def lose(connection: Connection) -> None:
+        if connection.engine.url.database != killer.url.database or connection.engine is killer:
+            return
+        pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        with killer.connect() as other:
+            other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})
+
+    opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
+    with closing(opened):
+        opened.create_database(orders.database)
+        opened.create_table(orders, orders_schema)
+        offered = snapshot(1)
+        with _at_commit(lose), pytest.raises(Unavailable):
+            opened.commit_snapshot(orders, None, offered, None, [])
+        assert opened.commit_snapshot(orders, None, offered, None, [])
+        assert opened.get_snapshot(orders, "LATEST") == offered
+    killer.dispose()
+
+
+def test_a_locked_sqlite_file_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.catalog.sql.engine._SQLITE_BUSY_MILLIS", 10)
+    url = f"sqlite:///{tmp_path}/x.db"
+    opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
+    other = open_engine(url)
+    with closing(opened):
+        with other.connect() as connection:
+            connection.exec_driver_sql("DELETE FROM hw_outbox")
+            with pytest.raises(Unavailable, match="locked"):
+                opened.create_database("sales")
+            assert list(opened.list_databases().items) == []
+        opened.create_database("sales")
+    other.dispose()
