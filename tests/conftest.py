@@ -11,16 +11,19 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import uuid
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from headwater.catalog.protocol import Catalog
 
 LEAST_JAVA = 17
 
@@ -57,6 +60,36 @@ def java_version() -> int:
     text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     match = re.search(r'version "(\d+)', text)
     return int(match[1]) if match else 0
+
+
+class Serve(Protocol):
+    """Serves catalogs over HTTP, by the real server on a loopback port, and gives the address."""
+
+    def __call__(self, catalogs: Catalog | Mapping[str, Catalog], **settings: object) -> str: ...
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts HTTP servers in threads of their own; they end with the test."""
+    uvicorn = pytest.importorskip("uvicorn", reason="needs pip install 'headwater[server]'")
+    from headwater.server.app import create_app
+    from headwater.server.settings import load_settings
+
+    with ExitStack() as servers:
+
+        def start(catalogs: Catalog | Mapping[str, Catalog], **settings: object) -> str:
+            app = create_app(catalogs, load_settings(settings))
+            listener = servers.enter_context(closing(socket.socket()))
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(128)  # a client that is early waits
+            server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+            thread = threading.Thread(target=server.run, args=([listener],))
+            thread.start()
+            servers.callback(thread.join)
+            servers.callback(setattr, server, "should_exit", True)
+            return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -249,7 +249,12 @@ class RenameTableRequest(WireModel):
 
 
 class GetTableResponse(Audited):
-    """A table with its latest schema; `path` stands outside of the schema's options."""
+    """A table with its latest schema; `path` stands outside of the schema's options.
+
+    Attributes:
+        highest_field_id: The highest field id ever used; Headwater's addition.
+        schema_time_millis: When this version of the schema was made; Headwater's addition.
+    """
 
     id: str
     database: str | None = None
@@ -258,6 +263,8 @@ class GetTableResponse(Audited):
     is_external: bool = False
     schema_id: int
     table_schema: JsonObject = Field(alias="schema")
+    highest_field_id: int | None = None
+    schema_time_millis: int | None = None
 
     @staticmethod
     def of(info: TableInfo) -> GetTableResponse:
@@ -270,6 +277,8 @@ class GetTableResponse(Audited):
             is_external=info.is_external,
             schema_id=info.schema.id,
             schema=info.schema.to_schema().to_json(),
+            highest_field_id=info.schema.highest_field_id,
+            schema_time_millis=info.schema.time_millis,
             owner=info.owner or "",
             created_at=info.created_at,
             created_by=info.created_by or "",
@@ -280,10 +289,11 @@ class GetTableResponse(Audited):
     def info(self, database: str) -> TableInfo:
         """The table.
 
-        The wire does not carry the highest field id ever used: columns dropped last are not
-        counted, as in Paimon's own clients. Only the server gives out new ids.
+        A server that does not tell the highest field id ever used leaves columns dropped last
+        uncounted, as in Paimon's own clients: only the server gives out new ids.
         """
         schema = Schema.from_json(self.table_schema)
+        highest, time_millis = self.highest_field_id, self.schema_time_millis
         return TableInfo(
             id=self.id,
             identifier=Identifier(self.database or database, self.name),
@@ -292,12 +302,12 @@ class GetTableResponse(Audited):
             schema=TableSchema(
                 id=self.schema_id,
                 fields=schema.fields,
-                highest_field_id=highest_field_id(schema.fields),
+                highest_field_id=highest_field_id(schema.fields) if highest is None else highest,
                 partition_keys=schema.partition_keys,
                 primary_keys=schema.primary_keys,
                 options=schema.options,
                 comment=schema.comment or None,
-                time_millis=self.updated_at or 0,
+                time_millis=(self.updated_at or 0) if time_millis is None else time_millis,
             ),
             owner=self.owner or None,
             created_at=self.created_at or 0,

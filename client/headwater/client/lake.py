@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import pyarrow as pa
-from headwater.catalog.table import Table
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Catalog, DatabaseInfo, Page
@@ -18,6 +17,9 @@ from headwater.storage.schema import Schema
 from headwater.storage.schema_change import SchemaChange
 
 __all__ = ["Lake"]
+
+if TYPE_CHECKING:
+    from headwater.catalog.table import Table
 
 T = TypeVar("T")
 
@@ -186,6 +188,8 @@ class Lake:
 
     def table(self, name: str) -> Table:
         """A handle to read and write a table; NotFound when there is none."""
+        from headwater.catalog.table import Table
+
         return Table(self._catalog, self._catalog.get_table(Identifier.parse(name)), self._runtime)
 
     def table_exists(self, name: str) -> bool:
