@@ -8,7 +8,7 @@ from typing import Protocol
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import SnapshotInfo
-from headwater.catalog.wire import CommitTableResponse
+from headwater.catalog.wire_history import CommitTableResponse
 from headwater.client.transport import Answer, OutcomeUnknown, seconds_to_wait
 from headwater.storage.errors import HeadwaterError, NotFound, ResourceType, Unavailable
 from headwater.storage.runtime import Runtime

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -18,6 +19,7 @@ from headwater.server.dependencies import Services
 from headwater.server.envelope import Envelope
 from headwater.server.errors import install_error_handlers
 from headwater.server.health import routes as health
+from headwater.server.openapi import describe
 from headwater.server.settings import ServerSettings
 from headwater.server.snapshots import routes as snapshots
 from headwater.server.tables import routes as tables
@@ -31,6 +33,16 @@ _DESCRIPTION = """\
 The Paimon REST catalog API, as Headwater serves it. `{prefix}` is the `prefix` that `/v1/config`
 answers: the warehouse's name. Names in paths are form-encoded. Every error has a JSON body with
 `message`, `resourceType`, `resourceName` and `code`."""
+
+
+class _Application(FastAPI):
+    """FastAPI with a description of our own."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, made on first use."""
+        if self.openapi_schema is None:
+            self.openapi_schema = describe(self)
+        return self.openapi_schema
 
 
 def create_app(
@@ -48,7 +60,7 @@ def create_app(
     """
     if not isinstance(catalogs, Mapping):
         catalogs = {catalogs.warehouse: catalogs}
-    app = FastAPI(
+    app = _Application(
         title="Headwater",
         version=VERSION,
         description=_DESCRIPTION,

@@ -14,6 +14,7 @@ from headwater.catalog.wire import Empty
 from headwater.server.absent import reads
 from headwater.server.dependencies import CatalogOf, TableName
 from headwater.server.failures import failures
+from headwater.server.openapi import ALWAYS_REFUSED
 from headwater.storage.errors import Unsupported
 
 __all__ = ["router"]
@@ -89,6 +90,7 @@ for _id, _method, _path, _summary in _OF_A_TABLE:
         summary=_summary,
         responses=failures("no table", "unsupported"),
         tags=["not here yet"],
+        openapi_extra={ALWAYS_REFUSED: True},
     )
 for _id, _method, _path, _summary in _OTHERS:
     router.add_api_route(
@@ -99,4 +101,5 @@ for _id, _method, _path, _summary in _OTHERS:
         summary=_summary,
         responses=failures("unsupported"),
         tags=["not here yet"],
+        openapi_extra={ALWAYS_REFUSED: True},
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from headwater.catalog.wire import (
+from headwater.catalog.wire import Empty
+from headwater.catalog.wire_history import (
     ConsumerModel,
-    Empty,
     ListConsumersResponse,
     ResetConsumerRequest,
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from headwater.catalog.wire import (
+from headwater.catalog.wire import Empty
+from headwater.catalog.wire_history import (
     CommitTableRequest,
     CommitTableResponse,
-    Empty,
     GetTableSnapshotResponse,
     GetVersionSnapshotResponse,
     ListSnapshotsResponse,

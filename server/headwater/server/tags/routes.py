@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headwater.catalog.wire import (
+from headwater.catalog.wire import Empty
+from headwater.catalog.wire_history import (
     CreateTagRequest,
-    Empty,
     GetTagResponse,
     ListTagsResponse,
     parse_retention,

@@ -1,0 +1,298 @@
+"""The JSON about a table's history: commits, snapshots, tags, consumers. See `…catalog.wire`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from headwater.catalog.protocol import ConsumerInfo, SnapshotInfo, TagInfo
+from headwater.catalog.wire import JsonObject, Paged, WireModel
+from headwater.storage.errors import CorruptData, Invalid
+from headwater.storage.options import parse_duration
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+
+__all__ = [
+    "CommitTableRequest",
+    "CommitTableResponse",
+    "ConsumerModel",
+    "CreateTagRequest",
+    "GetTableSnapshotResponse",
+    "GetTagResponse",
+    "GetVersionSnapshotResponse",
+    "ListConsumersResponse",
+    "ListSnapshotsResponse",
+    "ListTagsResponse",
+    "PartitionStatisticsModel",
+    "ResetConsumerRequest",
+    "RollbackTableRequest",
+    "SnapshotInstant",
+    "TableSnapshotModel",
+    "TagInstant",
+    "iso_duration",
+    "parse_retention",
+    "snapshot_from_wire",
+    "snapshots_from_wire",
+]
+
+_ISO_DURATION = re.compile(
+    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.IGNORECASE
+)
+
+
+class PartitionStatisticsModel(WireModel):
+    """What a commit changed in one partition; -1 is not known."""
+
+    spec: dict[str, str | None]
+    record_count: int = 0
+    file_size_in_bytes: int = 0
+    file_count: int = 0
+    last_file_creation_time: int = 0
+    total_buckets: int = 0
+
+    @staticmethod
+    def of(statistics: PartitionStatistics) -> PartitionStatisticsModel:
+        """The wire form."""
+        return PartitionStatisticsModel(
+            spec=dict(statistics.spec),
+            record_count=statistics.record_count,
+            file_size_in_bytes=statistics.file_size_in_bytes,
+            file_count=statistics.file_count,
+            last_file_creation_time=statistics.last_file_creation_time,
+            total_buckets=statistics.total_buckets,
+        )
+
+    def statistics(self) -> PartitionStatistics:
+        """The statistics."""
+        return PartitionStatistics(
+            spec={key: value for key, value in self.spec.items() if value is not None},
+            record_count=self.record_count,
+            file_size_in_bytes=self.file_size_in_bytes,
+            file_count=self.file_count,
+            last_file_creation_time=self.last_file_creation_time,
+            total_buckets=self.total_buckets,
+        )
+
+
+class CommitTableRequest(WireModel):
+    """``POST …/commit``.
+
+    Attributes:
+        table_id: The id of the table that was written; another table may have its name by now.
+        base_snapshot_uuid: The uuid of the snapshot it builds on; null for the first, and from
+            clients before 2.0.
+        snapshot: The snapshot's JSON, stored as it is.
+        statistics: What it changed, by partition.
+    """
+
+    table_id: str | None = None
+    base_snapshot_uuid: str | None = None
+    snapshot: JsonObject
+    statistics: list[PartitionStatisticsModel] | None = None
+
+
+class CommitTableResponse(WireModel):
+    """Whether the snapshot is the latest now; false when another commit came first."""
+
+    success: bool
+
+
+class TableSnapshotModel(WireModel):
+    """A snapshot with the sizes of the table."""
+
+    snapshot: JsonObject
+    record_count: int = 0
+    file_size_in_bytes: int = 0
+    file_count: int = 0
+    last_file_creation_time: int = 0
+
+    @staticmethod
+    def of(info: SnapshotInfo) -> TableSnapshotModel:
+        """The wire form."""
+        return TableSnapshotModel(
+            snapshot=dict(info.snapshot.document),
+            record_count=info.record_count,
+            file_size_in_bytes=info.file_size_in_bytes,
+            file_count=info.file_count,
+            last_file_creation_time=info.last_file_creation_time,
+        )
+
+    def info(self) -> SnapshotInfo:
+        """The snapshot."""
+        return SnapshotInfo(
+            snapshot=Snapshot.from_document(self.snapshot, "the catalog's snapshot"),
+            record_count=self.record_count,
+            file_size_in_bytes=self.file_size_in_bytes,
+            file_count=self.file_count,
+            last_file_creation_time=self.last_file_creation_time,
+        )
+
+
+class GetTableSnapshotResponse(WireModel):
+    """``GET …/snapshot``."""
+
+    snapshot: TableSnapshotModel
+
+
+class GetVersionSnapshotResponse(WireModel):
+    """``GET …/snapshots/{version}``."""
+
+    snapshot: JsonObject
+
+
+class ListSnapshotsResponse(Paged):
+    """``GET …/snapshots``, newest first."""
+
+    snapshots: list[JsonObject] | None = None
+
+
+class SnapshotInstant(WireModel):
+    """A point in a table's history: a snapshot."""
+
+    type: Literal["snapshot"] = "snapshot"
+    snapshot_id: int
+
+
+class TagInstant(WireModel):
+    """A point in a table's history: a tag."""
+
+    type: Literal["tag"] = "tag"
+    tag_name: str
+
+
+class RollbackTableRequest(WireModel):
+    """``POST …/rollback``; `from_snapshot` must still be the latest, when it is given."""
+
+    instant: Annotated[SnapshotInstant | TagInstant, Field(discriminator="type")]
+    from_snapshot: int | None = None
+
+
+class CreateTagRequest(WireModel):
+    """``POST …/tags``.
+
+    Attributes:
+        tag_name: The tag.
+        snapshot_id: What it names; the latest when null.
+        time_retained: How long it is kept, such as ``1 d`` or ``PT24H``; null is for ever.
+        ignore_if_exists: In the specification, though no client sends it.
+    """
+
+    tag_name: str
+    snapshot_id: int | None = None
+    time_retained: str | None = None
+    ignore_if_exists: bool | None = None
+
+
+class GetTagResponse(WireModel):
+    """A tag: its creation in milliseconds since the epoch, its retention as ISO 8601."""
+
+    tag_name: str
+    snapshot: JsonObject
+    tag_create_time: int | None = None
+    tag_time_retained: str | None = None
+
+    @staticmethod
+    def of(info: TagInfo) -> GetTagResponse:
+        """The wire form."""
+        retained = info.retained_millis
+        return GetTagResponse(
+            tag_name=info.name,
+            snapshot=dict(info.snapshot.document),
+            tag_create_time=info.created_at,
+            tag_time_retained=None if retained is None else iso_duration(retained),
+        )
+
+    def info(self) -> TagInfo:
+        """The tag."""
+        retained = self.tag_time_retained
+        return TagInfo(
+            name=self.tag_name,
+            snapshot=Snapshot.from_document(self.snapshot, f"the catalog's tag '{self.tag_name}'"),
+            created_at=self.tag_create_time,
+            retained_millis=None if retained is None else parse_retention(retained),
+        )
+
+
+class ConsumerModel(WireModel):
+    """A saved position; `updated_at` (milliseconds) is Headwater's addition."""
+
+    consumer_id: str
+    next_snapshot: int
+    updated_at: int | None = None
+
+    @staticmethod
+    def of(info: ConsumerInfo) -> ConsumerModel:
+        """The wire form."""
+        return ConsumerModel(
+            consumer_id=info.consumer_id,
+            next_snapshot=info.next_snapshot,
+            updated_at=info.updated_at,
+        )
+
+    def info(self) -> ConsumerInfo:
+        """The consumer."""
+        return ConsumerInfo(self.consumer_id, self.next_snapshot, self.updated_at)
+
+
+class ListConsumersResponse(Paged):
+    """Saved positions."""
+
+    consumers: list[ConsumerModel] | None = None
+
+
+class ResetConsumerRequest(WireModel):
+    """``POST …/consumers/reset``; null deletes the consumer."""
+
+    consumer_id: str
+    next_snapshot_id: int | None = None
+
+
+class ListTagsResponse(Paged):
+    """Tag names."""
+
+    tags: list[str] | None = None
+
+
+def snapshot_from_wire(document: Mapping[str, JsonValue]) -> Snapshot:
+    """The snapshot of a request; raises Invalid when the JSON is not one."""
+    try:
+        return Snapshot.from_document(dict(document), "the request's snapshot")
+    except CorruptData as error:
+        raise Invalid(error.message) from error
+
+
+def iso_duration(millis: int) -> str:
+    """Milliseconds as Java's ``Duration.toString`` writes them: ``PT24H``, ``PT1M30.5S``."""
+    seconds, rest = divmod(millis, 1000)
+    hours, seconds = divmod(seconds, 3600)
+    minutes, seconds = divmod(seconds, 60)
+    text = "PT"
+    if hours:
+        text += f"{hours}H"
+    if minutes:
+        text += f"{minutes}M"
+    if seconds or rest:
+        text += f"{seconds}.{rest:03d}".rstrip("0").rstrip(".") + "S"
+    return text if text != "PT" else "PT0S"
+
+
+def parse_retention(text: str) -> int:
+    """Milliseconds from ISO 8601 (``P1D``, ``PT1H30M``) or from Paimon's notation (``1 d``).
+
+    Raises:
+        Invalid: The text is neither.
+    """
+    match = _ISO_DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        return parse_duration(text, "timeRetained")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
+    millis = int((match[5] or "").ljust(3, "0")[:3])
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + millis
+
+
+def snapshots_from_wire(documents: Sequence[JsonObject] | None) -> list[Snapshot]:
+    """The snapshots of a listing."""
+    return [Snapshot.from_document(item, "the catalog's snapshot") for item in documents or ()]

@@ -1,0 +1,176 @@
+"""An example of every request and response, for the API's description."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from headwater.catalog import wire, wire_history
+
+__all__ = ["EXAMPLES"]
+
+_AUDIT: dict[str, JsonValue] = {
+    "owner": "",
+    "createdAt": 1767225600000,
+    "createdBy": "",
+    "updatedAt": 1767225600000,
+    "updatedBy": "",
+}
+_SCHEMA: dict[str, JsonValue] = {
+    "fields": [
+        {"id": 0, "name": "order_id", "type": "BIGINT NOT NULL"},
+        {"id": 1, "name": "dt", "type": "STRING NOT NULL"},
+        {"id": 2, "name": "amount", "type": "DECIMAL(10, 2)"},
+    ],
+    "partitionKeys": ["dt"],
+    "primaryKeys": ["dt", "order_id"],
+    "options": {"bucket": "4"},
+    "comment": "One row for each order.",
+}
+_TABLE: dict[str, JsonValue] = {
+    "id": "0b5e8d4c-6c1f-4f43-9a53-0a3f7e6f2a11",
+    "database": "sales",
+    "name": "orders",
+    "path": "file:///lake/sales.db/orders",
+    "isExternal": False,
+    "schemaId": 0,
+    "schema": _SCHEMA,
+    "highestFieldId": 2,
+    "schemaTimeMillis": 1767225600000,
+    **_AUDIT,
+}
+_SNAPSHOT: dict[str, JsonValue] = {
+    "version": 3,
+    "uuid": "5f0c7a52-3b0d-4a53-8d63-0d6a7c1f9e02",
+    "id": 8,
+    "schemaId": 0,
+    "baseManifestList": "manifest-list-9a1e7c55-41a7-4d0c-9c7e-6f3b5f0a2b10-0",
+    "deltaManifestList": "manifest-list-9a1e7c55-41a7-4d0c-9c7e-6f3b5f0a2b10-1",
+    "commitUser": "ingest-orders",
+    "commitIdentifier": 8,
+    "commitKind": "APPEND",
+    "timeMillis": 1767225600000,
+    "totalRecordCount": 1200,
+    "deltaRecordCount": 100,
+}
+_ORDERS: dict[str, JsonValue] = {"database": "sales", "object": "orders"}
+
+EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
+    wire.AlterDatabaseRequest: {"removals": ["comment"], "updates": {"owner": "billing"}},
+    wire.AlterDatabaseResponse: {"removed": ["comment"], "updated": ["owner"], "missing": []},
+    wire.AlterTableRequest: {
+        "changes": [
+            {"action": "addColumn", "fieldNames": ["note"], "dataType": "STRING"},
+            {"action": "setOption", "key": "snapshot.num-retained.min", "value": "20"},
+        ]
+    },
+    wire.AuthTableQueryRequest: {"select": ["order_id", "amount"]},
+    wire.AuthTableQueryResponse: {"filter": [], "columnMasking": {}},
+    wire_history.CommitTableRequest: {
+        "tableId": "0b5e8d4c-6c1f-4f43-9a53-0a3f7e6f2a11",
+        "baseSnapshotUuid": "c0a7f1de-7d3a-4b67-9f0e-5e2d8b1c4a01",
+        "snapshot": _SNAPSHOT,
+        "statistics": [
+            {
+                "spec": {"dt": "2026-01-01"},
+                "recordCount": 100,
+                "fileSizeInBytes": 5321,
+                "fileCount": 4,
+                "lastFileCreationTime": 1767225600000,
+                "totalBuckets": 4,
+            }
+        ],
+    },
+    wire_history.CommitTableResponse: {"success": True},
+    wire.ConfigResponse: {"defaults": {}, "overrides": {"prefix": "main"}},
+    wire_history.ConsumerModel: {
+        "consumerId": "billing",
+        "nextSnapshot": 9,
+        "updatedAt": 1767225600000,
+    },
+        "consumerId": "billing",
+        "nextSnapshot": 9,
+        "updatedAt": 1767225600000,
+    },
+    wire.CreateDatabaseRequest: {"name": "sales", "options": {"owner": "billing"}},
+    wire.CreateTableRequest: {"identifier": _ORDERS, "schema": _SCHEMA},
+    wire_history.CreateTagRequest: {"tagName": "v1", "snapshotId": 8, "timeRetained": "7 d"},
+    wire.Empty: {},
+    wire.ErrorResponse: {
+        "message": "table sales.orders does not exist",
+        "resourceType": "TABLE",
+        "resourceName": "sales.orders",
+        "code": 404,
+    },
+    wire.GetDatabaseResponse: {
+        "id": "7a3f4f0e-0c1b-4c39-8a57-54b2a9f0f6d3",
+        "name": "sales",
+        "location": "file:///lake/sales.db",
+        "options": {"owner": "billing"},
+        **_AUDIT,
+    },
+    wire.GetTableResponse: _TABLE,
+    wire_history.GetTableSnapshotResponse: {
+        "snapshot": {
+            "snapshot": _SNAPSHOT,
+            "recordCount": 1200,
+            "fileSizeInBytes": 63852,
+            "fileCount": 48,
+            "lastFileCreationTime": 1767225600000,
+        }
+    },
+    wire_history.GetTagResponse: {
+        "tagName": "v1",
+        "snapshot": _SNAPSHOT,
+        "tagCreateTime": 1767225600000,
+        "tagTimeRetained": "PT168H",
+    },
+    wire_history.GetVersionSnapshotResponse: {"snapshot": _SNAPSHOT},
+    wire.IdentifierModel: _ORDERS,
+    wire.ListBranchesResponse: {"branches": []},
+    wire_history.ListConsumersResponse: {
+        "consumers": [
+            {"consumerId": "billing", "nextSnapshot": 9, "updatedAt": 1767225600000},
+        ],
+        "nextPageToken": None,
+    },
+    wire.ListDatabasesResponse: {"databases": ["sales"], "nextPageToken": None},
+    wire.ListFunctionDetailsResponse: {"functionDetails": [], "nextPageToken": None},
+    wire.ListFunctionsGloballyResponse: {"functions": [], "nextPageToken": None},
+    wire.ListFunctionsResponse: {"functions": [], "nextPageToken": None},
+    wire_history.ListSnapshotsResponse: {"snapshots": [_SNAPSHOT], "nextPageToken": None},
+    wire.ListTableDetailsResponse: {"tableDetails": [_TABLE], "nextPageToken": None},
+    wire.ListTablesGloballyResponse: {"tables": [_ORDERS], "nextPageToken": None},
+    wire.ListTablesResponse: {"tables": ["orders"], "nextPageToken": None},
+    wire_history.ListTagsResponse: {"tags": ["v1"], "nextPageToken": None},
+    wire.ListViewDetailsResponse: {"viewDetails": [], "nextPageToken": None},
+    wire.ListViewsGloballyResponse: {"views": [], "nextPageToken": None},
+    wire.ListViewsResponse: {"views": [], "nextPageToken": None},
+    wire_history.PartitionStatisticsModel: {
+        "spec": {"dt": "2026-01-01"},
+        "recordCount": 100,
+        "fileSizeInBytes": 5321,
+        "fileCount": 4,
+        "lastFileCreationTime": 1767225600000,
+        "totalBuckets": 4,
+    },
+    wire.RenameTableRequest: {
+        "source": _ORDERS,
+        "destination": {"database": "archive", "object": "orders_2025"},
+    },
+    wire_history.ResetConsumerRequest: {"consumerId": "billing", "nextSnapshotId": 3},
+    wire_history.RollbackTableRequest: {
+        "instant": {"type": "snapshot", "snapshotId": 5},
+        "fromSnapshot": 8,
+    },
+    wire_history.SnapshotInstant: {"type": "snapshot", "snapshotId": 5},
+    wire_history.TableSnapshotModel: {
+        "snapshot": _SNAPSHOT,
+        "recordCount": 1200,
+        "fileSizeInBytes": 63852,
+        "fileCount": 48,
+        "lastFileCreationTime": 1767225600000,
+    },
+    wire_history.TagInstant: {"type": "tag", "tagName": "v1"},
+}
