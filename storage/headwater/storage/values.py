@@ -375,6 +375,8 @@ def parse_partition_text(text: str, data_type: DataType, options: TableOptions) 
 
 
 def _parse_text(text: str, data_type: AtomicType) -> object:
+    if data_type.root in (Root.FLOAT, Root.DOUBLE, Root.DECIMAL) and "_" in text:
+        raise ValueError(text)  # Python would read 1_000 as a number.
     match data_type.root:
         case Root.CHAR | Root.VARCHAR:
             return text
