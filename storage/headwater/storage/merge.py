@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -99,7 +100,14 @@ class SortedRun:
     max_sequence: int
 
 
-def needs_sequence(runs: Sequence[SortedRun], rules: MergeRules) -> bool:
+class _Aged(Protocol):
+    @property
+    def min_sequence(self) -> int: ...
+    @property
+    def max_sequence(self) -> int: ...
+
+
+def needs_sequence(runs: Sequence[_Aged], rules: MergeRules) -> bool:
     """Whether rows must be compared one by one, or a newer run's rows win as a whole."""
     if rules.sequence_fields:
         return True

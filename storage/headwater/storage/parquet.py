@@ -386,7 +386,8 @@ class ParquetReader:
             raise CorruptData(
                 f"file {path} holds {metadata.num_rows} rows, but the manifest says {row_count}"
             )
-        self.columns: frozenset[str] = frozenset(self._file.schema_arrow.names)
+        self._schema: pa.Schema = self._file.schema_arrow
+        self.columns: frozenset[str] = frozenset(self._schema.names)
         leaves = [self._file.schema.column(i) for i in range(len(self._file.schema))]
         self._leaf = {leaf.path: i for i, leaf in enumerate(leaves)}
         self._int96 = frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
@@ -409,6 +410,10 @@ class ParquetReader:
     def row_groups(self) -> range:
         """The row groups' numbers."""
         return range(self._metadata.num_row_groups)
+
+    def arrow_type(self, column: str) -> pa.DataType | None:
+        """The Arrow type that a top-level column is read as; None when there is no such column."""
+        return self._schema.field(column).type if column in self.columns else None
 
     def statistics(self, row_group: int, column: str) -> RawStatistics | None:
         """What the footer says of an atomic column; None when it says nothing."""
