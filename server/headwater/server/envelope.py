@@ -44,7 +44,9 @@ class Envelope:
         request_id = given if _ACCEPTABLE_ID.fullmatch(given) else self._runtime.new_uuid()
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         path = raw_path.decode("utf-8", "replace")
-        inner = dict(scope, path=path, state={**scope.get("state", {}), "request_id": request_id})
+        # In the connection's own state, where the handler of unexpected errors finds it, too.
+        scope.setdefault("state", {})["request_id"] = request_id
+        inner = dict(scope, path=path)
         inner["headers"] = [
             (name, value) for name, value in scope["headers"] if name != b"content-type"
         ] + [(b"content-type", b"application/json")]

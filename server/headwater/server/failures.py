@@ -49,7 +49,7 @@ def failures(*names: str) -> dict[int | str, dict[str, Any]]:
         names: Examples beyond those that every route has, such as ``no table``.
     """
     responses: dict[int | str, dict[str, Any]] = {}
-    for name in sorted({*_ALWAYS, *names}, key=lambda each: _EXAMPLES[each][0]):
+    for name in sorted({*_ALWAYS, *names}, key=lambda each: (_EXAMPLES[each][0], each)):
         code, message, resource_type, resource_name = _EXAMPLES[name]
         example = ErrorResponse(
             message=message, resource_type=resource_type, resource_name=resource_name, code=code
