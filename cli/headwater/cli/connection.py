@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.storage.errors import NotFound
+
 if TYPE_CHECKING:
     from headwater.client import Lake
 
-__all__ = ["DEFAULT_CATALOG", "CatalogOption", "TokenOption", "WarehouseOption", "open_lake"]
+__all__ = [
+    "DEFAULT_CATALOG",
+    "CatalogOption",
+    "LocationOption",
+    "TokenOption",
+    "WarehouseOption",
+    "open_lake",
+]
 
 DEFAULT_CATALOG = "http://127.0.0.1:8080"
 """Where `headwater serve` listens unless it is told otherwise."""
@@ -41,11 +51,27 @@ TokenOption = Annotated[
         help="The bearer token that the server asks for.",
     ),
 ]
+LocationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--location",
+        envvar="HEADWATER_CATALOG_LOCATION",
+        metavar="LOCATION",
+        help="With a SQL database's URL: the folder or URI where the tables lie.",
+    ),
+]
 
 
-def open_lake(catalog: str, warehouse: str | None, token: str | None) -> Lake:
-    """Connect as the options say."""
-    # Here, because Arrow and Polars take a second to load, and most commands fail or answer sooner.
+def open_lake(catalog: str, warehouse: str | None, token: str | None, location: str | None) -> Lake:
+    """Connect as the options say.
+
+    Raises:
+        NotFound: The address is a folder without a catalog; looking must not make one.
+    """
+    # Here, because Arrow and Polars take a second to load, and most mistakes are found sooner.
     from headwater.client import connect
+    from headwater.client.connect import DATABASE_FILE
 
-    return connect(catalog, warehouse=warehouse, token=token)
+    if "://" not in catalog and not Path(catalog, DATABASE_FILE).expanduser().is_file():
+        raise NotFound(f"the folder '{catalog}' holds no catalog: it has no {DATABASE_FILE}")
+    return connect(catalog, warehouse=warehouse, token=token, location=location)

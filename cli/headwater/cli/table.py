@@ -11,6 +11,7 @@ from headwater.catalog.identifier import Identifier
 from headwater.cli.connection import (
     DEFAULT_CATALOG,
     CatalogOption,
+    LocationOption,
     TokenOption,
     WarehouseOption,
     open_lake,
@@ -35,10 +36,11 @@ def list_tables(
     catalog: CatalogOption = DEFAULT_CATALOG,
     warehouse: WarehouseOption = None,
     token: TokenOption = None,
+    location: LocationOption = None,
     as_json: AsJson = False,
 ) -> None:
     """List the tables of a catalog."""
-    with open_lake(catalog, warehouse, token) as lake:
+    with open_lake(catalog, warehouse, token, location) as lake:
         databases = [database] if database is not None else lake.list_databases()
         rows = [[name, table] for name in databases for table in lake.list_tables(name)]
     print_rows(["database", "table"], rows, as_json=as_json)
@@ -50,11 +52,12 @@ def show(
     catalog: CatalogOption = DEFAULT_CATALOG,
     warehouse: WarehouseOption = None,
     token: TokenOption = None,
+    location: LocationOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a table's columns, keys and options, and what its latest snapshot holds."""
     identifier = Identifier.parse(name)
-    with open_lake(catalog, warehouse, token) as lake:
+    with open_lake(catalog, warehouse, token, location) as lake:
         info = lake.catalog.get_table(identifier)
         latest = lake.catalog.latest_snapshot(identifier)
     schema = info.schema
@@ -91,11 +94,12 @@ def snapshots(
     catalog: CatalogOption = DEFAULT_CATALOG,
     warehouse: WarehouseOption = None,
     token: TokenOption = None,
+    location: LocationOption = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List a table's snapshots, the newest first."""
-    with open_lake(catalog, warehouse, token) as lake:
+    with open_lake(catalog, warehouse, token, location) as lake:
         found = lake.catalog.list_snapshots(Identifier.parse(name), max_results=limit).items
     print_rows(
         ["snapshot", "kind", "committed at", "schema", "records", "change", "commit user"],
@@ -121,10 +125,11 @@ def consumers(
     catalog: CatalogOption = DEFAULT_CATALOG,
     warehouse: WarehouseOption = None,
     token: TokenOption = None,
+    location: LocationOption = None,
     as_json: AsJson = False,
 ) -> None:
     """List a table's consumers: where each goes on, and how many snapshots it lags behind."""
-    with open_lake(catalog, warehouse, token) as lake:
+    with open_lake(catalog, warehouse, token, location) as lake:
         table = lake.table(name)
         latest = lake.catalog.latest_snapshot(Identifier.parse(name))
         newest = latest.snapshot.id if latest is not None else 0
@@ -146,10 +151,11 @@ def files(
     catalog: CatalogOption = DEFAULT_CATALOG,
     warehouse: WarehouseOption = None,
     token: TokenOption = None,
+    location: LocationOption = None,
     as_json: AsJson = False,
 ) -> None:
     """List the data files of a table's latest snapshot."""
-    with open_lake(catalog, warehouse, token) as lake:
+    with open_lake(catalog, warehouse, token, location) as lake:
         rows = [
             (
                 file.partition,

@@ -1,0 +1,63 @@
+"""The real command, as a process, and a catalog for it to look at."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+Headwater = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def headwater(tmp_path: Path) -> Headwater:
+    """Runs `headwater` with arguments in an empty folder; keyword arguments are variables."""
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADWATER_")}
+        return subprocess.run(
+            [sys.executable, "-m", "headwater.cli.main", *arguments],
+            cwd=tmp_path,
+            env={**inherited, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An embedded catalog: two databases, a primary-key table with two commits and a tag."""
+    from headwater.client import connect
+
+    place = tmp_path_factory.mktemp("lake")
+    with connect(place) as lake:
+        lake.create_database("empty")
+        lake.create_database("sales")
+        orders = lake.create_table(
+            "sales.orders",
+            pa.schema(
+                [
+                    pa.field("order_id", pa.int64(), nullable=False),
+                    pa.field("dt", pa.string(), nullable=False),
+                    pa.field("amount", pa.float64()),
+                ]
+            ),
+            primary_keys=["dt", "order_id"],
+            partition_keys=["dt"],
+            options={"bucket": "1"},
+            comment="what was sold",
+        )
+        orders.write({"order_id": [1, 2], "dt": ["a", "b"], "amount": [1.5, 2.5]})
+        orders.write({"order_id": [2], "dt": ["b"], "amount": [3.5]})
+        lake.catalog.reset_consumer(orders.info.identifier, "billing", 2)
+        lake.create_table("sales.unwritten", pa.schema([("id", pa.int64())]))
+    return place

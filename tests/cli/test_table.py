@@ -1,0 +1,146 @@
+"""`headwater table` on an embedded catalog and on a server."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+Headwater = Callable[..., "subprocess.CompletedProcess[str]"]
+
+TOKEN = "open-sesame"
+
+
+@pytest.fixture(scope="session")
+def server(folder: Path) -> Iterator[str]:
+    """`headwater serve` on the folder's catalog, with a token."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [
+        *(sys.executable, "-m", "headwater.cli.main", "serve", "--port", str(port)),
+        *("--database-url", f"sqlite:///{folder / 'headwater.db'}"),
+        *("--warehouse", f"main={folder / 'warehouse'}", "--token", "another", "--token", TOKEN),
+    ]
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).raise_for_status()
+                break
+            except httpx.TransportError:
+                assert process.poll() is None, (folder / "server.log").read_text()
+                assert time.monotonic() < deadline, "the server did not start"
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture(params=["folder", "server", "database"])
+def look(
+    request: pytest.FixtureRequest, headwater: Headwater, folder: Path
+) -> Callable[..., list[dict[str, object]]]:
+    """Runs a `headwater table` command with --json and gives its rows."""
+    match request.param:
+        case "folder":
+            where = ["--catalog", str(folder)]
+        case "server":
+            where = ["--catalog", request.getfixturevalue("server"), "--token", TOKEN]
+        case _:
+            database = f"sqlite:///{folder / 'headwater.db'}"
+            where = ["--catalog", database, "--location", str(folder / "warehouse")]
+
+    def run(*arguments: str) -> list[dict[str, object]]:
+        result = headwater("table", *arguments, *where, "--warehouse", "main", "--json")
+        assert result.returncode == 0, result.stderr
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    return run
+
+
+Look = Callable[..., list[dict[str, object]]]
+
+
+def test_list(look: Look) -> None:
+    tables = [
+        {"database": "sales", "table": "orders"},
+        {"database": "sales", "table": "unwritten"},
+    ]
+    assert look("list") == tables
+    assert look("list", "sales") == tables
+    assert look("list", "empty") == []
+
+
+def test_show(look: Look) -> None:
+    shown = {row["property"]: row["value"] for row in look("show", "sales.orders")}
+    assert shown["comment"] == "what was sold"
+    assert shown["primary key"] == "dt, order_id"
+    assert shown["partitioned by"] == "dt"
+    assert shown["column order_id"] == "BIGINT NOT NULL"
+    assert shown["column amount"] == "DOUBLE"
+    assert shown["option bucket"] == "1"
+    assert (shown["snapshot"], shown["records"], shown["files"]) == (2, 3, 3)
+
+
+def test_show_a_table_that_nobody_wrote(look: Look) -> None:
+    shown = {row["property"]: row["value"] for row in look("show", "sales.unwritten")}
+    assert shown["snapshot"] is None
+    assert look("snapshots", "sales.unwritten") == []
+    assert look("files", "sales.unwritten") == []
+
+
+def test_snapshots(look: Look) -> None:
+    rows = look("snapshots", "sales.orders")
+    assert [(row["snapshot"], row["kind"], row["records"], row["change"]) for row in rows] == [
+        (2, "APPEND", 3, 1),
+        (1, "APPEND", 2, 2),
+    ]
+    assert look("snapshots", "sales.orders", "--limit", "1") == rows[:1]
+
+
+def test_files(look: Look) -> None:
+    rows = look("files", "sales.orders")
+    found = sorted((row["partition"], row["bucket"], row["level"], row["rows"]) for row in rows)
+    assert found == [("dt=a", 0, 0, 1), ("dt=b", 0, 0, 1), ("dt=b", 0, 0, 1)]
+
+
+def test_consumers(look: Look) -> None:
+    rows = look("consumers", "sales.orders")
+    assert [(row["consumer"], row["next snapshot"], row["lag"]) for row in rows] == [
+        ("billing", 2, 1)
+    ]
+
+
+def test_in_a_pipe_it_writes_lines_with_tabs(headwater: Headwater, folder: Path) -> None:
+    result = headwater("table", "list", HEADWATER_CATALOG=str(folder))
+    assert result.stdout.splitlines() == [
+        "database\ttable",
+        "sales\torders",
+        "sales\tunwritten",
+    ]
+
+
+@pytest.mark.parametrize("command", ["show", "snapshots", "files", "consumers"])
+def test_an_unknown_table_is_one_line(headwater: Headwater, folder: Path, command: str) -> None:
+    result = headwater("table", command, "sales.order", "--catalog", str(folder))
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert "sales.order" in result.stderr
+
+
+def test_a_wrong_token_is_one_line(headwater: Headwater, server: str) -> None:
+    result = headwater("table", "list", "--catalog", server, "--token", "wrong")
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "token" in result.stderr
