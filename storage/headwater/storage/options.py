@@ -171,6 +171,11 @@ class TableOptions:
         return self._boolean("dynamic-partition-overwrite", True)
 
     @property
+    def overwrite_upgrade(self) -> bool:
+        """Whether an overwrite puts files that need no merge on the highest level."""
+        return self._boolean("overwrite-upgrade", True)
+
+    @property
     def commit_retry_wait(self) -> tuple[int, int]:
         """Milliseconds between two tries of a commit: at first, and at most."""
         least, most = "commit.min-retry-wait", "commit.max-retry-wait"
