@@ -38,6 +38,8 @@ EMPTY_ROW = bytes(12)
 """The serialised row without fields."""
 
 _INLINE = 7
+# Rows encoded at once: their words stay in the processor's cache.
+_CHUNK = 32_768
 _TEXT = frozenset({Root.CHAR, Root.VARCHAR})
 _BYTES = frozenset({Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY})
 _TIMESTAMPS = frozenset({Root.TIMESTAMP, Root.TIMESTAMP_LTZ})
@@ -217,10 +219,23 @@ def encode_columns(
     """
     if not types or len(columns) != len(types):
         raise Invalid(f"cannot encode {len(columns)} columns as rows of {len(types)} fields")
+    whole = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+    rows = len(whole[0])
+    if any(len(column) != rows for column in whole):
+        raise Invalid("columns of different lengths cannot make rows")
+    parts: list[Words] = []
+    offsets = np.zeros(rows + 1, np.int64)
+    for start in range(0, max(rows, 1), _CHUNK):
+        words, ends = _encode([column.slice(start, _CHUNK) for column in whole], types)
+        parts.append(words)
+        offsets[start + 1 : start + 1 + len(ends)] = ends + offsets[start]
+    return (parts[0] if len(parts) == 1 else np.concatenate(parts)).view(np.uint8), offsets * 8
+
+
+def _encode(columns: Sequence[pa.Array], types: Sequence[DataType]) -> tuple[Words, Offsets]:
+    """The rows' words one after another, and the word at which each row ends."""
     fields = [_Field(column, data_type) for column, data_type in zip(columns, types, strict=True)]
     rows = len(fields[0].valid)
-    if any(len(field.valid) != rows for field in fields):
-        raise Invalid("columns of different lengths cannot make rows")
     arity = len(types)
     null_words = _null_words(arity)
     sizes = np.full(rows, null_words + arity, np.int64)
@@ -238,7 +253,7 @@ def encode_columns(
         if not field.valid.all():
             word, bit = divmod(position + 8, 64)
             words[first[~field.valid] + word] |= np.uint64(1 << bit)
-    return words.view(np.uint8), starts * 8
+    return words, starts[1:]
 
 
 class _Field:
@@ -249,7 +264,7 @@ class _Field:
         room: Words that each row's value takes in the variable part: an array or one number.
     """
 
-    def __init__(self, column: pa.Array | pa.ChunkedArray, data_type: DataType) -> None:
+    def __init__(self, column: pa.Array, data_type: DataType) -> None:
         if not isinstance(data_type, AtomicType):
             raise Invalid(f"a column of type {data_type} cannot be part of a key")
         self._type = data_type
@@ -360,9 +375,8 @@ def _every_word(buffer: pa.Buffer | None, begin: int, end: int) -> Words:
     return np.ndarray((end - begin + 1,), np.uint64, padded, strides=(1,))
 
 
-def _plain_array(column: pa.Array | pa.ChunkedArray, data_type: AtomicType) -> pa.Array:
-    """One contiguous array; strings and bytes as large_binary, so that offsets are 64 bits."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+def _plain_array(array: pa.Array, data_type: AtomicType) -> pa.Array:
+    """The Arrow form; of strings and bytes large_binary, so that offsets are 64 bits."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if not is_kindred(array.type, data_type):
@@ -371,7 +385,7 @@ def _plain_array(column: pa.Array | pa.ChunkedArray, data_type: AtomicType) -> p
         return array.cast(pa.large_binary() if data_type.root in _BYTES else to_arrow(data_type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Invalid(
-            f"a column of Arrow type {column.type} does not hold type {data_type}: {error}"
+            f"a column of Arrow type {array.type} does not hold type {data_type}: {error}"
         ) from error
 
 
