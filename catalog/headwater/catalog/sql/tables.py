@@ -367,6 +367,10 @@ class Tables:
         return connection.execute(known).one_or_none() is not None
 
     def _external_path(self, identifier: Identifier, text: str) -> str:
+        if not text.startswith("/") and ":" not in text:
+            raise Invalid(
+                f"table {identifier}: option 'path' must be a URI or an absolute path, not '{text}'"
+            )
         path = normalised_location(text)
         location = self._context.location
         if path == location or inside(path, location) or inside(location, path):

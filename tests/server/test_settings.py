@@ -1,0 +1,85 @@
+"""The settings, and the sentences that refuse them."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.server.settings import ServerSettings, is_loopback, load_settings
+from headwater.storage.errors import Invalid
+
+
+def test_the_defaults_serve_this_machine() -> None:
+    settings = load_settings()
+    assert (settings.host, settings.port, settings.tokens) == ("127.0.0.1", 8080, ())
+    assert settings.warehouses == {"main": "./warehouse"}
+    assert settings.database_url.get_secret_value() == "sqlite:///headwater.db"
+
+
+def test_arguments_come_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_PORT", "9000")
+    monkeypatch.setenv("HEADWATER_HOST", "0.0.0.0")
+    monkeypatch.setenv("HEADWATER_TOKEN", "one, two")
+    monkeypatch.setenv("HEADWATER_WAREHOUSES", "main=./a, other=s3://bucket/b=c")
+    monkeypatch.setenv("HEADWATER_STORAGE_OPTIONS", '{"s3.secret-key": "hidden"}')
+    settings = load_settings({"port": 9001})
+    assert (settings.host, settings.port) == ("0.0.0.0", 9001)
+    assert [token.get_secret_value() for token in settings.tokens] == ["one", "two"]
+    assert settings.warehouses == {"main": "./a", "other": "s3://bucket/b=c"}
+    assert settings.plain_storage_options() == {"s3.secret-key": "hidden"}
+    assert "hidden" not in repr(settings)
+    assert "one" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"host": "0.0.0.0"}, "without a token only this machine is served"),
+        ({"host": "catalog.example", "tokens": []}, "listen on 127.0.0.1"),
+        ({"tokens": [""]}, "a token is empty"),
+        ({"tokens": ["  "]}, "a token is empty"),
+        ({"tokens": ["tökén"]}, "must be ASCII"),
+        ({"warehouses": {}}, "no warehouse is given"),
+        ({"warehouses": {"a/b": "./x"}}, "'a/b' is not a warehouse name"),
+        ({"warehouses": "main"}, "NAME=LOCATION"),
+        ({"warehouses": "a=b,a=c"}, "named twice"),
+        ({"port": 70000}, "setting 'port'"),
+        ({"port": "many"}, "setting 'port'"),
+        ({"colour": "red"}, "setting 'colour'"),
+    ],
+)
+def test_a_contradiction_is_one_sentence(values: dict[str, object], sentence: str) -> None:
+    with pytest.raises(Invalid) as error:
+        load_settings(values)
+    assert sentence in error.value.message
+    assert "\n" not in error.value.message
+
+
+def test_a_refusal_quotes_no_secret() -> None:
+    with pytest.raises(Invalid) as error:
+        load_settings({"host": "0.0.0.0", "tokens": [], "database_url": "sqlite:///hidden.db"})
+    assert "hidden" not in str(error.value)
+    assert error.value.__cause__ is None
+
+
+def test_an_environment_that_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_STORAGE_OPTIONS", "not json")
+    with pytest.raises(Invalid, match="storage_options"):
+        load_settings()
+
+
+def test_settings_are_frozen() -> None:
+    settings = ServerSettings()
+    with pytest.raises(ValueError, match="frozen"):
+        settings.port = 1
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST.", "a.localhost", "127.1.2.3", "::1", "[::1]"]
+)
+def test_loopback_hosts(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "10.0.0.1", "notlocalhost", "127.0.0.1.a"])
+def test_other_hosts(host: str) -> None:
+    assert not is_loopback(host)
