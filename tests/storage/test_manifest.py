@@ -433,6 +433,29 @@ def test_entries_that_are_missing_are_noticed(tmp_path: Path) -> None:
         read_manifest(storage, manifest.file_name, expected=replace(manifest, num_added_files=2))
 
 
+def test_a_list_of_another_size_is_noticed(tmp_path: Path) -> None:
+    storage = _storage(tmp_path)
+    name, size = write_manifest_list(storage, [])
+    with pytest.raises(CorruptData, match=f"{name} has {size} bytes where {size + 1}"):
+        read_manifest_list(storage, name, size=size + 1)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "none", "snappy", "deflate", "bzip2", "xz"])
+def test_a_damaged_block_names_its_file(tmp_path: Path, codec: str) -> None:
+    storage = _storage(tmp_path, manifest_compression=codec)
+    manifest = write_manifest(storage, [_entry(bucket=n, name=f"data-{n}") for n in range(3)])
+    path = tmp_path / "manifest" / manifest.file_name
+    data = path.read_bytes()
+    errors = 0
+    for at in range(len(data) - 250, len(data)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+        try:
+            read_manifest(storage, manifest.file_name)
+        except CorruptData:
+            errors += 1
+    assert errors > 0
+
+
 @settings(
     deadline=None, max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

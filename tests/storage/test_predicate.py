@@ -96,6 +96,10 @@ NESTED = TableSchema(
         ("n = 1e3", Comparison("n", "=", 1000)),
         ("tiny < 1000", In("tiny", (), negated=True)),
         ("tiny < -1000", In("tiny", ())),
+        ("tiny > -1000", In("tiny", (), negated=True)),
+        ("tiny > 1000", In("tiny", ())),
+        ("tiny != 1000", In("tiny", (), negated=True)),
+        ("tiny = 1000", In("tiny", ())),
         ("tiny <= 127", Comparison("tiny", "<=", 127)),
         ("d = 0.1", Comparison("d", "=", 0.1)),
         ("d = 1.5D", Comparison("d", "=", 1.5)),
@@ -382,6 +386,24 @@ def test_an_expression_selects_the_true_rows(predicate: Predicate, rows: list[Ro
     table = _table(rows).append_column("row", pa.array(range(len(rows))))
     found = table.filter(to_expression(predicate, SCHEMA))["row"].to_pylist()
     assert found == [i for i, row in enumerate(rows) if _truth(predicate, row) is True]
+
+
+@pytest.mark.parametrize("column", ["f", "d"])
+@pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("value", [-1.5, 0.0, -0.0, math.inf, math.nan])
+def test_floating_point_numbers_are_ordered_with_nan_last(
+    column: str, op: Operator, value: float
+) -> None:
+    numbers = [None, -math.inf, -1.5, -0.0, 0.0, 0.5, math.inf, math.nan]
+    rows: list[Row] = [dict.fromkeys(VALUES, None) | {column: number} for number in numbers]
+    predicates: list[Predicate] = [
+        Comparison(column, op, value),
+        In(column, (value, 0.5), negated=op == "!="),
+    ]
+    for predicate in predicates:
+        found = _table(rows).filter(to_expression(predicate, SCHEMA))[column].to_pylist()
+        true = [row[column] for row in rows if _truth(predicate, row) is True]
+        assert repr(found) == repr(true)
 
 
 @settings(deadline=None, max_examples=400)
