@@ -170,14 +170,18 @@ def postgresql_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def new_postgresql_database(postgresql_url: str) -> Callable[[], str]:
+def new_postgresql_database(postgresql_url: str) -> Iterator[Callable[[], str]]:
     """Makes an empty PostgreSQL database and gives its URL."""
     import psycopg
 
-    def create() -> str:
-        name = f"test_{uuid.uuid4().hex}"
-        with psycopg.connect(f"{postgresql_url}/postgres", autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"'.encode())
-        return f"{postgresql_url}/{name}"
+    names: list[str] = []
+    with psycopg.connect(f"{postgresql_url}/postgres", autocommit=True) as connection:
 
-    return create
+        def create() -> str:
+            names.append(f"test_{uuid.uuid4().hex}")
+            connection.execute(f'CREATE DATABASE "{names[-1]}"'.encode())
+            return f"{postgresql_url}/{names[-1]}"
+
+        yield create
+        for name in names:
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())

@@ -18,6 +18,7 @@ from headwater.storage.local_files import LocalFileAccess
 from headwater.storage.schema import Schema
 from headwater.storage.schema_change import SetOption
 from headwater.storage.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
 
 MakeSnapshot = Callable[..., Snapshot]
 
@@ -168,6 +169,33 @@ def test_a_directory_with_files_is_left_to_its_owner(
     assert catalog.latest_snapshot(orders) is None
     catalog.drop_table(orders)
     assert foreign.read_text() == "somebody's"
+
+
+def test_partitions_are_counted_and_a_rollback_counts_back(
+    catalog: SqlCatalog, table: Identifier, database_url: str, snapshot: MakeSnapshot
+) -> None:
+    engine = open_engine(database_url)
+
+    def partitions() -> dict[str, tuple[int, ...]]:
+        query = "SELECT spec, record_count, file_size_in_bytes, file_count FROM hw_partitions"
+        with engine.connect() as connection:
+            return {row[0]: tuple(row[1:]) for row in connection.execute(text(query))}
+
+    def change(dt: str, files: int) -> PartitionStatistics:
+        return PartitionStatistics({"dt": dt}, 10 * files, 100 * files, files, 1, 2)
+
+    made = [snapshot(1), snapshot(2), snapshot(3)]
+    assert catalog.commit_snapshot(table, None, made[0], None, [change("a", 1), change("b", 2)])
+    after_one = {'{"dt": "a"}': (10, 100, 1), '{"dt": "b"}': (20, 200, 2)}
+    assert partitions() == after_one
+    assert catalog.commit_snapshot(table, None, made[1], made[0].uuid, [change("a", 3)])
+    assert partitions() == {'{"dt": "a"}': (40, 400, 4), '{"dt": "b"}': (20, 200, 2)}
+    emptied = [change("b", -2), change("c", 1)]
+    assert catalog.commit_snapshot(table, None, made[2], made[1].uuid, emptied)
+    assert partitions() == {'{"dt": "a"}': (40, 400, 4), '{"dt": "c"}': (10, 100, 1)}
+    catalog.rollback_to_snapshot(table, 1)
+    assert partitions() == after_one
+    engine.dispose()
 
 
 # Storage fails

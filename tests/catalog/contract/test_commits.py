@@ -150,12 +150,18 @@ def test_a_file_of_somebody_else_is_never_overwritten(
     stranger.parent.mkdir()
     stranger.write_text(snapshot(1).to_json())
     before = stranger.read_text()
+    first = snapshot(1)
     with pytest.raises(CorruptData, match="snapshot-1"):
-        catalog.commit_snapshot(table, None, snapshot(1), None, [])
+        catalog.commit_snapshot(table, None, first, None, [])
     with pytest.raises(CorruptData, match="snapshot-1"):
         catalog.latest_snapshot(table)
+    # Nothing is built upon it meanwhile.
+    with pytest.raises(CorruptData, match="snapshot-1"):
+        catalog.commit_snapshot(table, None, snapshot(2), first.uuid, [])
     assert stranger.read_text() == before
     assert catalog.get_table(table).identifier == table
     stranger.unlink()
-    assert catalog.latest_snapshot(table) is not None
-    assert json.loads(stranger.read_text()) == catalog.get_snapshot(table, "1").document
+    latest = catalog.latest_snapshot(table)
+    assert latest is not None
+    assert latest.snapshot == first
+    assert json.loads(stranger.read_text()) == first.document

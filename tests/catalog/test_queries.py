@@ -1,0 +1,91 @@
+"""The requests that every client makes all the time are index look-ups, whatever the size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.engine import open_engine
+from headwater.storage.schema import Schema
+from headwater.storage.schema_change import SetOption
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+
+
+@contextmanager
+def _recorded() -> Iterator[list[tuple[str, Any]]]:
+    """Every statement that is executed, with its parameters."""
+    seen: list[tuple[str, Any]] = []
+
+    def record(_: Any, __: Any, statement: str, parameters: Any, ___: Any, many: bool) -> None:
+        if statement.startswith(("SELECT", "UPDATE", "DELETE", "INSERT")):
+            seen.append((statement, parameters[0] if many else parameters))
+
+    event.listen(Engine, "before_cursor_execute", record)
+    try:
+        yield seen
+    finally:
+        event.remove(Engine, "before_cursor_execute", record)
+
+
+def test_no_request_about_one_table_scans_any(
+    tmp_path: Path,
+    orders: Identifier,
+    orders_schema: Schema,
+    snapshot: Callable[..., Snapshot],
+) -> None:
+    url = f"sqlite:///{tmp_path}/headwater.db"
+    opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
+    with closing(opened) as catalog, _recorded() as statements:
+        catalog.create_database(orders.database)
+        catalog.create_table(orders, orders_schema)
+        catalog.alter_table(orders, [SetOption("write-only", "true")])
+        table_id = catalog.get_table(orders).id
+        made = [snapshot(1), snapshot(2)]
+        change = PartitionStatistics({"dt": "a"}, 1, 1, 1, 1, 1)
+        assert catalog.commit_snapshot(orders, table_id, made[0], None, [change])
+        assert catalog.commit_snapshot(orders, table_id, made[1], made[0].uuid, [change])
+        catalog.latest_snapshot(orders)
+        catalog.get_snapshot(orders, "1")
+        catalog.list_snapshots(orders, max_results=1)
+        catalog.rollback_to_snapshot(orders, 1)
+        catalog.rename_table(orders, Identifier("sales", "renamed"))
+        catalog.list_tables("sales", max_results=1)
+        catalog.drop_table(Identifier("sales", "renamed"))
+    assert len(statements) > 50
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        for statement, parameters in statements:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            steps = [str(row[-1]) for row in plan]
+            assert not [step for step in steps if step.startswith("SCAN")], (statement, steps)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("commits", [3, 30])
+def test_a_commit_takes_the_same_statements_however_long_the_history(
+    tmp_path: Path,
+    orders: Identifier,
+    orders_schema: Schema,
+    snapshot: Callable[..., Snapshot],
+    commits: int,
+) -> None:
+    url = f"sqlite:///{tmp_path}/headwater.db"
+    opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
+    with closing(opened) as catalog:
+        catalog.create_database(orders.database)
+        catalog.create_table(orders, orders_schema)
+        base: str | None = None
+        for number in range(1, commits + 1):
+            made = snapshot(number)
+            with _recorded() as statements:
+                assert catalog.commit_snapshot(orders, None, made, base, [])
+            base = made.uuid
+        assert len(statements) <= 12
