@@ -31,7 +31,7 @@ from headwater.storage.commit_entries import (
     record_count,
     upgraded,
 )
-from headwater.storage.data_file import FileKind, ManifestEntry
+from headwater.storage.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.errors import (
     Conflict,
     HeadwaterError,
@@ -57,7 +57,13 @@ from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.types import Json
 from headwater.storage.write import CommitMessage
 
-__all__ = ["BATCH_IDENTIFIER", "CommittedUpTo", "OutcomeUnknown", "TableCommit"]
+__all__ = [
+    "BATCH_IDENTIFIER",
+    "CommittedUpTo",
+    "OutcomeUnknown",
+    "TableCommit",
+    "delete_message_files",
+]
 
 BATCH_IDENTIFIER = 2**63 - 1
 """The identifier of a commit that is not one of a numbered row (``BatchWriteBuilder.java``)."""
@@ -236,10 +242,14 @@ class TableCommit:
             old = [entry for entry in present if replaced.includes(entry.partition)]
             return [*(_deleted(entry) for entry in old), *added]
 
-        return self._commit(
+        snapshot = self._commit(
             _Attempt(changes, (), identifier, CommitKind.OVERWRITE, watermark,
                      dict(properties or {}), None, None)
         )  # fmt: skip
+        for message in messages:
+            # As in Paimon an overwrite has no changelog.
+            _delete_data_files(self._storage, message, message.changelog_files)
+        return snapshot
 
     def committed_up_to(self) -> CommittedUpTo:
         """How far the user's commits got, by the snapshots that have not expired."""
@@ -268,13 +278,7 @@ class TableCommit:
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Delete the files of messages that were not, and will not be, committed."""
         for message in messages:
-            directory = bucket_directory(self._storage, message.partition, message.bucket)
-            kept = {file.file_name for file in message.compact_before}
-            for file in (*message.new_files, *message.compact_after, *message.changelog_files):
-                # An upgraded file stands on both sides of a compaction.
-                if file.file_name not in kept:
-                    with suppress(HeadwaterError):
-                        self._storage.files.delete(f"{directory}/{file.file_name}")
+            delete_message_files(self._storage, message)
 
     # One attempt after another ----------------------------------------------------------------
 
@@ -517,6 +521,24 @@ class TableCommit:
             f"identifier {snapshot.commit_identifier} was committed is not known; its files are "
             "kept. Look at the table's snapshots before trying again"
         )
+
+
+def delete_message_files(storage: TableStorage, message: CommitMessage) -> None:
+    """Delete the files of a message that was not, and will not be, committed."""
+    kept = {file.file_name for file in message.compact_before}
+    added = (*message.new_files, *message.compact_after, *message.changelog_files)
+    # An upgraded file stands on both sides of a compaction.
+    _delete_data_files(storage, message, [file for file in added if file.file_name not in kept])
+
+
+def _delete_data_files(
+    storage: TableStorage, message: CommitMessage, files: Sequence[DataFile]
+) -> None:
+    directory = bucket_directory(storage, message.partition, message.bucket)
+    for file in files:
+        # What cannot be deleted is an orphan that nothing refers to.
+        with suppress(HeadwaterError):
+            storage.files.delete(f"{directory}/{file.file_name}")
 
 
 def _checked(messages: Sequence[CommitMessage]) -> int | None:
