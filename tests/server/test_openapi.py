@@ -1,0 +1,86 @@
+"""The API's description is the application's, complete, and the one in the repository."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headwater.server.examples import EXAMPLES
+from headwater.server.openapi import export
+
+COMMITTED = Path(__file__).parents[2] / "openapi" / "headwater.json"
+DOCUMENT: dict[str, Any] = json.loads(export())
+OPERATIONS = {
+    f"{method.upper()} {path}": operation
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+
+
+def test_the_file_in_the_repository_is_up_to_date() -> None:
+    # If not: headwater openapi --output openapi/headwater.json
+    assert json.loads(COMMITTED.read_text()) == DOCUMENT
+    assert COMMITTED.read_text() == export()
+
+
+def test_the_server_gives_it_to_anybody(address: str) -> None:
+    assert httpx.get(f"{address}/openapi.json", trust_env=False).json() == DOCUMENT
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_is_described(operation: str) -> None:
+    described = OPERATIONS[operation]
+    assert described["summary"]
+    assert described["description"]
+    assert described["operationId"]
+    assert "422" not in described["responses"]
+    if "/v1/" in operation:
+        assert described["security"] == [{"bearer": []}]
+        assert {"400", "401", "500", "503"} <= set(described["responses"])
+
+
+def test_operations_have_names_of_their_own() -> None:
+    names = [described["operationId"] for described in OPERATIONS.values()]
+    assert len(set(names)) == len(names)
+
+
+def _references(node: object) -> Iterator[str]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "$ref":
+                yield value
+            else:
+                yield from _references(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _references(item)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for reference in _references(DOCUMENT):
+        found: Any = DOCUMENT
+        for part in reference.removeprefix("#/").split("/"):
+            assert part in found, reference
+            found = found[part]
+
+
+def test_every_body_has_an_example_that_is_one() -> None:
+    for model, example in EXAMPLES.items():
+        read = model.model_validate(example)
+        written = json.loads(read.model_dump_json())
+        assert {key: written[key] for key in example} == example
+        assert DOCUMENT["components"]["schemas"][model.__name__]["examples"] == [example]
+    without = set(DOCUMENT["components"]["schemas"]) - {model.__name__ for model in EXAMPLES}
+    assert without == {"Health", "JsonValue"}
+
+
+def test_errors_have_examples() -> None:
+    for response in DOCUMENT["components"]["responses"].values():
+        content = response["content"]["application/json"]
+        assert content["schema"] == {"$ref": "#/components/schemas/ErrorResponse"}
+        assert content["examples"]

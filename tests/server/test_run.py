@@ -1,0 +1,92 @@
+"""The server as a process: what it says, how it stops, why it does not start."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headwater.catalog.sql import SqlCatalog
+from headwater.server.run import open_catalogs, run
+from headwater.server.settings import load_settings
+from headwater.storage.errors import Invalid, Unavailable
+
+PROGRAM = """
+import json, sys
+from headwater.server.run import run
+from headwater.server.settings import load_settings
+run(load_settings(json.loads(sys.argv[1])))
+"""
+
+
+def _settings(folder: Path, **more: object) -> dict[str, object]:
+    return {
+        "port": 0,
+        "database_url": f"sqlite:///{folder}/headwater.db",
+        "warehouses": {"main": str(folder / "main"), "other": str(folder / "other")},
+        **more,
+    }
+
+
+def test_a_server_says_where_it_listens_and_stops_when_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, json.dumps(_settings(tmp_path, tokens=["hidden"]))]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = json.loads(process.stderr.readline())
+        assert first["message"].startswith("serving main, other at http://127.0.0.1:")
+        address = first["message"].rpartition(" ")[2]
+        answer = httpx.get(
+            f"{address}/v1/config?warehouse=other",
+            headers={"authorization": "Bearer hidden"},
+            trust_env=False,
+        )
+        assert answer.json()["overrides"] == {"prefix": "other"}
+        process.send_signal(signal.SIGTERM)
+        log = process.stderr.read()
+        assert process.wait() in (0, -signal.SIGTERM)
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert any(line.get("path") == "/v1/config" for line in lines)
+    assert "hidden" not in log
+
+
+def test_a_taken_port_is_told(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        settings = load_settings(_settings(tmp_path, port=other.getsockname()[1]))
+        with pytest.raises(Unavailable, match="choose another port"):
+            run(settings)
+
+
+def test_a_host_that_is_not_ours_is_told(tmp_path: Path) -> None:
+    settings = load_settings(_settings(tmp_path, host="192.0.2.1", tokens=["x"]))
+    with pytest.raises(Unavailable, match=r"192\.0\.2\.1"):
+        run(settings)
+
+
+def test_a_database_that_nobody_upgraded_is_told(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/headwater.db"
+    settings = load_settings(_settings(tmp_path))
+    with open_catalogs(settings) as catalogs:
+        assert sorted(catalogs) == ["main", "other"]
+        catalogs["main"].create_database("sales")
+        assert list(catalogs["other"].list_databases().items) == []
+    again = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "main"))
+    assert list(again.list_databases().items) == ["sales"]
+    again.close()
+
+
+@pytest.mark.postgresql
+def test_a_shared_database_must_be_upgraded_first(
+    tmp_path: Path, new_postgresql_database: object
+) -> None:
+    assert callable(new_postgresql_database)
+    settings = load_settings(_settings(tmp_path, database_url=new_postgresql_database()))
+    with pytest.raises(Invalid, match="headwater db upgrade"), open_catalogs(settings):
+        pass
