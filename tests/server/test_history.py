@@ -133,7 +133,13 @@ def test_a_wrong_snapshot_is_refused(
 
 
 def test_a_commit_without_its_parts_is_refused(http: httpx.Client, orders: str) -> None:
-    for body in ({}, {"snapshot": None}, {"snapshot": []}, {"snapshot": {}, "statistics": 1}):
+    bodies: list[dict[str, object]] = [
+        {},
+        {"snapshot": None},
+        {"snapshot": []},
+        {"snapshot": {}, "statistics": 1},
+    ]
+    for body in bodies:
         assert _error(http.post(f"{orders}/commit", json=body))[0] == 400
 
 
