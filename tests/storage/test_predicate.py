@@ -235,9 +235,21 @@ def test_a_nested_column_can_only_be_null() -> None:
         parse_predicate("a = 1", NESTED)
 
 
-def test_a_very_deep_condition_is_refused_not_fatal() -> None:
+@pytest.mark.parametrize("opening", ["(", "NOT (", "n = 1 OR (n = 2 AND ("])
+def test_a_very_deep_condition_is_refused_not_fatal(opening: str) -> None:
     with pytest.raises(Invalid):
-        parse_predicate("(" * 5000 + "n = 1" + ")" * 5000, SCHEMA)
+        parse_predicate(opening * 5000 + "n = 1" + ")" * opening.count("(") * 5000, SCHEMA)
+
+
+def test_very_many_conditions_are_refused_not_fatal() -> None:
+    many = parse_predicate(" OR ".join(f"n = {n}" for n in range(20_000)), SCHEMA)
+    with pytest.raises(Unsupported, match="IN"):
+        to_expression(many, SCHEMA)
+    few = parse_predicate(" OR ".join(f"n = {n}" for n in range(2_000)), SCHEMA)
+    table = pa.table({"n": pa.array([1999, 2000], pa.int32())})
+    assert table.filter(to_expression(few, SCHEMA)).num_rows == 1
+    members = parse_predicate(f"n IN ({', '.join(str(n) for n in range(20_000))})", SCHEMA)
+    assert table.filter(to_expression(members, SCHEMA)).num_rows == 2
 
 
 def test_python_values_compare_as_literals_do() -> None:

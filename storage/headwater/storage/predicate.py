@@ -7,6 +7,7 @@ The parts: `headwater.storage.predicate_tree` (what a predicate is), ``predicate
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,6 +16,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.storage.errors import Unsupported
 from headwater.storage.predicate_literal import comparison, membership, starts_with
 from headwater.storage.predicate_sql import parse_predicate, to_sql
 from headwater.storage.predicate_tree import (
@@ -87,6 +89,9 @@ class ColumnRange:
 
 # Rows -----------------------------------------------------------------------------------------
 
+# Arrow turns AND and OR into chains that it walks by recursion: some ten thousand conditions
+# overflow the stack, and the process ends.
+_MOST_CONDITIONS = 2000
 _COMPARE: Mapping[Operator, Callable[[pc.Expression, pa.Scalar], pc.Expression]] = {
     "=": lambda column, value: column == value,
     "!=": lambda column, value: column != value,
@@ -108,8 +113,25 @@ def to_expression(predicate: Predicate, schema: TableSchema) -> pc.Expression:
 
     Raises:
         NotFound: A column does not exist.
+        Unsupported: The predicate has more conditions than Arrow can evaluate.
     """
+    conditions = _conditions(predicate)
+    if conditions > _MOST_CONDITIONS:
+        raise Unsupported(
+            f"a filter of {conditions} conditions is more than the {_MOST_CONDITIONS} that can be "
+            "evaluated at once; use IN for many values of one column"
+        )
     return _expression(without_not(predicate), schema)
+
+
+def _conditions(predicate: Predicate) -> int:
+    match predicate:
+        case And() | Or():
+            return sum(_conditions(operand) for operand in predicate.operands)
+        case Not():
+            return _conditions(predicate.operand)
+        case _:
+            return 1
 
 
 def _expression(predicate: Predicate, schema: TableSchema) -> pc.Expression:
@@ -117,10 +139,10 @@ def _expression(predicate: Predicate, schema: TableSchema) -> pc.Expression:
     match predicate:
         case And():
             parts = [_expression(part, schema) for part in predicate.operands]
-            return reduce(lambda one, other: one & other, parts, pc.scalar(True))
+            return reduce(operator.and_, parts, pc.scalar(True))
         case Or():
             parts = [_expression(part, schema) for part in predicate.operands]
-            return reduce(lambda one, other: one | other, parts, pc.scalar(False))
+            return reduce(operator.or_, parts, pc.scalar(False))
         case Constant():
             return pc.scalar(predicate.value is True)
         case Not():

@@ -80,12 +80,14 @@ def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
     """
     try:
         statements = sqlglot.parse(sql, dialect="spark")
-    except (SqlglotError, RecursionError) as error:
+        if len(statements) != 1 or statements[0] is None:
+            raise Invalid(f"filter '{sql}' is not one condition")
+        return without_not(_Reader(sql, schema).predicate(statements[0]))
+    except SqlglotError as error:
         reason = str(error).split("\n", 1)[0]
         raise Invalid(f"filter '{sql}' is not valid SQL: {reason}") from error
-    if len(statements) != 1 or statements[0] is None:
-        raise Invalid(f"filter '{sql}' is not one condition")
-    return without_not(_Reader(sql, schema).predicate(statements[0]))
+    except RecursionError:
+        raise Invalid(f"filter '{sql[:100]}…' is nested too deeply") from None
 
 
 class _Reader:
