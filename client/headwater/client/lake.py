@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 import pyarrow as pa
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Catalog, DatabaseInfo, Page
+from headwater.catalog.table import Table
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema import Schema
 from headwater.storage.schema_change import SchemaChange
 
 __all__ = ["Lake"]
-
-if TYPE_CHECKING:
-    from headwater.catalog.table import Table
 
 T = TypeVar("T")
 
@@ -188,8 +186,6 @@ class Lake:
 
     def table(self, name: str) -> Table:
         """A handle to read and write a table; NotFound when there is none."""
-        from headwater.catalog.table import Table
-
         return Table(self._catalog, self._catalog.get_table(Identifier.parse(name)), self._runtime)
 
     def table_exists(self, name: str) -> bool:
