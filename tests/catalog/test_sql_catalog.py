@@ -13,7 +13,14 @@ from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.engine import open_engine
 from headwater.migrations import check_current, current, newest, upgrade
-from headwater.storage.errors import CorruptData, Invalid, NotFound, Unavailable, Unsupported
+from headwater.storage.errors import (
+    Conflict,
+    CorruptData,
+    Invalid,
+    NotFound,
+    Unavailable,
+    Unsupported,
+)
 from headwater.storage.local_files import LocalFileAccess
 from headwater.storage.schema import Schema
 from headwater.storage.schema_change import SetOption
@@ -65,6 +72,8 @@ def test_a_database_without_tables_is_refused(database_url: str, tmp_path: Path)
         SqlCatalog.open(database_url, warehouse="main", location=str(tmp_path))
     with pytest.raises(Invalid, match="headwater db upgrade"):
         check_current(database_url)
+    if database_url.startswith("sqlite"):
+        assert not Path(database_url.removeprefix("sqlite:///")).exists()
 
 
 def test_a_database_of_another_revision_is_refused(database_url: str, tmp_path: Path) -> None:
@@ -283,6 +292,45 @@ def test_a_missing_latest_snapshot_is_told(
         catalog.list_snapshots(table)
 
 
+# Odd values
+
+
+def test_values_that_no_database_holds_are_refused(
+    catalog: SqlCatalog, table: Identifier, snapshot: MakeSnapshot
+) -> None:
+    for odd in (
+        snapshot(1, commitIdentifier=2**70),
+        snapshot(1, commitUser="half \ud800 a pair"),
+    ):
+        with pytest.raises(Invalid, match="cannot hold"):
+            catalog.commit_snapshot(table, None, odd, None, [])
+    for name in ("a\ud800b", "a\x00b"):
+        with pytest.raises((Invalid, NotFound)):
+            catalog.get_table(Identifier(table.database, name))
+    assert catalog.latest_snapshot(table) is None
+
+
+def test_a_tag_of_a_snapshot_that_was_rolled_back_leads_nowhere(
+    catalog: SqlCatalog, table: Identifier, snapshot: MakeSnapshot
+) -> None:
+    made = [snapshot(1), snapshot(2), snapshot(2), snapshot(3)]
+    assert catalog.commit_snapshot(table, None, made[0], None, [])
+    assert catalog.commit_snapshot(table, None, made[1], made[0].uuid, [])
+    catalog.rollback_to_snapshot(table, 1)
+    assert catalog.commit_snapshot(table, None, made[2], made[0].uuid, [])
+    assert catalog.commit_snapshot(table, None, made[3], made[2].uuid, [])
+    # Another engine was late with its tag.
+    directory = Path(catalog.get_table(table).path.removeprefix("file://"), "tag")
+    directory.mkdir()
+    (directory / "tag-late").write_text(made[1].to_json())
+    with pytest.raises(Conflict, match="rolled back before"):
+        catalog.rollback_to_tag(table, "late")
+    latest = catalog.latest_snapshot(table)
+    assert latest is not None
+    assert latest.snapshot == made[3]
+    assert catalog.repair().settled == 0
+
+
 # The database fails
 
 
@@ -328,7 +376,7 @@ def test_a_connection_lost_at_the_commit_is_unknown_never_a_conflict(
 def test_a_locked_sqlite_file_is_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.catalog.sql.engine._SQLITE_BUSY_MILLIS", 10)
+    monkeypatch.setattr("headwater.catalog.sql.engine._LOCK_MILLIS", 10)
     url = f"sqlite:///{tmp_path}/x.db"
     opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
     other = open_engine(url)

@@ -10,9 +10,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
 
-from headwater.catalog.sql.engine import SqlDatabase, open_engine
+from headwater.catalog.sql.engine import SqlDatabase, database_exists, open_engine
 from headwater.catalog.sql.models import REVISION
-from headwater.catalog.sql.schema_state import ADVISORY_LOCK, check_revision, revision_of
+from headwater.catalog.sql.schema_state import ADVISORY_LOCK, check_revision, no_tables, revision_of
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 __all__ = ["CONNECTION", "check_current", "current", "newest", "upgrade"]
@@ -55,6 +55,8 @@ def upgrade(database_url: str, revision: str = "head") -> str:
 
 def current(database_url: str) -> str | None:
     """The revision a database is at; None for one without tables; raises Unavailable."""
+    if not database_exists(database_url):
+        return None
     database = SqlDatabase(open_engine(database_url), SYSTEM_RUNTIME)
     try:
         with database.read() as connection:
@@ -65,6 +67,8 @@ def current(database_url: str) -> str | None:
 
 def check_current(database_url: str) -> None:
     """Refuse a database that is not at the newest revision; raises Invalid, saying what to run."""
+    if not database_exists(database_url):
+        raise no_tables()
     database = SqlDatabase(open_engine(database_url), SYSTEM_RUNTIME)
     try:
         check_revision(database)

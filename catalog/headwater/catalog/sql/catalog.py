@@ -17,11 +17,15 @@ from headwater.catalog.sql.commit import Commits
 from headwater.catalog.sql.consumers import Consumers
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.databases import Databases
-from headwater.catalog.sql.engine import SqlDatabase, open_engine
+from headwater.catalog.sql.engine import SqlDatabase, database_exists, open_engine
 from headwater.catalog.sql.names import normalised_location
 from headwater.catalog.sql.outbox import Outbox, RepairReport
 from headwater.catalog.sql.rollback import Rollbacks
-from headwater.catalog.sql.schema_state import check_revision, create_missing_tables
+from headwater.catalog.sql.schema_state import (
+    check_revision,
+    create_missing_tables,
+    no_tables,
+)
 from headwater.catalog.sql.snapshots import Snapshots
 from headwater.catalog.sql.tables import Tables
 from headwater.catalog.sql.tags import Tags
@@ -91,6 +95,8 @@ class SqlCatalog:
         location = normalised_location(location)
         options = dict(storage_options or {})
         files = open_file_access(location, options) if files is None else files
+        if not create and not database_exists(database_url):
+            raise no_tables()
         database = SqlDatabase(open_engine(database_url), runtime)
         try:
             if create:

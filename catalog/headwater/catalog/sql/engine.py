@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import (
     ArgumentError,
+    DataError,
     DBAPIError,
     IntegrityError,
     InterfaceError,
@@ -25,14 +26,15 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from headwater.storage.errors import Invalid, Unavailable, Unsupported
 from headwater.storage.runtime import Runtime
 
-__all__ = ["SqlDatabase", "database_url", "open_engine"]
+__all__ = ["SqlDatabase", "database_exists", "database_url", "open_engine"]
 
 T = TypeVar("T")
 
 # PostgreSQL's serialization failure and deadlock: the transaction is rolled back, for certain.
 _RETRIED_STATES = frozenset({"40001", "40P01"})
 _RETRIES = 6
-_SQLITE_BUSY_MILLIS = 60_000
+# How long a writer waits for the one before it, which may be putting a file meanwhile.
+_LOCK_MILLIS = 60_000
 _IMMEDIATE = "headwater_immediate"
 _UNKNOWN = "; whether the change was made is not known: look, then retry"
 
@@ -65,8 +67,17 @@ def database_url(text: str) -> URL:
             raise Unsupported(f"no catalog on '{other}'; use sqlite or postgresql")
 
 
+def database_exists(text: str) -> bool:
+    """Whether there is something to connect to; only SQLite would make it by connecting."""
+    url = database_url(text)
+    return url.get_backend_name() != "sqlite" or Path(str(url.database)).exists()
+
+
 def open_engine(text: str) -> Engine:
     """An engine with the settings that the catalog's transactions rely on.
+
+    Both databases give up waiting for a lock after a minute.
+
 
     SQLite: write-ahead log, full synchronisation (a decided commit survives a power failure),
     foreign keys, and transactions begun by this module rather than by the driver.
@@ -74,13 +85,15 @@ def open_engine(text: str) -> Engine:
     url = database_url(text)
     try:
         if url.get_backend_name() != "sqlite":
-            return create_engine(
+            server = create_engine(
                 url,
                 isolation_level="READ COMMITTED",
                 pool_pre_ping=True,
                 pool_size=10,
                 max_overflow=20,
             )
+            event.listen(server, "connect", _prepare_postgresql)
+            return server
         assert url.database is not None
         Path(url.database).absolute().parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(url, pool_size=10, max_overflow=40)
@@ -100,12 +113,26 @@ def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None
     connection.isolation_level = None
     cursor = connection.cursor()
     try:
-        cursor.execute(f"PRAGMA busy_timeout = {_SQLITE_BUSY_MILLIS}")
+        cursor.execute(f"PRAGMA busy_timeout = {_LOCK_MILLIS}")
         cursor.execute("PRAGMA journal_mode = WAL")
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
     finally:
         cursor.close()
+
+
+def _prepare_postgresql(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    connection.autocommit = True
+    cursor = connection.cursor()
+    try:
+        cursor.execute(f"SET lock_timeout = {_LOCK_MILLIS}")
+        # The locks of a machine that vanished are given back within a minute, not after hours.
+        cursor.execute("SET tcp_keepalives_idle = 30")
+        cursor.execute("SET tcp_keepalives_interval = 10")
+        cursor.execute("SET tcp_keepalives_count = 3")
+    finally:
+        cursor.close()
+    connection.autocommit = False
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -173,6 +200,9 @@ def _explained(outcome: str = "") -> Iterator[None]:
         yield
     except IntegrityError:
         raise
+    except (DataError, UnicodeEncodeError, OverflowError) as error:
+        # A null character, half a surrogate pair, a number beyond 64 bits.
+        raise Invalid(f"the catalog's database cannot hold a value: {error}") from error
     except (OperationalError, InterfaceError) as error:
         if outcome and _is_retried(error):
             raise

@@ -19,6 +19,7 @@ __all__ = [
     "TableRecord",
     "database_not_found",
     "find_table",
+    "lock_branch",
     "name_page",
     "read_table",
     "table_not_found",
@@ -112,6 +113,18 @@ def read_table(context: CatalogContext, identifier: Identifier) -> TableRecord:
     """Look a table and branch up; raises NotFound (TABLE)."""
     with context.database.read() as connection:
         return find_table(connection, context, identifier)
+
+
+def lock_branch(connection: Connection, table_id: str, branch: str) -> None:
+    """Take the lock that whoever changes a branch, or its files, must hold.
+
+    On SQLite the write transaction itself is that lock.
+    """
+    connection.execute(
+        select(BranchRow.snapshot_id)
+        .where(BranchRow.table_id == table_id, BranchRow.branch == branch)
+        .with_for_update()
+    )
 
 
 def _is_plain(identifier: Identifier) -> bool:

@@ -17,7 +17,8 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.models import BranchRow, OutboxRow, SchemaRow, SnapshotRow, TableRow
+from headwater.catalog.sql.lookup import lock_branch
+from headwater.catalog.sql.models import OutboxRow, SchemaRow, SnapshotRow, TableRow
 from headwater.storage.errors import CorruptData, HeadwaterError
 from headwater.storage.file_access import FileAccess, FileStatus
 from headwater.storage.layout import TableLayout
@@ -124,11 +125,7 @@ class Outbox:
 
     def _settle_one(self, connection: Connection, table_id: str, branch: str) -> tuple[bool, bool]:
         """Settle the oldest row, if any; and say whether there are more."""
-        connection.execute(
-            select(BranchRow.snapshot_id)
-            .where(BranchRow.table_id == table_id, BranchRow.branch == branch)
-            .with_for_update()
-        )
+        lock_branch(connection, table_id, branch)
         rows = connection.execute(
             select(OutboxRow.id, OutboxRow.action, OutboxRow.number, OutboxRow.path)
             .where(OutboxRow.table_id == table_id, OutboxRow.branch == branch)

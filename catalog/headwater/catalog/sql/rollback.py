@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql.commit import apply_statistics
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.lookup import TableRecord, find_table
+from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch
 from headwater.catalog.sql.models import BranchRow, SnapshotRow
 from headwater.catalog.sql.outbox import Action, Outbox
 from headwater.catalog.sql.snapshots import Snapshots, settled_table, snapshot_not_found
@@ -63,12 +63,7 @@ class Rollbacks:
 
     def _roll_back(self, seen: TableRecord, target: Snapshot, from_snapshot: int | None) -> None:
         def work(connection: Connection) -> None:
-            # Takes the row's lock, so that no commit comes between.
-            connection.execute(
-                select(BranchRow.snapshot_id)
-                .where(BranchRow.table_id == seen.id, BranchRow.branch == seen.branch)
-                .with_for_update()
-            )
+            lock_branch(connection, seen.id, seen.branch)
             record = find_table(connection, self._context, seen.identifier)
             expected = seen.snapshot_id if from_snapshot is None else from_snapshot
             if record.id != seen.id or record.snapshot_id != expected:
@@ -98,8 +93,15 @@ class Rollbacks:
         apply_statistics(connection, self._context, record, changes)
         connection.execute(delete(SnapshotRow).where(*here, SnapshotRow.snapshot_id > target.id))
         known = connection.execute(
-            select(SnapshotRow.snapshot_id).where(*here, SnapshotRow.snapshot_id == target.id)
+            select(SnapshotRow.uuid).where(*here, SnapshotRow.snapshot_id == target.id)
         ).one_or_none()
+        if known is not None and known.uuid != target.uuid:
+            raise Conflict(
+                f"table {record.identifier}: snapshot {target.id} is not the one that was asked "
+                "for: that one was rolled back before",
+                resource_type=ResourceType.SNAPSHOT,
+                resource_name=str(target.id),
+            )
         if known is None:
             connection.execute(
                 insert(SnapshotRow),

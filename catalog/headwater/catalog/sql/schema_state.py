@@ -9,7 +9,7 @@ from headwater.catalog.sql.engine import SqlDatabase
 from headwater.catalog.sql.models import REVISION, VERSION_TABLE, Base, DatabaseRow
 from headwater.storage.errors import Invalid
 
-__all__ = ["ADVISORY_LOCK", "check_revision", "create_missing_tables", "revision_of"]
+__all__ = ["ADVISORY_LOCK", "check_revision", "create_missing_tables", "no_tables", "revision_of"]
 
 # As Alembic makes it, so that migrations go on from a database that was not made by them.
 _version = Table(
@@ -49,9 +49,15 @@ def check_revision(database: SqlDatabase) -> None:
     """Refuse a database whose tables are not those of this version; raises Invalid."""
     with database.read() as connection:
         revision = revision_of(connection)
+    if revision is None:
+        raise no_tables()
     if revision != REVISION:
-        found = "has no tables yet" if revision is None else f"is at revision {revision}"
         raise Invalid(
-            f"the catalog's database {found}, this version of Headwater needs revision "
+            f"the catalog's database is at revision {revision}, this version of Headwater needs "
             f"{REVISION}: run 'headwater db upgrade' with the newest Headwater"
         )
+
+
+def no_tables() -> Invalid:
+    """The error about a database without the catalog's tables."""
+    return Invalid("the catalog's database has no tables yet: run 'headwater db upgrade'")

@@ -8,6 +8,7 @@ first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy import select
 
@@ -28,16 +29,24 @@ _EARLIEST = "EARLIEST"
 _LATEST = "LATEST"
 _KEYS_IN_ONE_QUERY = 500
 _LATEST_ATTEMPTS = 10
+_SETTLE_ATTEMPTS = 3
 
 
 def settled_table(context: CatalogContext, outbox: Outbox, identifier: Identifier) -> TableRecord:
-    """A managed table whose files agree with the database; NotFound, Unsupported."""
-    record = read_table(context, identifier)
-    record.require_managed()
-    while record.is_pending:
-        outbox.settle(record.id, record.branch)
+    """A managed table as it is, or was a moment ago, with files that agree.
+
+    Raises:
+        NotFound: There is no such table.
+        Unsupported: It is external.
+    """
+    for _ in range(_SETTLE_ATTEMPTS):
         record = read_table(context, identifier)
-    return record
+        record.require_managed()
+        if not record.is_pending:
+            return record
+        outbox.settle(record.id, record.branch)
+    # Others keep committing. What was read last is settled by now, and was the truth then.
+    return replace(record, is_pending=False)
 
 
 def snapshot_not_found(identifier: Identifier, version: str) -> NotFound:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from sqlalchemy import select
+from sqlalchemy.engine import Connection
+
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Page, TagInfo
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.lookup import name_page
+from headwater.catalog.sql.lookup import find_table, lock_branch, name_page
+from headwater.catalog.sql.models import SnapshotRow
 from headwater.catalog.sql.names import check_page
 from headwater.catalog.sql.outbox import Outbox, tag_names
 from headwater.catalog.sql.snapshots import Snapshots, settled_table, snapshot_not_found
-from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
+from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.tag import (
     Tag,
     check_tag_name,
@@ -54,7 +58,24 @@ class Tags:
             raise snapshot_not_found(identifier, str(wanted))
         created_at = self._context.runtime.now_millis()
         tag = Tag(name, snapshot, created_at, retained_millis)
-        if not write_tag_file(self._files, record.layout, tag):
+
+        def work(connection: Connection) -> bool:
+            # Under the lock, so that no rollback takes the snapshot away at the same time.
+            lock_branch(connection, record.id, record.branch)
+            now = find_table(connection, self._context, identifier)
+            uuid = connection.execute(
+                select(SnapshotRow.uuid).where(
+                    SnapshotRow.table_id == now.id,
+                    SnapshotRow.branch == now.branch,
+                    SnapshotRow.snapshot_id == snapshot.id,
+                )
+            ).scalar_one_or_none()
+            is_same = now.id == record.id and now.snapshot_id >= snapshot.id
+            if not is_same or uuid != snapshot.uuid:
+                raise Conflict(f"table {identifier} was rolled back meanwhile; look, then retry")
+            return write_tag_file(self._files, record.layout, tag)
+
+        if not self._context.database.write(work):
             raise AlreadyExists(
                 f"table {identifier} has a tag '{name}' already",
                 resource_type=ResourceType.TAG,
