@@ -281,7 +281,7 @@ _files = st.builds(
     DataFile,
     file_name=_texts,
     file_size=_ints,
-    row_count=_ints,
+    row_count=st.integers(0, 2**40),
     min_key=st.binary(max_size=8),
     max_key=st.binary(max_size=8),
     key_stats=_stats,
