@@ -19,6 +19,7 @@ from headwater.catalog.scan import Scan
 from headwater.storage.bucket_state import BucketStates
 from headwater.storage.commit import OutcomeUnknown, TableCommit
 from headwater.storage.commit_entries import PartitionFilter, epoch_millis
+from headwater.storage.compact import plan_compaction, run_compaction
 from headwater.storage.delete import delete_rows
 from headwater.storage.errors import (
     Conflict,
@@ -26,6 +27,12 @@ from headwater.storage.errors import (
     Invalid,
     NotFound,
     ResourceType,
+)
+from headwater.storage.expire import (
+    ExpireResult,
+    Retention,
+    delete_tag_data,
+    expire_snapshots,
 )
 from headwater.storage.file_access import FileAccess, open_file_access
 from headwater.storage.ingest import TabularData, arrow_table
@@ -48,6 +55,7 @@ __all__ = ["CatalogPointer", "Consumer", "FileInfo", "Table"]
 
 T = TypeVar("T")
 
+_COMPACTION_TRIES = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -546,6 +554,93 @@ class Table:
         """
         millis = None if retained is None else retained // timedelta(milliseconds=1)
         self._catalog.create_tag(self.identifier, name, snapshot_id, retained_millis=millis)
+
+    def delete_tag(self, name: str) -> None:
+        """Delete a tag, and the files that it alone kept.
+
+        Raises:
+            NotFound: There is no such tag.
+        """
+        tagged = self.tag(name).snapshot
+        self._catalog.delete_tag(self.identifier, name)
+        delete_tag_data(self._storage, tagged, self.pointer.latest())
+
+    # Maintenance ------------------------------------------------------------------------------
+
+    def compact(self, partition: Mapping[str, object] | None = None) -> Snapshot | None:
+        """Rewrite files into fewer: same rows, quicker to read.
+
+        Files that are added meanwhile stay as they are. When another compaction took the same
+        files, what is left to do is planned anew.
+
+        Args:
+            partition: Only partitions with these values.
+
+        Returns:
+            The snapshot made; None when there was nothing to do.
+
+        Raises:
+            Conflict: Other commits replaced the same files each time.
+            Unsupported: The table's compaction must write a changelog.
+            OutcomeUnknown: The commit may have happened.
+        """
+        wanted = PartitionFilter.static(self._storage, partition or {})
+        retries = _COMPACTION_TRIES
+        while True:
+            base = self.pointer.latest()
+            tasks = [] if base is None else plan_compaction(self._storage, base)
+            messages: list[CommitMessage] = []
+            commit = self._new_commit()
+            try:
+                for task in tasks:
+                    if wanted.includes(task.partition):
+                        message = run_compaction(self._storage, task)
+                        messages += [] if message is None else [message]
+                return commit.commit(messages)
+            except OutcomeUnknown:
+                raise
+            except HeadwaterError as error:
+                commit.abort(messages)
+                retries -= 1
+                if not isinstance(error, Conflict) or not retries:
+                    raise
+
+    def expire_snapshots(
+        self,
+        *,
+        retain_min: int | None = None,
+        retain_max: int | None = None,
+        retain: timedelta | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> ExpireResult:
+        """Forget old snapshots and delete the files that only they needed.
+
+        Consumers hold back what they have not consumed; tags keep their files. What is not given
+        is taken from the table's ``snapshot.…`` options.
+
+        Args:
+            retain_min: So many of the latest snapshots stay in any case.
+            retain_max: Older ones than so many go even when they are young.
+            retain: A snapshot stays until its successor is so old.
+            limit: At most so many go.
+            dry_run: Only say what would go.
+
+        Raises:
+            Invalid: The arguments contradict each other.
+            Unsupported: The table keeps changelogs longer than snapshots.
+        """
+        given = Retention.of(TableOptions(self._storage.schema.options))
+        if retain_max is not None and retain_min is None:
+            # Asked to keep few, an option that keeps more must not stand in the way.
+            retain_min = min(given.least, retain_max)
+        rules = Retention(
+            given.least if retain_min is None else retain_min,
+            given.most if retain_max is None else retain_max,
+            given.millis if retain is None else retain // timedelta(milliseconds=1),
+            given.limit if limit is None else limit,
+        )
+        return expire_snapshots(self._storage, self.pointer.latest(), rules, dry_run=dry_run)
 
     # Consumers --------------------------------------------------------------------------------
 

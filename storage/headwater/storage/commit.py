@@ -31,13 +31,14 @@ from headwater.storage.commit_entries import (
     record_count,
     upgraded,
 )
+from headwater.storage.commit_offer import Offer, OutcomeUnknown, wait
 from headwater.storage.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.errors import (
     Conflict,
+    CorruptData,
     HeadwaterError,
     Invalid,
     NotFound,
-    Unavailable,
     Unsupported,
 )
 from headwater.storage.invariants import check_invariants
@@ -67,16 +68,6 @@ __all__ = [
 
 BATCH_IDENTIFIER = 2**63 - 1
 """The identifier of a commit that is not one of a numbered row (``BatchWriteBuilder.java``)."""
-
-# How often an offer without an answer is repeated.
-_OFFERS = 6
-
-
-class OutcomeUnknown(Unavailable):
-    """The commit may have happened or not; its files are kept.
-
-    Ask `TableCommit.filter_committed` later, or look for the commit's user and identifier.
-    """
 
 
 @dataclass(frozen=True)
@@ -287,7 +278,13 @@ class TableCommit:
         try:
             while True:
                 base = self._pointer.latest()
-                snapshot = self._try(attempt, base)
+                try:
+                    snapshot = self._try(attempt, base)
+                except CorruptData:
+                    if self._pointer.latest() == base:
+                        raise
+                    # The snapshot expired while it was being built upon.
+                    snapshot = None
                 if snapshot is not None:
                     return snapshot
                 if retries >= self._options.commit_max_retries:
@@ -295,20 +292,13 @@ class TableCommit:
                         f"table {self._storage.name}: other commits came first {retries + 1} times "
                         "in a row; try again later, or raise 'commit.max-retries'"
                     )
-                self._wait(retries)
+                wait(self._storage, retries)
                 retries += 1
         except OutcomeUnknown:
             raise
         except HeadwaterError:
             self._discard(attempt.written)
             raise
-
-    def _wait(self, retries: int) -> None:
-        least, most = self._options.commit_retry_wait
-        ceiling = min(most, least << min(retries, 20))
-        # Committers that met once should not meet again.
-        share = int(self._storage.runtime.new_uuid()[:8], 16) / 0xFFFFFFFF
-        self._storage.runtime.sleep((ceiling + share * ceiling) / 2000)
 
     def _try(self, attempt: _Attempt, base: Snapshot | None) -> Snapshot | None:
         """One attempt on top of `base`; None when another commit came first."""
@@ -337,7 +327,8 @@ class TableCommit:
             attempt, base, delta, schema.id, base_list, delta_list, changelog_list
         )
         check_invariants(base, snapshot)
-        if self._offer(snapshot, base, delta):
+        offer = Offer(self._storage, self._pointer, snapshot, base)
+        if offer.settle(partition_statistics(self._storage, delta)):
             return snapshot
         lists = [base_list, delta_list, *([] if changelog_list is None else [changelog_list])]
         self._forget(attempt, [*scrap, *(name for name, _ in lists)])
@@ -466,61 +457,6 @@ class TableCommit:
             "nextRowId": None if base is None else base.next_row_id,
         }
         return Snapshot.from_document({k: v for k, v in fields.items() if v is not None})
-
-    def _offer(
-        self, snapshot: Snapshot, base: Snapshot | None, delta: Sequence[ManifestEntry]
-    ) -> bool:
-        """Offer the snapshot until its fate is known; False when another commit came first.
-
-        Raises:
-            OutcomeUnknown: It could not be found out.
-        """
-        statistics = partition_statistics(self._storage, delta)
-        lost_answer: Unavailable | None = None
-        for offer in range(_OFFERS):
-            if offer:
-                self._wait(offer)
-                fate = self._fate(snapshot)
-                if fate is not None:
-                    return fate
-            try:
-                accepted = self._pointer.commit(snapshot, base, statistics)
-            except Unavailable as error:
-                lost_answer = error
-                continue
-            except HeadwaterError as error:
-                if lost_answer is None:
-                    raise
-                raise self._unknown(snapshot) from error
-            if accepted or lost_answer is None:
-                return accepted
-            # Refused now: perhaps because an earlier offer was taken and built upon.
-            fate = self._fate(snapshot)
-            if fate is not None:
-                return fate
-        raise self._unknown(snapshot) from lost_answer
-
-    def _fate(self, snapshot: Snapshot) -> bool | None:
-        """Whether an offered snapshot was taken; None while that is open.
-
-        Its id decides: once another snapshot bears it, ours can never be taken.
-        """
-        try:
-            latest = self._pointer.latest()
-            if latest is None or latest.id < snapshot.id:
-                return None
-            if latest.id > snapshot.id:
-                latest = self._storage.snapshot(snapshot.id)
-        except (Unavailable, NotFound):
-            return None
-        return latest.uuid == snapshot.uuid
-
-    def _unknown(self, snapshot: Snapshot) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"table {self._storage.name}: whether snapshot {snapshot.id} by {self._user} with "
-            f"identifier {snapshot.commit_identifier} was committed is not known; its files are "
-            "kept. Look at the table's snapshots before trying again"
-        )
 
 
 def delete_message_files(storage: TableStorage, message: CommitMessage) -> None:

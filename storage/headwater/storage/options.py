@@ -296,6 +296,11 @@ class TableOptions:
         return None if text is None else parse_duration(text, "consumer.expiration-time")
 
     @property
+    def consumer_changelog_only(self) -> bool:
+        """Whether consumers hold back changelogs alone, and not snapshots."""
+        return self._boolean("consumer.changelog-only", False)
+
+    @property
     def commit_max_retries(self) -> int:
         """How often a commit that met a conflict is tried again."""
         return self._integer("commit.max-retries", 10)
