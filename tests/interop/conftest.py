@@ -1,0 +1,163 @@
+"""A served catalog, and the clients of other makers, each in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pyarrow.feather as feather
+import pytest
+
+from headwater.client import connect
+from headwater.client.lake import Lake
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "interop-token"
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running server."""
+
+    uri: str
+    log: Path
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    room = tmp_path_factory.mktemp("interop-server")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = room / "server.log"
+    with open(log, "wb") as sink:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "headwater.cli.main", "serve"),
+                *("--host", "127.0.0.1", "--port", str(port)),
+                *("--database-url", f"sqlite:///{room}/headwater.db"),
+                *("--warehouse", f"main={room}/warehouse", "--token", TOKEN),
+            ],
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            uri = f"http://127.0.0.1:{port}"
+            _wait_until_healthy(uri, process, log)
+            yield Service(uri, log)
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def _wait_until_healthy(uri: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    transport = httpx.HTTPTransport(retries=200)
+    with httpx.Client(transport=transport, timeout=60, trust_env=False) as client:
+        while process.poll() is None:
+            try:
+                if client.get(f"{uri}/healthz").status_code == 200:
+                    return
+            except httpx.TransportError:
+                continue
+    raise RuntimeError(f"the server did not start:\n{log.read_text()}")
+
+
+@pytest.fixture(scope="session")
+def lake(service: Service) -> Iterator[Lake]:
+    with connect(service.uri, warehouse="main", token=TOKEN) as opened:
+        opened.create_database("interop", ignore_if_exists=True)
+        yield opened
+
+
+class Client:
+    """Runs one client's script in its own environment; rows travel as Arrow files."""
+
+    def __init__(self, name: str, service: Service, room: Path) -> None:
+        self.name = name
+        self._service = service
+        self._room = room
+        self._files = 0
+        self._python = ROOT / ".interop" / name / "bin" / "python"
+        if not self._python.exists():
+            pytest.skip(f"no environment for {name}: run tests/interop/environments")
+
+    def _path(self) -> str:
+        self._files += 1
+        return str(self._room / f"{self.name}-{self._files}.arrow")
+
+    def _run(self, command: str, **request: object) -> Mapping[str, object]:
+        script = Path(__file__).parent / "clients" / f"{self.name.replace('-', '_')}_client.py"
+        body = {
+            "command": command,
+            "uri": self._service.uri,
+            "warehouse": "main",
+            "token": TOKEN,
+            **request,
+        }
+        done = subprocess.run(
+            [str(self._python), str(script)],
+            input=json.dumps(body),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{self.name} {command} failed:\n{done.stderr[-4000:]}")
+        answer = json.loads(done.stdout.strip().splitlines()[-1])
+        assert isinstance(answer, dict)
+        return answer
+
+    def create(
+        self,
+        table: str,
+        schema: pa.Schema,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        path = self._path()
+        feather.write_feather(schema.empty_table(), path, compression="uncompressed")
+        self._run(
+            "create",
+            table=table,
+            schema=path,
+            primary_keys=list(primary_keys),
+            partition_keys=list(partition_keys),
+            options=dict(options or {}),
+        )
+
+    def write(self, table: str, data: pa.Table) -> None:
+        path = self._path()
+        feather.write_feather(data, path, compression="uncompressed")
+        self._run("write", table=table, data=path)
+
+    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+        path = self._path()
+        self._run("read", table=table, out=path, columns=list(columns or []))
+        return feather.read_table(path)
+
+    def sql(self, *statements: str) -> None:
+        self._run("sql", statements=list(statements))
+
+
+@pytest.fixture(params=["pypaimon", "pypaimon-rust"])
+def client(request: pytest.FixtureRequest, service: Service, tmp_path: Path) -> Client:
+    return Client(request.param, service, tmp_path)
+
+
+@pytest.fixture
+def pypaimon(service: Service, tmp_path: Path) -> Client:
+    return Client("pypaimon", service, tmp_path)
+
+
+@pytest.fixture
+def rust(service: Service, tmp_path: Path) -> Client:
+    return Client("pypaimon-rust", service, tmp_path)
