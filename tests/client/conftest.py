@@ -1,0 +1,222 @@
+"""A catalog behind a real server, and a proxy that loses, delays or replaces answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql import SqlCatalog
+from headwater.migrations import upgrade
+from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+from headwater.storage.schema import Schema
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.types import AtomicType, DataField, Root
+
+ORDERS = Identifier("sales", "orders")
+
+
+@pytest.fixture
+def behind(tmp_path: Path) -> Iterator[SqlCatalog]:
+    """The catalog behind the server."""
+    url = f"sqlite:///{tmp_path}/headwater.db"
+    upgrade(url)
+    opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def address(behind: SqlCatalog, serve: Callable[..., str]) -> str:
+    """The server's address."""
+    return serve(behind)
+
+
+@pytest.fixture
+def orders(behind: SqlCatalog) -> Identifier:
+    """An empty append table."""
+    behind.create_database(ORDERS.database)
+    behind.create_table(ORDERS, Schema((DataField(0, "id", AtomicType(Root.BIGINT)),)))
+    return ORDERS
+
+
+@dataclass
+class Clock:
+    """A runtime that does not wait, and remembers how long it should have."""
+
+    slept: list[float] = field(default_factory=list)
+
+    @property
+    def runtime(self) -> Runtime:
+        return Runtime(SYSTEM_RUNTIME.now_millis, SYSTEM_RUNTIME.new_uuid, self.slept.append)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def make_snapshot() -> Callable[..., Snapshot]:
+    """Makes a snapshot with a uuid of its own; keywords replace fields, None leaves one out."""
+
+    def make(snapshot_id: int, **fields: object) -> Snapshot:
+        name = SYSTEM_RUNTIME.new_uuid()
+        document: dict[str, object] = {
+            "version": 3,
+            "uuid": name,
+            "id": snapshot_id,
+            "schemaId": 0,
+            "baseManifestList": f"{name}-0",
+            "deltaManifestList": f"{name}-1",
+            "commitUser": "a-user",
+            "commitIdentifier": snapshot_id,
+            "commitKind": "APPEND",
+            "timeMillis": 1_700_000_000_000,
+            **fields,
+        }
+        return Snapshot.from_document({k: v for k, v in document.items() if v is not None})  # type: ignore[misc]
+
+    return make
+
+
+class Fault(Enum):
+    """What a proxy does to a request."""
+
+    LOSE_REQUEST = auto()
+    """It never reaches the server."""
+    LOSE_ANSWER = auto()
+    """The server does it, and its answer is lost."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer of the proxy's own, given instead of the server's, or after it did the work."""
+
+    status: int
+    text: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    is_done: bool = False
+
+
+@dataclass
+class Proxy:
+    """Stands between a client and a server.
+
+    Attributes:
+        target: The server's address.
+        url: Its own.
+        faults: What to do to the next requests, by ``METHOD end-of-path``; the rest passes.
+        seen: Every request: method, path with query, headers by name in lower case.
+    """
+
+    target: str
+    url: str = ""
+    faults: list[tuple[str, Fault | Reply | Callable[[], object]]] = field(default_factory=list)
+    seen: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
+
+    def lose_request(self, request: str) -> None:
+        """The next request of this kind never reaches the server."""
+        self.faults.append((request, Fault.LOSE_REQUEST))
+
+    def lose_answer(self, request: str) -> None:
+        """The server does the next request of this kind, and its answer is lost."""
+        self.faults.append((request, Fault.LOSE_ANSWER))
+
+    def reply(
+        self,
+        request: str,
+        status: int,
+        text: str = "",
+        *,
+        is_done: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """The next request of this kind is answered so; the server does it if `is_done`."""
+        self.faults.append((request, Reply(status, text, headers or {}, is_done)))
+
+    def meanwhile(self, request: str, happens: Callable[[], object]) -> None:
+        """Something else happens before the server gets the next request of this kind."""
+        self.faults.append((request, happens))
+
+    def requests(self, method: str, ending: str) -> int:
+        """How many requests there were with this method and end of their path."""
+        return sum(
+            each == method and path.partition("?")[0].endswith(ending)
+            for each, path, _ in self.seen
+        )
+
+    def next_fault(self, method: str, path: str) -> Fault | Reply | Callable[[], object] | None:
+        """The fault for a request, taken from the list."""
+        for at, (wanted, fault) in enumerate(self.faults):
+            expected, _, ending = wanted.partition(" ")
+            if expected == method and path.partition("?")[0].endswith(ending):
+                del self.faults[at]
+                return fault
+        return None
+
+
+@pytest.fixture
+def proxy(address: str) -> Iterator[Proxy]:
+    """A proxy before the server."""
+    proxy = Proxy(address)
+
+    class Handler(BaseHTTPRequestHandler):
+        def _handle(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            proxy.seen.append((self.command, self.path, headers))
+            fault = proxy.next_fault(self.command, self.path)
+            self.close_connection = True
+            if fault is Fault.LOSE_REQUEST:
+                return
+            if isinstance(fault, Reply) and not fault.is_done:
+                self._answer(fault.status, fault.text, fault.headers)
+                return
+            if callable(fault):
+                fault()  # something else happens meanwhile
+            answer = httpx.request(
+                self.command,
+                proxy.target + self.path,
+                content=body,
+                headers={k: v for k, v in headers.items() if k != "host"},
+                trust_env=False,
+            )
+            if fault is Fault.LOSE_ANSWER:
+                return
+            if isinstance(fault, Reply):
+                self._answer(fault.status, fault.text, fault.headers)
+                return
+            kept = ("content-type", "x-request-id", "x-headwater-error", "retry-after")
+            back = {k: v for k, v in answer.headers.items() if k in kept}
+            self._answer(answer.status_code, answer.text, back)
+
+        def _answer(self, status: int, text: str, headers: Mapping[str, str]) -> None:
+            content = text.encode()
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(content)))
+            self.send_header("connection", "close")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+        do_GET = do_POST = do_DELETE = _handle
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield proxy
+        server.shutdown()
+        thread.join()
