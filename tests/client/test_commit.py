@@ -147,6 +147,22 @@ def test_a_refusal_after_a_lost_answer_is_looked_into(
     assert _history(behind, orders) == [first]
 
 
+def test_a_lost_request_whose_base_was_rolled_back_is_a_conflict(
+    catalog: RestCatalog,
+    proxy: Proxy,
+    behind: SqlCatalog,
+    orders: Identifier,
+    make_snapshot: MakeSnapshot,
+) -> None:
+    first, second = make_snapshot(1), make_snapshot(2)
+    assert catalog.commit_snapshot(orders, None, first, None, [])
+    assert catalog.commit_snapshot(orders, None, second, first.uuid, [])
+    proxy.lose_request("POST /commit")
+    proxy.meanwhile("GET /snapshot", lambda: behind.rollback_to_snapshot(orders, 1))
+    assert not catalog.commit_snapshot(orders, None, make_snapshot(3), second.uuid, [])
+    assert _history(behind, orders) == [first]
+
+
 def _missing(kind: str) -> str:
     return json.dumps({"message": "none", "resourceType": kind, "resourceName": "", "code": 404})
 
