@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Catalog
+from headwater.client import Lake, connect
+from headwater.storage.runtime import Runtime
 from headwater.storage.schema import Schema
 from headwater.storage.snapshot import Snapshot
 
@@ -68,3 +72,38 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/catalog/headwater.db"
     create: Callable[[], str] = request.getfixturevalue("new_postgresql_database")
     return create()
+
+
+class Clock:
+    """A clock that a test turns; names and waiting are real enough."""
+
+    def __init__(self) -> None:
+        self.millis = 1_700_000_000_000
+
+    def turn(self, **parts: float) -> None:
+        self.millis += timedelta(**parts) // timedelta(milliseconds=1)
+
+    def _sleep(self, seconds: float) -> None:
+        self.turn(seconds=seconds)
+
+    @property
+    def runtime(self) -> Runtime:
+        return Runtime(lambda: self.millis, lambda: str(uuid.uuid4()), self._sleep)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["embedded", "served"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Lake]:
+    """A lake with a database ``sales``: in this process, and through a server."""
+    with connect(tmp_path / "lake", runtime=clock.runtime) as embedded:
+        embedded.create_database("sales")
+        if request.param == "embedded":
+            yield embedded
+            return
+        serve: Callable[[Catalog], str] = request.getfixturevalue("serve")
+        with connect(serve(embedded.catalog), runtime=clock.runtime) as served:
+            yield served

@@ -1,0 +1,358 @@
+"""Writing through the table handle: upserts, appends, overwrites, deletes, and what is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from headwater.catalog.pointer import CatalogPointer
+from headwater.catalog.table import Table
+from headwater.client import Lake
+from headwater.storage.errors import Conflict, Invalid, NotFound, Unavailable
+from headwater.storage.schema_change import AddColumn, SetOption
+from headwater.storage.snapshot import CommitKind, Snapshot
+from headwater.storage.table_storage import PartitionStatistics, SnapshotPointer
+from headwater.storage.types import parse_type
+
+if TYPE_CHECKING:
+    from tests.catalog.conftest import Clock
+
+COLUMNS = pa.schema(
+    [
+        pa.field("order_id", pa.int64(), nullable=False),
+        pa.field("dt", pa.date32(), nullable=False),
+        ("amount", pa.float64()),
+        ("note", pa.string()),
+    ]
+)
+FIRST, SECOND = dt.date(2026, 1, 1), dt.date(2026, 1, 2)
+
+
+@pytest.fixture
+def orders(lake: Lake) -> Table:
+    return lake.create_table(
+        "sales.orders",
+        COLUMNS,
+        primary_keys=["order_id", "dt"],
+        partition_keys=["dt"],
+        options={"bucket": "2"},
+    )
+
+
+@pytest.fixture
+def log(lake: Lake) -> Table:
+    return lake.create_table("sales.log", pa.schema([("n", pa.int64()), ("word", pa.string())]))
+
+
+def rows(table: Table) -> list[tuple[object, ...]]:
+    columns = [column.to_pylist() for column in table.scan().to_arrow().columns]
+    return sorted(zip(*columns, strict=True), key=repr)
+
+
+def order(number: int, day: dt.date = FIRST, amount: float | None = None) -> dict[str, object]:
+    return {"order_id": number, "dt": day, "amount": amount}
+
+
+def files_on_disk(table: Table) -> list[str]:
+    location = table.storage.layout.location
+    found = (status.path.removeprefix(location) for status in table.storage.files.walk(location))
+    return sorted(path for path in found if "/bucket-" in path)
+
+
+def test_writing_a_key_again_replaces_its_row(orders: Table) -> None:
+    first = orders.write([order(1, amount=1), order(2, amount=2), order(3, SECOND, 3)])
+    assert first is not None
+    assert (first.id, first.commit_kind, first.total_record_count) == (1, CommitKind.APPEND, 3)
+    orders.write([order(2, amount=20), order(3, FIRST, 30)])
+    assert rows(orders) == [
+        (1, FIRST, 1.0, None),
+        (2, FIRST, 20.0, None),
+        (3, FIRST, 30.0, None),
+        (3, SECOND, 3.0, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pa.Table.from_pylist,
+        pl.DataFrame,
+        pd.DataFrame,
+        lambda data: pa.Table.from_pylist(data).to_reader(max_chunksize=1),
+    ],
+    ids=["arrow", "polars", "pandas", "stream"],
+)
+def test_any_frame_is_written(
+    log: Table, shape: Callable[[Sequence[dict[str, object]]], object]
+) -> None:
+    log.write(shape([{"n": 1, "word": "a"}, {"n": 2, "word": None}]))
+    log.write(shape([{"n": 1, "word": "a"}]))
+    assert rows(log) == [(1, "a"), (1, "a"), (2, None)]
+
+
+def test_nothing_to_write_is_no_snapshot(orders: Table) -> None:
+    assert orders.write(COLUMNS.empty_table()) is None
+    assert orders.latest_snapshot() is None
+    assert orders.scan().to_arrow().schema == orders.schema.arrow
+
+
+def test_row_kinds_delete_and_update(orders: Table) -> None:
+    orders.write([order(1, amount=1), order(2, amount=2), order(3, amount=3)])
+    orders.write(
+        {
+            "order_id": [1, 2, 2],
+            "dt": [FIRST] * 3,
+            "amount": [1.0, 2.0, 22.0],
+            "_ROW_KIND": ["-D", "-U", "+U"],
+        }
+    )
+    assert [row[:3] for row in rows(orders)] == [(2, FIRST, 22.0), (3, FIRST, 3.0)]
+    orders.write([order(3)], pa.array(["-D"]))
+    assert len(rows(orders)) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"order_id": [1], "dt": [FIRST], "colour": ["red"]}, "no column 'colour'"),
+        ({"order_id": [1]}, "lacks the NOT NULL column 'dt'"),
+        ({"order_id": ["one"], "dt": [FIRST]}, "column 'order_id' is BIGINT"),
+        ({"order_id": [None, 1, None], "dt": [FIRST] * 3}, "but 2 of 3 rows are null"),
+        (7, "cannot write a int"),
+    ],
+)
+def test_bad_data_is_refused_and_nothing_is_left(orders: Table, data: object, message: str) -> None:
+    with pytest.raises(Invalid, match=message):
+        orders.write(data)
+    assert orders.latest_snapshot() is None
+    assert files_on_disk(orders) == []
+
+
+def test_an_overwrite_replaces_the_partitions_it_has_rows_for(orders: Table) -> None:
+    orders.write([order(1), order(2), order(3, SECOND)])
+    snapshot = orders.overwrite([order(9)])
+    assert snapshot is not None
+    assert snapshot.commit_kind is CommitKind.OVERWRITE
+    assert [row[:2] for row in rows(orders)] == [(3, SECOND), (9, FIRST)]
+    orders.overwrite([order(8)], dynamic=False)
+    assert [row[:2] for row in rows(orders)] == [(8, FIRST)]
+    assert orders.overwrite(COLUMNS.empty_table()) is None
+    orders.overwrite(COLUMNS.empty_table(), dynamic=False)
+    assert rows(orders) == []
+
+
+def test_an_overwrite_of_a_partition_fills_its_column(orders: Table) -> None:
+    orders.write([order(1), order(2, SECOND)])
+    orders.overwrite({"order_id": [5]}, partition={"dt": "2026-01-02"})
+    assert [row[:2] for row in rows(orders)] == [(1, FIRST), (5, SECOND)]
+    with pytest.raises(Invalid, match="lie outside"):
+        orders.overwrite([order(6, FIRST)], partition={"dt": SECOND})
+    with pytest.raises(Invalid, match="not a partition column"):
+        orders.overwrite([order(6)], partition={"amount": 1.0})
+    orders.overwrite(COLUMNS.empty_table(), partition={"dt": FIRST})
+    assert [row[:2] for row in rows(orders)] == [(5, SECOND)]
+    assert len(files_on_disk(orders)) == 3
+
+
+def test_partitions_are_dropped_and_tables_truncated(orders: Table) -> None:
+    orders.write([order(1), order(2, SECOND)])
+    orders.drop_partitions({"dt": FIRST})
+    assert [row[:2] for row in rows(orders)] == [(2, SECOND)]
+    with pytest.raises(Invalid, match="name the partitions"):
+        orders.drop_partitions({})
+    orders.truncate()
+    assert rows(orders) == []
+
+
+# Deleting -------------------------------------------------------------------------------------
+
+
+def test_rows_are_deleted_by_a_filter_on_any_column(orders: Table) -> None:
+    orders.write([order(n, FIRST if n % 2 else SECOND, float(n)) for n in range(10)])
+    orders.write([order(4, SECOND, -4.0)])
+    snapshot = orders.delete("amount < 0 OR (dt = '2026-01-01' AND amount >= 5)")
+    assert snapshot is not None
+    assert snapshot.commit_kind is CommitKind.APPEND
+    assert sorted(row[0] for row in rows(orders)) == [0, 1, 2, 3, 6, 8]  # type: ignore[type-var]
+    assert orders.delete("amount > 1000") is None
+    assert orders.latest_snapshot() == snapshot
+
+
+def test_deleting_from_an_append_table_rewrites_the_files_that_match(log: Table) -> None:
+    log.write({"n": [1, 2, 3], "word": ["a", None, "c"]})
+    log.write({"n": [4, 5, 6], "word": ["a", "b", "c"]})
+    log.write({"n": [7, 8, 9], "word": ["x", "y", "z"]})
+    before = {file.name for file in log.files()}
+    snapshot = log.delete("word = 'a'")
+    assert snapshot is not None
+    assert (snapshot.commit_kind, snapshot.delta_record_count) == (CommitKind.OVERWRITE, -2)
+    assert [row[0] for row in rows(log)] == [2, 3, 5, 6, 7, 8, 9]
+    assert len(before & {file.name for file in log.files()}) == 1
+    log.delete("n >= 7")
+    assert [row[0] for row in rows(log)] == [2, 3, 5, 6]
+    assert len(log.files()) == 2
+    assert log.delete("n = 100") is None
+    log.delete("TRUE")
+    assert (rows(log), log.files()) == ([], [])
+
+
+def test_rows_for_which_a_filter_is_null_stay(log: Table) -> None:
+    log.write({"n": [1, 2, None], "word": ["a", None, "a"]})
+    log.delete("NOT (word = 'b')")
+    assert rows(log) == [(2, None)]
+
+
+def test_a_filter_that_is_none_is_refused(orders: Table) -> None:
+    orders.write([order(1)])
+    with pytest.raises(Invalid):
+        orders.delete("amount <")
+    with pytest.raises(NotFound, match="colour"):
+        orders.delete("colour = 'red'")
+    assert orders.write([order(2)]) is not None
+
+
+def test_a_table_that_ignores_deletes_refuses_them(lake: Lake) -> None:
+    table = lake.create_table(
+        "sales.kept",
+        COLUMNS,
+        primary_keys=["order_id"],
+        options={"bucket": "1", "ignore-delete": "true"},
+    )
+    table.write([order(1)])
+    with pytest.raises(Invalid, match="ignores deletes"):
+        table.delete("order_id = 1")
+
+
+# Races and failures ---------------------------------------------------------------------------
+
+
+class Interfering(Table):
+    """A table between whose reading and committing something happens, in turn."""
+
+    meanwhile: Sequence[Callable[[], object]] = ()
+    lose_answers: int = 0
+
+    @property
+    def pointer(self) -> SnapshotPointer:
+        return _Interfered(self)
+
+
+class _Interfered:
+    def __init__(self, table: Interfering) -> None:
+        self._table = table
+        self._inner = CatalogPointer(table.catalog, table.identifier, table.info.id)
+
+    def latest(self) -> Snapshot | None:
+        return self._inner.latest()
+
+    def commit(
+        self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
+    ) -> bool:
+        todo = list(self._table.meanwhile)
+        self._table.meanwhile = todo[1:]
+        if todo:
+            todo[0]()
+        done = self._inner.commit(snapshot, base, statistics)
+        if self._table.lose_answers:
+            self._table.lose_answers -= 1
+            raise Unavailable("the answer was lost")
+        return done
+
+
+def interfering(table: Table, clock: Clock, *meanwhile: Callable[[], object]) -> Interfering:
+    options = table.schema.options
+    other = Interfering(table.catalog, table.info, clock.runtime, options=options)
+    other.meanwhile = meanwhile
+    return other
+
+
+def test_a_row_changed_while_it_was_being_deleted_is_judged_anew(
+    orders: Table, clock: Clock
+) -> None:
+    orders.write([order(1, amount=-1.0), order(2, amount=-2.0)])
+    slow = interfering(orders, clock, lambda: orders.write([order(1, amount=100.0)]))
+    slow.delete("amount < 0")
+    assert [row[:3] for row in rows(orders)] == [(1, FIRST, 100.0)]
+    named = {file.name for file in orders.files()}
+    assert {path.rsplit("/")[-1] for path in files_on_disk(orders)} == named
+
+
+def test_files_compacted_while_rows_were_deleted_are_read_anew(log: Table, clock: Clock) -> None:
+    log.write({"n": [1, 2]})
+    log.write({"n": [3, 4]})
+    slow = interfering(log, clock, log.compact, lambda: log.write({"n": [2, 5]}))
+    slow.delete("n = 2")
+    # The row written last was not there when the deletion read the table.
+    assert [row[0] for row in rows(log)] == [1, 2, 3, 4, 5]
+
+
+def test_a_deletion_that_is_always_overtaken_gives_up(orders: Table, clock: Clock) -> None:
+    orders.write([order(1, amount=-1.0)])
+
+    def disturb() -> object:
+        return orders.write([order(1, amount=-1.0)])
+
+    impatient = orders.with_options({"commit.max-retries": "2"})
+    slow = interfering(impatient, clock, *[disturb] * 99)
+    with pytest.raises(Conflict, match="after the rows were read"):
+        slow.delete("amount < 0")
+    assert len(rows(orders)) == 1
+
+
+def test_a_lost_answer_does_not_double_rows(log: Table, clock: Clock) -> None:
+    lossy = interfering(log, clock)
+    lossy.lose_answers = 2
+    snapshot = lossy.write({"n": [1]})
+    assert snapshot == log.latest_snapshot()
+    assert rows(log) == [(1, None)]
+    assert len(log.snapshots()) == 1
+
+
+def test_writers_at_once_lose_nothing(lake: Lake, log: Table) -> None:
+    patient = log.with_options({"commit.max-retries": "200"})
+    with ThreadPoolExecutor(6) as pool:
+        done = list(pool.map(lambda n: patient.write({"n": [n]}), range(24)))
+    assert sorted(snapshot.id for snapshot in done if snapshot) == list(range(1, 25))
+    assert [row[0] for row in rows(log)] == sorted(range(24), key=lambda n: repr((n, None)))
+
+
+# Schemas --------------------------------------------------------------------------------------
+
+
+def test_an_added_column_is_null_in_old_rows(orders: Table) -> None:
+    orders.write([order(1, amount=1.0)])
+    orders.alter(AddColumn(("colour",), parse_type("STRING")))
+    orders.write([{**order(2), "colour": "red"}])
+    assert [(row[0], row[-1]) for row in rows(orders)] == [(1, None), (2, "red")]
+    orders.delete("colour IS NULL")
+    assert [(row[0], row[-1]) for row in rows(orders)] == [(2, "red")]
+
+
+def test_a_handle_with_an_old_schema_still_writes_truly(lake: Lake, orders: Table) -> None:
+    stale = lake.table("sales.orders")
+    orders.alter(AddColumn(("colour",), parse_type("STRING")))
+    snapshot = stale.write([order(1)])
+    assert snapshot is not None
+    assert snapshot.schema_id == orders.schema.id == 1
+    assert [(row[0], row[-1]) for row in rows(orders)] == [(1, None)]
+    with pytest.raises(Invalid, match="no column 'colour'"):
+        stale.write([{**order(1), "colour": "red"}])
+    stale.refresh().write([{**order(1), "colour": "red"}])
+    assert [(row[0], row[-1]) for row in rows(orders)] == [(1, "red")]
+
+
+def test_rows_spread_over_outdated_buckets_are_refused(lake: Lake, orders: Table) -> None:
+    stale = lake.table("sales.orders")
+    orders.alter(SetOption("bucket", "4"))
+    with pytest.raises(Conflict, match="'bucket' changed from 2 to 4"):
+        stale.write([order(1)])
+    assert files_on_disk(orders) == []
+    orders.write([order(1)])
+    assert len(rows(orders)) == 1
