@@ -1,4 +1,4 @@
-"""The real command, as a process, and a catalog for it to look at."""
+"""The real command, and a catalog for it to look at."""
 
 from __future__ import annotations
 
@@ -11,12 +11,42 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headwater.cli.main import main
+
 Headwater = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def headwater(tmp_path: Path) -> Headwater:
-    """Runs `headwater` with arguments in an empty folder; keyword arguments are variables."""
+def headwater(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Headwater:
+    """Runs `headwater` with arguments in an empty folder; keyword arguments are variables.
+
+    It runs in this process, because loading Arrow anew for each test takes a second.
+    """
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("HEADWATER_")]:
+        monkeypatch.delenv(name)
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        code = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["headwater", *arguments])
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            try:
+                main()
+            except SystemExit as exit_:
+                code = exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
+        output = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, output.out, output.err)
+
+    return run
+
+
+@pytest.fixture
+def headwater_process(tmp_path: Path) -> Headwater:
+    """The same as a process of its own."""
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADWATER_")}

@@ -58,9 +58,6 @@ def test_a_wrong_command_line_is_exit_code_2(headwater: Headwater, arguments: li
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["serve", "--host", "0.0.0.0"], "without a token only this machine is served"),
-        (["serve", "--warehouse", "a/b=./x"], "'a/b' is not a warehouse name"),
-        (["serve", "--database-url", "nonsense"], "database URL is malformed"),
         (["db", "upgrade", "--database-url", "nonsense"], "database URL is malformed"),
         (["table", "list", "--catalog", "./nowhere"], "holds no catalog"),
         (["table", "list", "--catalog", "http://127.0.0.1:9"], "http://127.0.0.1:9"),
@@ -77,13 +74,24 @@ def test_an_error_is_one_line_and_exit_code_1(
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_setting_of_the_environment_is_checked_too(headwater: Headwater) -> None:
-    result = headwater("serve", HEADWATER_HOST="0.0.0.0")
+@pytest.mark.parametrize(
+    ("arguments", "variables", "says"),
+    [
+        (["--host", "0.0.0.0"], {}, "without a token only this machine is served"),
+        ([], {"HEADWATER_HOST": "0.0.0.0"}, "without a token only this machine is served"),
+        (["--warehouse", "a/b=./x"], {}, "'a/b' is not a warehouse name"),
+        (["--database-url", "nonsense"], {}, "database URL is malformed"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why_in_one_line(
+    headwater_process: Headwater, arguments: list[str], variables: dict[str, str], says: str
+) -> None:
+    result = headwater_process("serve", *arguments, **variables)
     assert result.returncode == 1
-    assert "without a token only this machine is served" in one_line(result)
+    assert says in one_line(result)
 
 
-def test_an_absent_extra_is_named(headwater: Headwater, tmp_path: Path) -> None:
+def test_an_absent_extra_is_named(headwater_process: Headwater, tmp_path: Path) -> None:
     # What a base installation looks like: the modules of the extras cannot be found.
     (tmp_path / "sitecustomize.py").write_text(
         "from importlib.machinery import PathFinder\n"
@@ -98,7 +106,7 @@ def test_an_absent_extra_is_named(headwater: Headwater, tmp_path: Path) -> None:
         (["openapi"], "server"),
         (["demo"], "demo"),
     ):
-        result = headwater(*arguments, PYTHONPATH=str(tmp_path))
+        result = headwater_process(*arguments, PYTHONPATH=str(tmp_path))
         assert result.returncode == 1
         assert f"pip install 'headwater[{extra}]'" in one_line(result)
 
