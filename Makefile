@@ -58,7 +58,7 @@ demo: java $(READY) ## Run the whole of Headwater on a year of real flights (ARG
 
 .PHONY: test
 test: java $(READY) ## Run the tests (ARGS goes to pytest); other clients and slow suites have targets of their own
-	@$(PYTEST) -m "not interop and not slow" $(ARGS)
+	@$(PYTEST) -m "not interop and not interop_java and not slow" $(ARGS)
 
 .PHONY: test-postgresql
 test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs are missing
@@ -66,12 +66,12 @@ test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs 
 
 .PHONY: test-slow
 test-slow: java $(READY) ## Run the tests that take minutes
-	@$(PYTEST) -m "slow and not interop" $(ARGS)
+	@$(PYTEST) -m "slow and not interop and not interop_java" $(ARGS)
 
 .PHONY: test-interop
-test-interop: java $(READY) ## Run the tests with pypaimon and pypaimon-rust, each in its environment under .interop
+test-interop: java $(READY) ## Run the tests with pypaimon, pypaimon-rust and (where Maven is) Paimon's Java library
 	@tests/interop/environments $(BIN)/python
-	@$(PYTEST) -m interop --must-run interop $(ARGS)
+	@$(PYTEST) -m "interop or interop_java" --must-run interop $(ARGS)
 
 .PHONY: check
 check: $(READY) ## Lint, types, import direction, namespace, OpenAPI drift, documentation

@@ -14,9 +14,12 @@ import httpx
 import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
+from py4j.java_gateway import JavaGateway
 
 from headwater.client import connect
 from headwater.client.lake import Lake
+
+from .java_client import BUNDLE, JavaClient, start_gateway
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "interop-token"
@@ -148,8 +151,26 @@ class Client:
         self._run("sql", statements=list(statements))
 
 
-@pytest.fixture(params=["pypaimon", "pypaimon-rust"])
-def client(request: pytest.FixtureRequest, service: Service, tmp_path: Path) -> Client:
+@pytest.fixture(scope="session")
+def java_gateway() -> Iterator[JavaGateway]:
+    if not BUNDLE.exists():
+        pytest.skip("no Paimon JAR: run tests/interop/environments where Maven is installed")
+    gateway = start_gateway()
+    yield gateway
+    gateway.shutdown()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("pypaimon", marks=pytest.mark.interop),
+        pytest.param("pypaimon-rust", marks=pytest.mark.interop),
+        pytest.param("paimon-java", marks=pytest.mark.interop_java),
+    ]
+)
+def client(request: pytest.FixtureRequest, service: Service, tmp_path: Path) -> Client | JavaClient:
+    if request.param == "paimon-java":
+        gateway = request.getfixturevalue("java_gateway")
+        return JavaClient(gateway, service.uri, TOKEN, tmp_path)
     return Client(request.param, service, tmp_path)
 
 

@@ -15,8 +15,9 @@ from headwater.storage.schema_change import AddColumn, RenameColumn
 from headwater.storage.types import parse_type
 
 from .conftest import Client
+from .java_client import JavaClient
 
-pytestmark = pytest.mark.interop
+AnyClient = Client | JavaClient
 
 ORDERS = pa.schema(
     [
@@ -69,13 +70,14 @@ def expected(*tables: pa.Table) -> pa.Table:
     return frames.unique(["day", "id"], keep="last").to_arrow()
 
 
-def create(lake: Lake, client: Client, name: str, maker: str, **keys: object) -> str:
+def create(lake: Lake, client: AnyClient, name: str, maker: str, **keys: object) -> str:
     table = f"interop.{name}_{client.name.replace('-', '_')}_{maker}"
     lake.drop_table(table, ignore_if_not_exists=True)
-    if maker == "client" and client.name == "pypaimon":
-        client.create(table, ORDERS, **keys)  # type: ignore[arg-type]
-    elif maker == "client":
+    if maker == "client" and client.name == "pypaimon-rust":
+        assert isinstance(client, Client)
         client.sql(rust_ddl(table, keys))
+    elif maker == "client":
+        client.create(table, ORDERS, **keys)  # type: ignore[arg-type]
     else:
         lake.create_table(table, ORDERS, **keys)  # type: ignore[arg-type]
     return table
@@ -104,7 +106,7 @@ def rust_ddl(table: str, keys: dict[str, object]) -> str:
 
 
 @pytest.mark.parametrize("maker", ["client", "headwater"])
-def test_primary_key_tables_are_shared(lake: Lake, client: Client, maker: str) -> None:
+def test_primary_key_tables_are_shared(lake: Lake, client: AnyClient, maker: str) -> None:
     name = create(lake, client, "pk", maker, **KEYS)
     table = lake.table(name)
     first, second, third = orders(range(200)), orders(range(100, 300), 1), orders(range(50, 250), 2)
@@ -122,7 +124,7 @@ def test_primary_key_tables_are_shared(lake: Lake, client: Client, maker: str) -
     same(fourth, client.read(name))
 
 
-def test_deletes_by_headwater_are_seen(lake: Lake, client: Client) -> None:
+def test_deletes_by_headwater_are_seen(lake: Lake, client: AnyClient) -> None:
     name = create(lake, client, "deletes", "headwater", **KEYS)
     table = lake.table(name)
     rows = orders(range(100))
@@ -136,7 +138,7 @@ def test_deletes_by_headwater_are_seen(lake: Lake, client: Client) -> None:
     same(expected(left, orders(range(20, 30), 5)), table.scan().to_arrow())
 
 
-def test_deletes_by_clients_are_seen(lake: Lake, client: Client) -> None:
+def test_deletes_by_clients_are_seen(lake: Lake, client: AnyClient) -> None:
     # Both delete by a column that names each row's kind; pypaimon then counts no deleted rows.
     name = f"interop.kinds_{client.name.replace('-', '_')}"
     lake.drop_table(name, ignore_if_not_exists=True)
@@ -163,6 +165,7 @@ def test_deletes_by_clients_are_seen(lake: Lake, client: Client) -> None:
     assert sorted(client.read(name)["k"].to_pylist()) == left
 
 
+@pytest.mark.interop
 def test_deletes_from_append_tables_are_seen(lake: Lake, rust: Client) -> None:
     name = create(lake, rust, "append_deletes", "headwater", partition_keys=["day"])
     table = lake.table(name)
@@ -176,7 +179,9 @@ def test_deletes_from_append_tables_are_seen(lake: Lake, rust: Client) -> None:
 
 @pytest.mark.parametrize("maker", ["client", "headwater"])
 @pytest.mark.parametrize("bucketed", [False, True])
-def test_append_tables_are_shared(lake: Lake, client: Client, maker: str, bucketed: bool) -> None:
+def test_append_tables_are_shared(
+    lake: Lake, client: AnyClient, maker: str, bucketed: bool
+) -> None:
     options = {"bucket": "2", "bucket-key": "id"} if bucketed else {}
     kind = "buckets" if bucketed else "plain"
     name = create(lake, client, f"append_{kind}", maker, partition_keys=["day"], options=options)
@@ -193,7 +198,7 @@ def test_append_tables_are_shared(lake: Lake, client: Client, maker: str, bucket
     same(everything, table.scan().to_arrow())
 
 
-def test_compacted_tables_are_read_and_written_on(lake: Lake, client: Client) -> None:
+def test_compacted_tables_are_read_and_written_on(lake: Lake, client: AnyClient) -> None:
     name = create(lake, client, "compacted", "headwater", **KEYS)
     table = lake.table(name)
     table.write(orders(range(200)))
@@ -207,14 +212,14 @@ def test_compacted_tables_are_read_and_written_on(lake: Lake, client: Client) ->
     same(after, client.read(name))
 
 
-def test_projection_by_clients(lake: Lake, client: Client) -> None:
+def test_projection_by_clients(lake: Lake, client: AnyClient) -> None:
     name = create(lake, client, "projected", "headwater", **KEYS)
     lake.table(name).write(orders(range(60)))
     got = client.read(name, ["note", "id", "day"])
     same(orders(range(60)).select(["note", "id", "day"]), got)
 
 
-def test_evolved_schemas_are_shared(lake: Lake, client: Client) -> None:
+def test_evolved_schemas_are_shared(lake: Lake, client: AnyClient) -> None:
     name = create(lake, client, "evolved", "headwater", **KEYS)
     table = lake.table(name)
     table.write(orders(range(50)))
@@ -229,6 +234,7 @@ def test_evolved_schemas_are_shared(lake: Lake, client: Client) -> None:
     same(pa.concat_tables([old, new]), client.read(name))
 
 
+@pytest.mark.interop
 def test_many_types_in_keys_and_values(lake: Lake, pypaimon: Client, rust: Client) -> None:
     schema = pa.schema(
         [

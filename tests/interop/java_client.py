@@ -1,0 +1,218 @@
+"""Paimon's own Java library, driven from Python through Py4J (which PySpark ships).
+
+The library is ``.interop/paimon-java/paimon-bundle.jar``; Hadoop's classes and Py4J's gateway come
+from the JARs in PySpark.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+ROOT = Path(__file__).parents[2]
+BUNDLE = ROOT / ".interop" / "paimon-java" / "paimon-bundle.jar"
+_TABLE = "org.apache.paimon.table.Table"
+_ROW = "org.apache.paimon.data.InternalRow"
+_SCAN = "org.apache.paimon.table.source.TableScan"
+_READ = "org.apache.paimon.table.source.TableRead"
+_READER = "org.apache.paimon.reader.RecordReader"
+_EPOCH = dt.datetime(1970, 1, 1)
+
+
+def start_gateway() -> JavaGateway:
+    """A Java process that dies with this one."""
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    jars = Path(spec.origin).parent / "jars"
+    needed = ["hadoop-client-*.jar", "slf4j-api-*.jar", "commons-logging-*.jar", "log4j-*.jar"]
+    found = [str(path) for pattern in needed for path in sorted(jars.glob(pattern))]
+    py4j = next(jars.glob("py4j-*.jar"))
+    home = os.environ.get("JAVA_HOME")
+    port, secret = launch_gateway(
+        jarpath=str(py4j),
+        classpath=os.pathsep.join([str(BUNDLE), *found]),
+        java_path=str(Path(home, "bin", "java")) if home else "java",
+        die_on_exit=True,
+        enable_auth=True,
+    )
+    return JavaGateway(
+        gateway_parameters=GatewayParameters(port=port, auth_token=secret, auto_convert=True)
+    )
+
+
+class JavaClient:
+    """Creates, writes and reads tables as a Flink or Spark job with Paimon's JAR would."""
+
+    name = "paimon-java"
+
+    def __init__(self, gateway: JavaGateway, uri: str, token: str, scratch: Path) -> None:
+        self._gateway = gateway
+        self._jvm: Any = gateway.jvm
+        self._scratch = scratch
+        options = self._jvm.org.apache.paimon.options.Options()
+        for key, value in {
+            "metastore": "rest",
+            "uri": uri,
+            "warehouse": "main",
+            "token.provider": "bear",
+            "token": token,
+        }.items():
+            options.set(key, value)
+        catalogs = self._jvm.org.apache.paimon.catalog
+        self._catalog = catalogs.CatalogFactory.createCatalog(
+            catalogs.CatalogContext.create(options)
+        )
+
+    def _identifier(self, table: str) -> Any:
+        return self._jvm.org.apache.paimon.catalog.Identifier.fromString(table)
+
+    def _call(self, interface: str, method: str, target: Any, *arguments: tuple[str, Any]) -> Any:
+        """Call a public interface's method on an object whose class is not public.
+
+        Py4J sees only public classes' methods. Each argument comes with its type's name.
+        """
+        kinds = self._gateway.new_array(self._jvm.java.lang.Class, len(arguments))
+        values = self._gateway.new_array(self._jvm.java.lang.Object, len(arguments))
+        for at, (kind, value) in enumerate(arguments):
+            kinds[at] = self._jvm.java.lang.Class.forName(kind)
+            values[at] = value
+        found = self._jvm.java.lang.Class.forName(interface).getMethod(method, kinds)
+        return found.invoke(target, values)
+
+    def create(
+        self,
+        table: str,
+        schema: pa.Schema,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        builder = self._jvm.org.apache.paimon.schema.Schema.newBuilder()
+        for column in schema:
+            builder.column(column.name, self._data_type(column.type))
+        builder.primaryKey(list(primary_keys))
+        builder.partitionKeys(list(partition_keys))
+        builder.options(dict(options or {}))
+        self._catalog.createTable(self._identifier(table), builder.build(), False)
+
+    def _data_type(self, arrow: pa.DataType) -> Any:
+        types = self._jvm.org.apache.paimon.types.DataTypes
+        if pa.types.is_decimal(arrow):
+            return types.DECIMAL(arrow.precision, arrow.scale)
+        if pa.types.is_timestamp(arrow):
+            return types.TIMESTAMP({"ms": 3, "us": 6, "ns": 9}[arrow.unit])
+        name = {
+            pa.int32(): "INT",
+            pa.int64(): "BIGINT",
+            pa.string(): "STRING",
+            pa.date32(): "DATE",
+            pa.float64(): "DOUBLE",
+            pa.bool_(): "BOOLEAN",
+        }[arrow]
+        return getattr(types, name)()
+
+    def write(self, table: str, data: pa.Table, row_kind: str = "+I") -> None:
+        """One commit; every row is of one kind."""
+        rows = self._jvm.org.apache.paimon.data
+        kind = self._jvm.org.apache.paimon.types.RowKind.fromShortString(row_kind)
+        handle = self._catalog.getTable(self._identifier(table))
+        builder = self._call(_TABLE, "newBatchWriteBuilder", handle)
+        writer, committer = builder.newWrite(), builder.newCommit()
+        writer.withIOManager(self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch)))
+        row = rows.BinaryRow(data.num_columns)
+        fields = rows.BinaryRowWriter(row)
+        for values in data.to_pylist():
+            fields.reset()
+            for position, column in enumerate(data.schema):
+                self._set(fields, position, values[column.name], column.type)
+            fields.complete()
+            row.setRowKind(kind)
+            writer.write(row)
+        committer.commit(writer.prepareCommit())
+        writer.close()
+        committer.close()
+
+    def _set(self, fields: Any, position: int, value: object, arrow: pa.DataType) -> None:
+        rows = self._jvm.org.apache.paimon.data
+        match value:
+            case None:
+                fields.setNullAt(position)
+            case str():
+                fields.writeString(position, rows.BinaryString.fromString(value))
+            case Decimal():
+                number = self._jvm.java.math.BigDecimal(str(value))
+                decimal = rows.Decimal.fromBigDecimal(number, arrow.precision, arrow.scale)
+                fields.writeDecimal(position, decimal, arrow.precision)
+            case dt.datetime():
+                micros = (value - _EPOCH) // dt.timedelta(microseconds=1)
+                fields.writeTimestamp(position, rows.Timestamp.fromMicros(micros), 6)
+            case dt.date():
+                fields.writeInt(position, (value - _EPOCH.date()).days)
+            case bool():
+                fields.writeBoolean(position, value)
+            case int() if arrow == pa.int64():
+                fields.writeLong(position, value)
+            case int():
+                fields.writeInt(position, value)
+            case float():
+                fields.writeDouble(position, value)
+            case _:
+                raise TypeError(f"no way to write {value!r}")
+
+    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+        handle = self._catalog.getTable(self._identifier(table))
+        row_type = self._call(_TABLE, "rowType", handle)
+        fields = {field.name(): field for field in row_type.getFields()}
+        names = list(columns or fields)
+        builder = self._call(_TABLE, "newReadBuilder", handle)
+        positions = [list(fields).index(name) for name in names]
+        builder = builder.withProjection(_integers(self._jvm, positions))
+        getters = [
+            self._jvm.org.apache.paimon.data.InternalRow.createFieldGetter(fields[name].type(), at)
+            for at, name in enumerate(names)
+        ]
+        found: dict[str, list[object]] = {name: [] for name in names}
+        plan = self._call(_SCAN, "plan", builder.newScan())
+        splits = self._call(f"{_SCAN}$Plan", "splits", plan)
+        reader = self._call(_READ, "createReader", builder.newRead(), ("java.util.List", splits))
+        rows = self._call(_READER, "toCloseableIterator", reader)
+        roots = {name: fields[name].type().getTypeRoot().toString() for name in names}
+        while self._call("java.util.Iterator", "hasNext", rows):
+            row = self._call("java.util.Iterator", "next", rows)
+            for name, getter in zip(names, getters, strict=True):
+                value = self._call(f"{_ROW}$FieldGetter", "getFieldOrNull", getter, (_ROW, row))
+                found[name].append(_from_java(value, roots[name]))
+        self._call("java.lang.AutoCloseable", "close", rows)
+        return pa.table(found)
+
+
+def _integers(jvm: Any, values: Sequence[int]) -> Any:
+    array = jvm.org.apache.paimon.utils.IntArrayList(len(values))
+    for value in values:
+        array.add(value)
+    return array.toArray()
+
+
+def _from_java(value: Any, root: str) -> object:
+    if value is None:
+        return None
+    match root:
+        case "VARCHAR":
+            return str(value.toString())
+        case "DECIMAL":
+            return Decimal(value.toString())
+        case "TIMESTAMP_WITHOUT_TIME_ZONE":
+            return _EPOCH + dt.timedelta(microseconds=value.toMicros())
+        case "DATE":
+            return _EPOCH.date() + dt.timedelta(days=value)
+    result: object = value
+    return result
