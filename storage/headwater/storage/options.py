@@ -329,6 +329,16 @@ class TableOptions:
             self.raw.get("source.split.open-file-cost", "4 mb"), "source.split.open-file-cost"
         )
 
+    @property
+    def streaming_read_overwrite(self) -> bool:
+        """Whether a stream of a primary-key table tells what an overwrite changed."""
+        return self._boolean("streaming-read-overwrite", False)
+
+    @property
+    def streaming_read_append_overwrite(self) -> bool:
+        """Whether a stream of an append table gives the rows that an overwrite wrote."""
+        return self._boolean("streaming-read-append-overwrite", False)
+
     def refuse_unsupported(self, table: str, primary_key: bool) -> None:
         """Refuse a table whose data Headwater would read or write wrongly.
 

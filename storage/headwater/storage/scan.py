@@ -145,7 +145,11 @@ def max_sequence_numbers(entries: Iterable[ManifestEntry]) -> dict[tuple[bytes, 
 
 
 def plan_snapshot(
-    storage: TableStorage, snapshot: Snapshot, *, predicate: Predicate | None = None
+    storage: TableStorage,
+    snapshot: Snapshot,
+    *,
+    predicate: Predicate | None = None,
+    min_level: int = 0,
 ) -> ScanPlan:
     """Plan to read a snapshot's rows.
 
@@ -154,6 +158,8 @@ def plan_snapshot(
         snapshot: The snapshot.
         predicate: Which rows are wanted; what cannot hold them is left out. Reading a split
             filters its rows exactly.
+        min_level: Only files of this LSM level and above: the table as it was when they were
+            compacted.
 
     Raises:
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
@@ -162,6 +168,8 @@ def plan_snapshot(
     _refuse(storage, snapshot)
     pruner = Pruner(storage, predicate)
     found = _live(storage, snapshot, pruner)
+    if min_level:
+        found.only([entry for entry in found.entries if entry.file.level >= min_level])
     splits: list[Split] = []
     for bucket in _by_bucket(found.entries):
         if storage.schema.primary_keys:
