@@ -30,7 +30,7 @@ from headwater.storage.scan import plan_snapshot
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.snapshot_files import read_snapshot_file, snapshot_file_ids
 from headwater.storage.tag import Tag, delete_tag_file, list_tag_files, write_tag_file
-from headwater.storage.write import TableWriter
+from headwater.storage.write import CommitMessage, TableWriter
 
 if TYPE_CHECKING:
     from tests.storage.conftest import NewTable, StoredTable
@@ -190,20 +190,20 @@ def test_tags_keep_their_files_and_no_more(table: StoredTable, tagged: list[int]
         assert ids_at(table, one.snapshot) == expected[one.snapshot.id]
 
 
-@pytest.mark.parametrize("order", [[1, 4, 9], [9, 4, 1], [4, 1, 9]])
+@pytest.mark.parametrize("order", [[1, 4, 9], [9, 4, 1], [4, 1, 9], [4, 5], [5, 4], [4, 5, 2, 1]])
 def test_a_deleted_tag_gives_back_what_it_alone_kept(table: StoredTable, order: list[int]) -> None:
     history(table)
     tags = {number: table.storage.snapshot(number) for number in order}
     for number, snapshot in tags.items():
         tag(table, f"t{number}", snapshot)
-    tag(table, "again", tags[4])
+    tag(table, "again", tags[order[-1]])
     expire(table)
     for number in order:
         delete_tag_file(table.storage.files, table.storage.layout, f"t{number}")
         delete_tag_data(table.storage, tags[number], latest(table))
         check_exactly_what_is_needed_is_there(table)
     delete_tag_file(table.storage.files, table.storage.layout, "again")
-    assert delete_tag_data(table.storage, tags[4], latest(table)) > 0
+    assert delete_tag_data(table.storage, tags[order[-1]], latest(table)) > 0
     check_exactly_what_is_needed_is_there(table)
 
 
@@ -254,6 +254,25 @@ def test_the_limits_work_together(table: StoredTable, retention: Retention, firs
     assert kept_ids(table)[0] == first
     gone = len(before) - len(table.files_below())
     assert gone == len(done.expired) + done.data_files + done.metadata_files
+
+
+def test_a_snapshot_s_time_begins_when_the_next_one_comes(table: StoredTable) -> None:
+    upsert(table, 1)
+    table.clock.millis += 100 * HOUR
+    upsert(table, 2)
+    table.clock.millis += HOUR
+    assert expire(table, Retention(1, 1000, HOUR, 1000)).expired == ()
+    table.clock.millis += 1
+    assert expire(table, Retention(1, 1000, HOUR, 1000)).expired == (1,)
+
+
+def test_a_file_that_only_moved_up_stays(table: StoredTable) -> None:
+    upsert(table, 1)
+    compact(table)
+    upsert(table, 2)
+    expire(table)
+    assert ids_at(table, latest(table)) == [1, 2]
+    check_exactly_what_is_needed_is_there(table)
 
 
 @pytest.mark.parametrize(
@@ -342,6 +361,18 @@ def test_branches_keep_the_files_they_share(table: StoredTable) -> None:
     assert ids_at(side, latest(side)) == sorted([*expected[5], 100])
 
 
+def test_a_branch_s_tags_keep_files_too(table: StoredTable) -> None:
+    expected = history(table)
+    side = branch(table, "side", 5)
+    tag(side, "old", table.storage.snapshot(4))
+    compact(side)
+    expire(side)
+    expire(table)
+    (kept,) = list_tag_files(side.storage.files, side.storage.layout)
+    assert ids_at(side, kept.snapshot) == expected[4]
+    assert ids_at(side, latest(side)) == expected[5]
+
+
 def test_a_branch_s_expiry_spares_what_main_has(table: StoredTable) -> None:
     upsert(table, 1)
     upsert(table, 2)
@@ -354,21 +385,19 @@ def test_a_branch_s_expiry_spares_what_main_has(table: StoredTable) -> None:
     assert ids_at(side, latest(side)) == [1, 2, 3]
 
 
-def test_a_file_that_a_rollback_brought_back_stays(table: StoredTable) -> None:
+def bring_back(table: StoredTable, old: Snapshot) -> Snapshot:
     """Another engine may roll back by a new snapshot that adds the old files again."""
-    upsert(table, 1)
-    old = latest(table)
+    (again,) = plan_snapshot(table.storage, old).splits
+    message = CommitMessage(again.partition, again.bucket, 1, new_files=again.files)
+    commit = TableCommit(table.storage, table.pointer, "other")
+    return commit.overwrite([message], PartitionFilter.whole_table(table.storage))
+
+
+def test_a_file_that_a_rollback_brought_back_stays(table: StoredTable) -> None:
+    old = upsert(table, 1)
     overwrite(table, 2)
     upsert(table, 3)
-    commit = TableCommit(table.storage, table.pointer, "other")
-    again = plan_snapshot(table.storage, old).splits[0]
-    whole = PartitionFilter.whole_table(table.storage)
-    from headwater.storage.write import CommitMessage
-
-    commit.overwrite(
-        [CommitMessage(again.partition, again.bucket, again.total_buckets, new_files=again.files)],
-        whole,
-    )
+    bring_back(table, old)
     assert ids_at(table, latest(table)) == [1]
     expire(table, Retention(2, 2, 0, 1000))
     assert ids_at(table, latest(table)) == [1]
