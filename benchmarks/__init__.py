@@ -1,0 +1,1 @@
+"""Measurements against references that run beside them; `python -m benchmarks`."""

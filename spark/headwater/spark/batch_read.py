@@ -1,0 +1,91 @@
+"""Read a snapshot with Python workers: what `format("headwater")` does in a batch query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyspark.sql.types as st
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from headwater.catalog.scan import Rows
+from headwater.spark.types import conform, spark_arrow_schema
+from headwater.storage.options import TableOptions
+from headwater.storage.scan import Split
+
+__all__ = ["BatchReader", "SplitsPartition", "pack_splits"]
+
+
+class SplitsPartition(InputPartition):
+    """What one task reads, in this order.
+
+    Args:
+        splits: Splits of a plan.
+    """
+
+    def __init__(self, splits: Sequence[Split]) -> None:
+        super().__init__(None)
+        self.splits = tuple(splits)
+
+
+class BatchReader(DataSourceReader):
+    """Reads splits of one snapshot.
+
+    Args:
+        rows: What to read; its columns are those of `schema`.
+        splits: Which splits of it.
+        schema: The frame's schema.
+        parallelism: How many tasks run at once.
+    """
+
+    def __init__(
+        self, rows: Rows, splits: Sequence[Split], schema: st.StructType, parallelism: int
+    ) -> None:
+        self._rows = rows
+        self._splits = tuple(splits)
+        self._schema = schema
+        self._parallelism = parallelism
+
+    def partitions(self) -> list[InputPartition]:
+        """One for each task."""
+        options = TableOptions(self._rows.storage.schema.options)
+        return [
+            SplitsPartition(each) for each in pack_splits(self._splits, options, self._parallelism)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task's splits."""
+        # Spark makes a partition of its own when there is none.
+        if not isinstance(partition, SplitsPartition):
+            return
+        arrow = spark_arrow_schema(self._schema)
+        for split in partition.splits:
+            for batch in self._rows.read_split(split):
+                yield conform(batch, arrow)
+
+
+def pack_splits(
+    splits: Sequence[Split], options: TableOptions, parallelism: int
+) -> list[list[Split]]:
+    """Splits put together, so that small ones do not each cost a task.
+
+    As Spark does with its own files: up to ``source.split.target-size``, but not so much that a
+    core has nothing to do.
+
+    Args:
+        splits: What is to be read.
+        options: The table's.
+        parallelism: How many tasks run at once.
+    """
+    cost = options.split_open_file_cost
+    sizes = [split.size + cost for split in splits]
+    room = min(options.split_target_size, max(cost, sum(sizes) // max(parallelism, 1)))
+    packed: list[list[Split]] = []
+    free = 0
+    for split, size in sorted(zip(splits, sizes, strict=True), key=lambda item: -item[1]):
+        if size > free or not packed:
+            packed.append([])
+            free = room
+        packed[-1].append(split)
+        free -= size
+    return packed

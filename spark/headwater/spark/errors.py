@@ -1,0 +1,49 @@
+"""Headwater's own errors, found again in what Spark makes of them.
+
+Code of ours that runs in Spark's Python processes raises `HeadwaterError`s; Spark hands them on as
+the text of one of its own exceptions, traceback and all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from headwater.storage import errors
+
+__all__ = ["own_errors"]
+
+_KINDS: dict[str, type[errors.HeadwaterError]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.NotFound,
+        errors.AlreadyExists,
+        errors.Conflict,
+        errors.Invalid,
+        errors.Forbidden,
+        errors.Unavailable,
+        errors.CorruptData,
+        errors.Unsupported,
+    )
+}
+_RAISED = re.compile(
+    rf"^(?:{re.escape(errors.__name__)}\.)(?P<kind>{'|'.join(_KINDS)}): (?P<message>.+)$",
+    re.MULTILINE,
+)
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raise the `HeadwaterError` that made Spark fail, with Spark's exception as its cause."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raised = list(_RAISED.finditer(str(error)))
+        if not raised:
+            raise
+        last = raised[-1]
+        raise _KINDS[last["kind"]](last["message"].strip()) from error

@@ -1,0 +1,247 @@
+"""What a reader or writer of ``format("headwater")`` was asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from headwater.catalog.table import Table
+from headwater.client import Lake, connect
+from headwater.storage.errors import Invalid
+
+__all__ = ["Connection", "ReadOptions", "SplitChoice", "WriteOptions"]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How Spark's Python processes on the driver reach the catalog.
+
+    Attributes:
+        target: A folder, a SQL URL or an HTTP URL, as `headwater.client.connect` takes it.
+        warehouse: The warehouse's name; None is the catalog's only one.
+        token: The bearer token of an HTTP catalog.
+        location: With a SQL URL, where the tables lie.
+        storage: What file access needs; a secret as the token is.
+        parallelism: How many tasks the session runs at once.
+    """
+
+    target: str
+    warehouse: str | None = None
+    token: str | None = field(default=None, repr=False)
+    location: str | None = None
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    parallelism: int = 1
+
+    @staticmethod
+    def of(session: Connection | None, options: Mapping[str, str]) -> Connection:
+        """The session's, unless a reader's or writer's own options say otherwise.
+
+        Raises:
+            Invalid: Neither says where the catalog is.
+        """
+        warehouse, token = options.get("warehouse"), options.get("token")
+        if "uri" in options:
+            parallelism = 1 if session is None else session.parallelism
+            return Connection(options["uri"], warehouse, token, parallelism=parallelism)
+        if session is None:
+            raise Invalid(
+                'format("headwater") does not know the catalog: call headwater.spark.connect'
+            )
+        return replace(
+            session,
+            warehouse=session.warehouse if warehouse is None else warehouse,
+            token=session.token if token is None else token,
+        )
+
+    def open(self) -> Lake:
+        """Reach the catalog."""
+        return connect(
+            self.target,
+            warehouse=self.warehouse,
+            token=self.token,
+            location=self.location,
+            options=self.storage or None,
+        )
+
+
+class SplitChoice(StrEnum):
+    """Which splits of a plan a batch read takes."""
+
+    ALL = "all"
+    PYTHON = "python"
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of a read.
+
+    Attributes:
+        table: ``database.table``.
+        snapshot_id: ``scan.snapshot-id``.
+        tag: ``scan.tag-name``.
+        timestamp_millis: ``scan.timestamp-millis``, milliseconds since the epoch.
+        mode: ``scan.mode`` of a stream.
+        columns: ``columns``, separated by commas or as a JSON list; None is all.
+        where: ``where``, a SQL condition that is applied where the files are read.
+        splits: Which splits; Headwater's own use.
+        consumer_id: ``consumer-id`` of a stream.
+        row_kind: ``include-row-kind``: whether a stream has a column ``_ROW_KIND``; None when it
+            does not say.
+    """
+
+    table: str
+    snapshot_id: int | None = None
+    tag: str | None = None
+    timestamp_millis: int | None = None
+    mode: str | None = None
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    splits: SplitChoice = SplitChoice.ALL
+    consumer_id: str | None = None
+    row_kind: bool | None = None
+
+    @staticmethod
+    def parse(options: Mapping[str, str]) -> ReadOptions:
+        """Read Spark's option map; raises Invalid, naming the option that is wrong."""
+        return ReadOptions(
+            table=_table(options),
+            snapshot_id=_integer(options, "scan.snapshot-id"),
+            tag=options.get("scan.tag-name"),
+            timestamp_millis=_integer(options, "scan.timestamp-millis"),
+            mode=options.get("scan.mode"),
+            columns=_columns(options.get("columns")),
+            where=options.get("where"),
+            splits=SplitChoice(options.get("headwater.splits", SplitChoice.ALL)),
+            consumer_id=options.get("consumer-id"),
+            row_kind=_boolean(options, "include-row-kind"),
+        )
+
+    def to_options(self) -> dict[str, str]:
+        """The options that `parse` reads back, the table's name apart."""
+        texts = {
+            "scan.snapshot-id": _text(self.snapshot_id),
+            "scan.tag-name": self.tag,
+            "scan.timestamp-millis": _text(self.timestamp_millis),
+            "scan.mode": self.mode,
+            "columns": None if self.columns is None else json.dumps(self.columns),
+            "where": self.where,
+            "headwater.splits": None if self.splits is SplitChoice.ALL else str(self.splits),
+            "consumer-id": self.consumer_id,
+            "include-row-kind": _text(self.row_kind),
+        }
+        return {key: text for key, text in texts.items() if text is not None}
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Options of a write.
+
+    Attributes:
+        connection: Where the catalog is.
+        table: ``database.table``.
+        overwrite: Whether the rows replace the table's.
+        partition: With `overwrite`: replace the partitions with these values only.
+        dynamic: With `overwrite`, without `partition`: replace only partitions that there are
+            rows for; None takes the table's option ``dynamic-partition-overwrite``.
+        clustered: Whether all rows of a bucket come to one task; Headwater's own use.
+        unchanged_since: Refuse when a later snapshot changed rows of the same buckets; likewise.
+    """
+
+    connection: Connection
+    table: str
+    overwrite: bool = False
+    partition: Mapping[str, object] | None = None
+    dynamic: bool | None = None
+    clustered: bool = False
+    unchanged_since: int | None = None
+
+    @staticmethod
+    def parse(connection: Connection, options: Mapping[str, str], overwrite: bool) -> WriteOptions:
+        """Read Spark's option map; raises Invalid, naming the option that is wrong."""
+        text = options.get("partition")
+        return WriteOptions(
+            connection,
+            _table(options),
+            overwrite,
+            None if text is None else _object(text),
+            _boolean(options, "dynamic-partition-overwrite"),
+            _boolean(options, "headwater.clustered") or False,
+            _integer(options, "headwater.unchanged-since"),
+        )
+
+    def to_options(self) -> dict[str, str]:
+        """The options that `parse` reads back, the table's name and `overwrite` apart."""
+        texts = {
+            "partition": None
+            if self.partition is None
+            else json.dumps(dict(self.partition), default=str),
+            "dynamic-partition-overwrite": _text(self.dynamic),
+            "headwater.clustered": _text(self.clustered),
+            "headwater.unchanged-since": _text(self.unchanged_since),
+        }
+        return {key: text for key, text in texts.items() if text is not None}
+
+    def open(self) -> Table:
+        """The table's handle; on the driver only."""
+        return self.connection.open().table(self.table)
+
+
+def _table(options: Mapping[str, str]) -> str:
+    name = options.get("path", "").strip()
+    if not name:
+        raise Invalid('format("headwater") needs a table: pass "database.table" to load or save')
+    return name
+
+
+def _boolean(options: Mapping[str, str], key: str) -> bool | None:
+    text = options.get(key)
+    if text is None:
+        return None
+    match text.strip().lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise Invalid(f"option '{key}' must be true or false, not '{text}'")
+
+
+def _integer(options: Mapping[str, str], key: str) -> int | None:
+    text = options.get(key)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise Invalid(f"option '{key}' must be an integer, not '{text}'") from None
+
+
+def _columns(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    if not text.lstrip().startswith("["):
+        return tuple(name.strip() for name in text.split(",") if name.strip())
+    try:
+        names = json.loads(text)
+    except ValueError as error:
+        raise Invalid(f"option 'columns' is not a JSON list: {error}") from None
+    if not all(isinstance(name, str) for name in names):
+        raise Invalid("option 'columns' must be a list of column names")
+    return tuple(names)
+
+
+def _object(text: str) -> dict[str, object]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Invalid(f"option 'partition' is not a JSON object: {error}") from None
+    if not isinstance(value, dict):
+        raise Invalid("option 'partition' must be a JSON object of partition values")
+    return value
+
+
+def _text(value: int | bool | None) -> str | None:
+    if value is None:
+        return None
+    return str(value).lower()

@@ -1,0 +1,86 @@
+"""Spark sessions whose Python workers run this process's interpreter."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headwater.storage.errors import Invalid
+
+__all__ = ["ensure_interpreter", "local_session"]
+
+_VARIABLE = "PYSPARK_PYTHON"
+
+
+def local_session(
+    name: str = "headwater",
+    *,
+    cores: int | None = None,
+    memory: str = "2g",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A Spark session on this machine.
+
+    Args:
+        name: The application's name.
+        cores: How many tasks run at once; None is one for each core.
+        memory: What Spark's own process may take, as Spark writes it (``2g``). The Python workers'
+            memory comes on top.
+        settings: Further Spark settings; they win.
+
+    Raises:
+        Invalid: There is no Java.
+    """
+    if not _java():
+        raise Invalid(
+            "Spark needs Java 17 or newer, and there is none: install one (on Debian or Ubuntu "
+            "`apt install openjdk-17-jre-headless`) or point JAVA_HOME at it"
+        )
+    os.environ.setdefault(_VARIABLE, sys.executable)
+    builder = SparkSession.builder.appName(name).master(f"local[{cores or '*'}]")
+    chosen = {
+        "spark.driver.memory": memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        **(settings or {}),
+    }
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def ensure_interpreter(spark: SparkSession) -> None:
+    """Make a local session's Python workers run this process's interpreter.
+
+    Spark starts its workers with the ``python3`` of the search path unless told otherwise, which
+    in a virtual environment is the wrong one. A cluster's workers are left alone: their
+    interpreter is another machine's matter.
+
+    Raises:
+        Invalid: The session was told to use another interpreter.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is None or not context.master.startswith("local"):
+        return
+    present = shutil.which(context.pythonExec)
+    if present is not None and Path(present).parent == Path(sys.executable).parent:
+        return
+    if os.environ.get(_VARIABLE) is not None:
+        raise Invalid(
+            f"Spark's workers run {context.pythonExec}, not this program's {sys.executable}: "
+            f"unset {_VARIABLE}, or set it to that, before the session starts"
+        )
+    context.pythonExec = sys.executable
+
+
+def _java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java") is not None or (
+        home is not None and Path(home, "bin/java").exists()
+    )
