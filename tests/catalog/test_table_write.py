@@ -203,6 +203,19 @@ def test_deleting_from_an_append_table_rewrites_the_files_that_match(log: Table)
     assert (rows(log), log.files()) == ([], [])
 
 
+def test_a_deletion_keeps_the_order_of_a_bucket(lake: Lake) -> None:
+    options = {"bucket": "1", "bucket-key": "n"}
+    table = lake.create_table("sales.ordered", pa.schema([("n", pa.int64())]), options=options)
+    for start in (1, 4, 7):
+        table.write({"n": [start, start + 1, start + 2]})
+    table.delete("n = 5")
+    kept = [1, 2, 3, 4, 6, 7, 8, 9]
+    assert table.scan().to_arrow().column("n").to_pylist() == kept
+    table.compact()
+    table.write({"n": [0]})
+    assert table.scan().to_arrow().column("n").to_pylist() == [*kept, 0]
+
+
 def test_rows_for_which_a_filter_is_null_stay(log: Table) -> None:
     log.write({"n": [1, 2, None], "word": ["a", None, "a"]})
     log.delete("NOT (word = 'b')")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.storage.binary_row import EMPTY_ROW
-from headwater.storage.bucket_state import BucketStates
+from headwater.storage.bucket_state import BucketStates, partition_states
 from headwater.storage.commit import OutcomeUnknown, TableCommit
 from headwater.storage.commit_entries import PartitionFilter
 from headwater.storage.data_file import DataFile
@@ -402,8 +402,9 @@ def test_overlapping_runs_on_one_level_are_a_conflict(new_table: NewTable) -> No
     append(table, 3, 9)
     first, second = files_of(table)
     committer(table, "other").commit(compaction([first], [rewritten(table, 1, 5)]))
-    with pytest.raises(Conflict, match="same keys on level 5"):
-        committer(table).commit(compaction([second], [rewritten(table, 3, 9)]))
+    for keys in ((3, 9), (5, 9), (0, 1), (0, 9), (2, 2)):
+        with pytest.raises(Conflict, match="same keys on level 5"):
+            committer(table).commit(compaction([second], [rewritten(table, *keys)]))
     committer(table).commit(compaction([second], [rewritten(table, 6, 9)]))
 
 
@@ -480,6 +481,18 @@ def test_rows_changed_since_they_were_read_are_a_conflict(new_table: NewTable) -
         committer(table).commit(write(table, {"id": [1]}), unchanged_since=read.id)
 
 
+def test_a_bucket_s_last_sequence_number_is_that_of_all_its_files(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, **KEYED)
+    append(table, 1, 2)
+    append(table, 3)
+    latest = table.pointer.latest()
+    assert latest is not None
+    entries = live_entries(table.storage, latest)
+    for order in (entries, entries[::-1]):
+        state = partition_states(order)[EMPTY_ROW]
+        assert (state.total_buckets, state.max_sequence) == (1, {0: 2})
+
+
 # Overwriting ----------------------------------------------------------------------------------
 
 
@@ -525,6 +538,20 @@ def test_overwritten_keys_need_no_merge(new_table: NewTable) -> None:
     assert [file.level for file in files_of(table)] == [5]
 
 
+def test_an_overwrite_with_deletes_is_merged_by_readers(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, **KEYED)
+    messages = write(table, {"id": [4, 5], "_ROW_KIND": ["+I", "-D"]})
+    committer(table).overwrite(messages, PartitionFilter.whole_table(table.storage))
+    assert [file.level for file in files_of(table)] == [0]
+
+
+def test_overwritten_keys_in_two_files_are_merged_by_readers(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, **KEYED)
+    twice = [*write(table, {"id": [4, 5]}), *write(table, {"id": [5, 6]})]
+    committer(table).overwrite(twice, PartitionFilter.whole_table(table.storage))
+    assert [file.level for file in files_of(table)] == [0, 0]
+
+
 def test_an_overwrite_may_change_the_number_of_buckets(new_table: NewTable) -> None:
     table = new_table(COLUMNS, **KEYED)
     append(table, 1)
@@ -548,6 +575,18 @@ def test_small_manifests_are_merged(new_table: NewTable) -> None:
         latest = table.pointer.latest()
         assert latest is not None
         assert len(read_manifest_list(table.storage, latest.base_manifest_list)) < 4
+    assert len(live_files(table)) == 10
+
+
+def test_manifests_are_merged_up_to_their_target_size(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, options={"manifest.target-file-size": "4 kb"})
+    for number in range(10):
+        append(table, number)
+    latest = table.pointer.latest()
+    assert latest is not None
+    base = read_manifest_list(table.storage, latest.base_manifest_list)
+    assert len(base) < 9
+    assert sum(manifest.num_added_files for manifest in base) == 9
     assert len(live_files(table)) == 10
 
 

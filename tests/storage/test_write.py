@@ -178,6 +178,38 @@ def test_memory_is_bounded_by_flushing_and_order_survives(new_table: NewTable) -
     assert all(a[1] < b[0] for a, b in itertools.pairwise(spans))
 
 
+def test_the_last_of_two_writes_wins_within_one_file(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, primary_keys=["id"], options={"bucket": "1"})
+    (message,) = write(
+        table, pa.table({"id": [1, 2], "v": [1, 1]}), pa.table({"id": [2, 3], "v": [2, 2]})
+    )
+    (file,) = message.new_files
+    assert content(table, message, file).column("v").to_pylist() == [1, 2, 2]
+
+
+def test_sequence_numbers_go_on_in_files_that_were_closed_for_others(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, options={"bucket": "8", "bucket-key": "id"})
+    batches = [pa.table({"id": list(range(100))}) for _ in range(3)]
+    messages = write(table, *batches, buffer_bytes=1000)
+    assert len(messages) == 8
+    for message in messages:
+        spans = [(f.min_sequence_number, f.max_sequence_number) for f in message.new_files]
+        assert len(spans) > 1
+        assert spans[0][0] == 0
+        assert all(b[0] == a[1] + 1 for a, b in itertools.pairwise(spans))
+
+
+def test_the_range_of_a_column_counts_parts_without_values(new_table: NewTable) -> None:
+    table = new_table(COLUMNS)
+    values = pa.array([None] * 70_000 + [7] + [None] * 70_000, pa.int32())
+    (message,) = write(table, pa.table({"id": list(range(140_001)), "v": values}))
+    (file,) = message.new_files
+    types = [f.type for f in table.storage.schema.fields]
+    assert deserialize_row(file.value_stats.min_values, types) == (0, None, 7)
+    assert deserialize_row(file.value_stats.max_values, types) == (140_000, None, 7)
+    assert file.value_stats.null_counts == (0, 140_001, 140_000)
+
+
 def test_a_full_buffer_writes_the_fullest_of_many_buckets(new_table: NewTable) -> None:
     table = new_table([("p", "INT"), ("v", "BIGINT")], partition_keys=["p"])
     rng = np.random.default_rng(1)
