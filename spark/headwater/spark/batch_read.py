@@ -49,9 +49,8 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One for each task."""
         options = TableOptions(self._rows.storage.schema.options)
-        return [
-            SplitsPartition(each) for each in pack_splits(self._splits, options, self._parallelism)
-        ]
+        packed = pack_splits([[split] for split in self._splits], options, self._parallelism)
+        return [SplitsPartition(each) for each in packed]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task's splits."""
@@ -65,27 +64,28 @@ class BatchReader(DataSourceReader):
 
 
 def pack_splits(
-    splits: Sequence[Split], options: TableOptions, parallelism: int
+    groups: Sequence[Sequence[Split]], options: TableOptions, parallelism: int
 ) -> list[list[Split]]:
-    """Splits put together, so that small ones do not each cost a task.
+    """Groups of splits put together, so that small ones do not each cost a task.
 
     As Spark does with its own files: up to ``source.split.target-size``, but not so much that a
-    core has nothing to do.
+    core has nothing to do. A group stays together and in order.
 
     Args:
-        splits: What is to be read.
+        groups: What is to be read.
         options: The table's.
         parallelism: How many tasks run at once.
     """
     cost = options.split_open_file_cost
-    sizes = [split.size + cost for split in splits]
-    room = min(options.split_target_size, max(cost, sum(sizes) // max(parallelism, 1)))
+    sized = [(group, sum(split.size + cost for split in group)) for group in groups]
+    total = sum(size for _, size in sized)
+    room = min(options.split_target_size, max(cost, total // max(parallelism, 1)))
     packed: list[list[Split]] = []
     free = 0
-    for split, size in sorted(zip(splits, sizes, strict=True), key=lambda item: -item[1]):
+    for group, size in sorted(sized, key=lambda item: -item[1]):
         if size > free or not packed:
             packed.append([])
             free = room
-        packed[-1].append(split)
+        packed[-1].extend(group)
         free -= size
     return packed

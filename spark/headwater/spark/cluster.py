@@ -7,9 +7,10 @@ sorts within memory and spills, which no writer in a Python worker has to do.
 from __future__ import annotations
 
 import pyarrow as pa
+import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
 from headwater.spark.types import spark_arrow_schema
 from headwater.storage.bucket import bucket_numbers
@@ -56,7 +57,10 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
         order += [sf.col(_quoted(field.name)) for field in schema.key_fields]
         if ROW_KIND_COLUMN in df.columns and ROW_KIND_COLUMN not in schema.field_by_name:
             # What takes a row of the same key back comes before what puts one in its place.
-            order.append(sf.col(ROW_KIND_COLUMN).isin("-U", "-D").desc())
+            kind = sf.col(ROW_KIND_COLUMN)
+            textual = isinstance(df.schema[ROW_KIND_COLUMN].dataType, st.StringType)
+            retracts = sf.upper(kind).isin("-U", "-D") if textual else kind % 2 == 1
+            order.append(retracts.desc())
     return placed.sortWithinPartitions(*order).drop(_BUCKET)
 
 
@@ -73,7 +77,6 @@ def _bucket_column(storage: TableStorage, buckets: int) -> Column:
         whole = [column.cast(kind) for column, kind in zip(columns, arrow, strict=True)]
         return pa.array(bucket_numbers(whole, types, buckets))
 
-    # Spark takes the kind of function from its types, as objects.
-    number.__annotations__ = {"columns": pa.Array, "return": pa.Array}
-    column: Column = arrow_udf(number, "int")(*[sf.col(_quoted(field.name)) for field in fields])
+    keys = [sf.col(_quoted(field.name)) for field in fields]
+    column: Column = arrow_udf(number, "int", ArrowUDFType.SCALAR)(*keys)
     return column

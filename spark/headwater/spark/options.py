@@ -102,6 +102,11 @@ class ReadOptions:
     consumer_id: str | None = None
     row_kind: bool | None = None
 
+    @property
+    def for_stream(self) -> bool:
+        """Whether they make sense in a stream only."""
+        return not (self.consumer_id is None and self.mode is None and self.row_kind is None)
+
     @staticmethod
     def parse(options: Mapping[str, str]) -> ReadOptions:
         """Read Spark's option map; raises Invalid, naming the option that is wrong."""

@@ -65,21 +65,30 @@ class HeadwaterSource(DataSource):
     def schema(self) -> st.StructType:
         """The columns of a table; with ``consumer-id`` or ``include-row-kind``, row kinds too."""
         options = self._read_options
-        scan = self._scan
-        # Spark pickles this object when the schema is known: the snapshot stays chosen.
-        self._chosen = scan
-        columns = scan.storage.schema.columns(scan.schema.names)
-        schema = spark_schema(columns)
-        if _has_row_kind(options, scan.storage.schema):
-            schema = schema.add(ROW_KIND_COLUMN, st.StringType())
-        return schema
+        table = self._table(options.table)
+        if options.for_stream:
+            schema = table.schema
+            names = list(options.columns or schema.field_by_name)
+        else:
+            scan = self._scan(table)
+            # Spark pickles this object when the schema is known: the snapshot stays chosen.
+            self._chosen = scan
+            schema = scan.storage.schema
+            names = scan.schema.names
+        columns = spark_schema(schema.columns(names))
+        # Spark does not say whether the schema is for a stream, but only streams have consumers.
+        kinds = options.row_kind
+        if kinds is None:
+            kinds = options.consumer_id is not None and bool(schema.primary_keys)
+        return columns.add(ROW_KIND_COLUMN, st.StringType()) if kinds else columns
 
     def reader(self, schema: st.StructType) -> DataSourceReader:
         """Plans a batch read of the columns of `schema`."""
         options = self._read_options
-        if ROW_KIND_COLUMN in schema.fieldNames():
-            raise Invalid("row kinds are what a stream has: read it with spark.readStream")
-        whole = getattr(self, "_chosen", None) or self._scan
+        if options.for_stream:
+            raise Invalid("consumer-id, scan.mode and include-row-kind are for spark.readStream")
+        # A schema of the user's own was not asked of this object.
+        whole = getattr(self, "_chosen", None) or self._scan(self._table(options.table))
         names = schema.fieldNames()
         _check_schema(schema, whole.storage.schema)
         scan = Scan(whole.storage, whole.snapshot, names, whole.predicate)
@@ -99,9 +108,8 @@ class HeadwaterSource(DataSource):
                 "set the option include-row-kind to true for a column _ROW_KIND that tells them "
                 "apart, or to false to leave deletes out"
             )
-        columns = [name for name in schema.fieldNames() if name != ROW_KIND_COLUMN]
         _check_schema(schema, table.schema)
-        return StreamReader(self._connection, options, columns, schema)
+        return StreamReader(self._connection, options, table, schema)
 
     def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceWriter:
         """Writes a batch as one commit."""
@@ -122,10 +130,9 @@ class HeadwaterSource(DataSource):
     def _table(self, name: str) -> Table:
         return self._connection.open().table(name)
 
-    @property
-    def _scan(self) -> Scan:
+    def _scan(self, table: Table) -> Scan:
         options = self._read_options
-        return self._table(options.table).scan(
+        return table.scan(
             options.columns,
             options.where,
             snapshot_id=options.snapshot_id,
@@ -143,13 +150,6 @@ def source_class(connection: Connection, name: str = FORMAT) -> type[HeadwaterSo
     SessionSource.connection = connection
     SessionSource.format = name
     return SessionSource
-
-
-def _has_row_kind(options: ReadOptions, schema: TableSchema) -> bool:
-    if options.row_kind is not None:
-        return options.row_kind
-    # Spark does not say whether the schema is for a stream. Only streams have consumers.
-    return options.consumer_id is not None and bool(schema.primary_keys)
 
 
 def _check_schema(schema: st.StructType, table: TableSchema) -> None:
