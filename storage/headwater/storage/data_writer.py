@@ -36,8 +36,9 @@ from headwater.storage.values import StorageValue, storage_value
 
 __all__ = ["DataFileWriter", "combine_statistics", "local_wall_clock"]
 
-# Rows handed to a file at a time: how finely its size is watched.
-_SLICE_ROWS = 1 << 16
+# Rows handed to a file at a time, at most and at least: how finely its size is watched.
+_MOST_ROWS = 1 << 16
+_LEAST_ROWS = 1 << 8
 
 
 def local_wall_clock(epoch_millis: int) -> int:
@@ -115,8 +116,10 @@ class DataFileWriter:
             rows: The table's columns; for a primary-key table also ``_SEQUENCE_NUMBER`` and
                 ``_VALUE_KIND``. The order of the columns does not matter.
         """
-        for start in range(0, rows.num_rows, _SLICE_ROWS):
-            part = rows.slice(start, _SLICE_ROWS)
+        row_bytes = rows.nbytes / max(rows.num_rows, 1)
+        step = min(_MOST_ROWS, max(_LEAST_ROWS, int(self._target / 8 / max(row_bytes, 1))))
+        for start in range(0, rows.num_rows, step):
+            part = rows.slice(start, step)
             if self._open is None:
                 self._open = self._start()
             _, file, summary = self._open
