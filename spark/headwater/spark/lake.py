@@ -196,10 +196,10 @@ class SparkLake:
                 choice = SplitChoice.PYTHON
         options = ReadOptions(
             name,
-            snapshot_id=scan.snapshot.id,
             columns=tuple(names),
             where=where,
             splits=choice,
+            chosen=(scan.snapshot, storage.schema.id),
         )
         with own_errors():
             merged = (

@@ -10,6 +10,7 @@ from enum import StrEnum
 from headwater.catalog.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.errors import Invalid
+from headwater.storage.snapshot import Snapshot
 
 __all__ = ["Connection", "ReadOptions", "SplitChoice", "WriteOptions"]
 
@@ -86,6 +87,9 @@ class ReadOptions:
         columns: ``columns``, separated by commas or as a JSON list; None is all.
         where: ``where``, a SQL condition that is applied where the files are read.
         splits: Which splits; Headwater's own use.
+        chosen: The snapshot to read, and the id of the schema to read it with; Headwater's own
+            use. A snapshot's id would not do: a tag's snapshot may have expired, and the table may
+            have been altered since the snapshot.
         consumer_id: ``consumer-id`` of a stream.
         row_kind: ``include-row-kind``: whether a stream has a column ``_ROW_KIND``; None when it
             does not say.
@@ -99,6 +103,7 @@ class ReadOptions:
     columns: tuple[str, ...] | None = None
     where: str | None = None
     splits: SplitChoice = SplitChoice.ALL
+    chosen: tuple[Snapshot, int] | None = None
     consumer_id: str | None = None
     row_kind: bool | None = None
 
@@ -119,12 +124,14 @@ class ReadOptions:
             columns=_columns(options.get("columns")),
             where=options.get("where"),
             splits=SplitChoice(options.get("headwater.splits", SplitChoice.ALL)),
+            chosen=_chosen(options),
             consumer_id=options.get("consumer-id"),
             row_kind=_boolean(options, "include-row-kind"),
         )
 
     def to_options(self) -> dict[str, str]:
         """The options that `parse` reads back, the table's name apart."""
+        snapshot, schema_id = self.chosen or (None, None)
         texts = {
             "scan.snapshot-id": _text(self.snapshot_id),
             "scan.tag-name": self.tag,
@@ -133,6 +140,8 @@ class ReadOptions:
             "columns": None if self.columns is None else json.dumps(self.columns),
             "where": self.where,
             "headwater.splits": None if self.splits is SplitChoice.ALL else str(self.splits),
+            "headwater.snapshot": None if snapshot is None else snapshot.to_json(),
+            "headwater.schema-id": _text(schema_id),
             "consumer-id": self.consumer_id,
             "include-row-kind": _text(self.row_kind),
         }
@@ -220,6 +229,13 @@ def _integer(options: Mapping[str, str], key: str) -> int | None:
         return int(text)
     except ValueError:
         raise Invalid(f"option '{key}' must be an integer, not '{text}'") from None
+
+
+def _chosen(options: Mapping[str, str]) -> tuple[Snapshot, int] | None:
+    text, schema_id = options.get("headwater.snapshot"), _integer(options, "headwater.schema-id")
+    if text is None or schema_id is None:
+        return None
+    return Snapshot.from_json(text, "option 'headwater.snapshot'"), schema_id
 
 
 def _columns(text: str | None) -> tuple[str, ...] | None:

@@ -13,6 +13,7 @@ pushed for one use of the frame loses rows of another. The option ``where`` does
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -40,6 +41,7 @@ from headwater.spark.types import spark_schema
 from headwater.spark.write import BatchWriter, StreamWriter
 from headwater.storage.errors import Invalid
 from headwater.storage.ingest import ROW_KIND_COLUMN
+from headwater.storage.predicate import parse_predicate
 from headwater.storage.schema import TableSchema
 
 __all__ = ["FORMAT", "HeadwaterSource", "source_class"]
@@ -132,6 +134,13 @@ class HeadwaterSource(DataSource):
 
     def _scan(self, table: Table) -> Scan:
         options = self._read_options
+        if options.chosen is not None:
+            snapshot, schema_id = options.chosen
+            then = table.storage.schema_by_id(schema_id)
+            schema = replace(then, options=table.schema.options)
+            predicate = None if options.where is None else parse_predicate(options.where, schema)
+            storage = table.storage.with_schema(schema)
+            return Scan(storage, snapshot, options.columns, predicate)
         return table.scan(
             options.columns,
             options.where,
