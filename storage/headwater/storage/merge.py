@@ -86,8 +86,9 @@ class SortedRun:
     Attributes:
         name: How errors call it.
         read: Gives the rows in batches of about so many rows. A batch holds the key columns and
-            whatever is wanted; ``_VALUE_KIND`` may be left out when no row retracts,
-            ``_SEQUENCE_NUMBER`` and the sequence fields when `needs_sequence` is false.
+            whatever is wanted; when `needs_sequence` is true also the sequence fields,
+            ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND``; when not, ``_VALUE_KIND`` may be left out of
+            a batch in which no row retracts.
         row_count: Rows.
         min_sequence: The smallest sequence number.
         max_sequence: The greatest.
@@ -340,6 +341,13 @@ class _Cursor:
         return part
 
 
+def _share_out(alive: Mask, parts: Sequence[_Part]) -> None:
+    start = 0
+    for part in parts:
+        part.alive = alive[start : start + part.batch.num_rows]
+        start += part.batch.num_rows
+
+
 @dataclass
 class _Merge:
     """Decides, within one key range, which rows stay."""
@@ -360,42 +368,85 @@ class _Merge:
         """Mark the rows that a newer row of their key supersedes."""
         if len(parts) < 2:
             return
+        by_age = sorted(parts, key=lambda part: part.age)
         base = max(parts, key=lambda part: part.batch.num_rows)
-        rest = sorted((part for part in parts if part is not base), key=lambda part: part.age)
+        if self.by_row:
+            self._settle_by_row(by_age)
+        elif base.batch.num_rows * 2 < sum(part.batch.num_rows for part in parts):
+            self._settle_by_age(by_age)
+        else:
+            self._settle_against(base, [part for part in by_age if part is not base])
+
+    def _settle_against(self, base: _Part, rest: Sequence[_Part]) -> None:
+        """Look the rows of the newer and older small parts up in a great one."""
         keys = concatenate([part.rows for part in rest])
-        order = argsort(keys)  # the older of equal keys first
-        distinct = keys[order[_last_of_group(keys[order])]]
+        # The older of equal keys first; sorted runs end to end are what a merge sort is best at.
+        order = np.argsort(keys, kind="stable")
+        last = order[_last_of_group(keys[order])]
+        distinct = keys[last]
         at = np.searchsorted(base.rows, distinct)
         at[at == len(base.rows)] = 0
         met = base.rows[at] == distinct
         ages = np.repeat([part.age for part in rest], [part.batch.num_rows for part in rest])
-        if self.by_row:
-            newness = self._newness(rest, base, at[met])
-            oldest_first = np.argsort(newness[: len(keys)], kind="stable")
-            order = oldest_first[argsort(keys[oldest_first])]
-            last = order[_last_of_group(keys[order])]
-            mine, other = newness[last[met]], newness[len(keys) :]
-            wins = (mine > other) | ((mine == other) & (ages[last[met]] > base.age))
-        else:
-            last = order[_last_of_group(keys[order])]
-            wins = ages[last[met]] > base.age
+        wins = ages[last[met]] > base.age
         base.kill(at[met][wins])
         alive = np.zeros(len(keys), np.bool_)
         alive[last] = True
         alive[last[met][~wins]] = False
-        start = 0
-        for part in rest:
-            part.alive = alive[start : start + part.batch.num_rows]
-            start += part.batch.num_rows
+        _share_out(alive, rest)
 
-    def _newness(self, rest: Sequence[_Part], base: _Part, at: Indices) -> Comparable:
-        names = [*self.rules.sequence_fields, SEQUENCE_FIELD.name]
-        if all(KIND_FIELD.name in part.batch.schema.names for part in (*rest, base)):
-            names.append(KIND_FIELD.name)
-        batches = [part.batch.select(names) for part in rest]
-        batches.append(base.batch.select(names).take(pa.array(at)))
-        together = pa.Table.from_batches(batches).combine_chunks()
-        return _newness(together.to_batches()[0], self.rules)
+    def _settle_by_age(self, parts: Sequence[_Part]) -> None:
+        """Sort all keys: cheaper when no part is far greater than the others."""
+        keys = concatenate([part.rows for part in parts])
+        order = np.argsort(keys, kind="stable")
+        last = _last_of_group(keys[order])
+        if not last.all():
+            alive = np.empty(len(keys), np.bool_)
+            alive[order] = last
+            _share_out(alive, parts)
+
+    def _settle_by_row(self, parts: Sequence[_Part]) -> None:
+        """Compare the rows of each key that occurs more than once."""
+        keys = concatenate([part.rows for part in parts])
+        order = np.argsort(keys, kind="stable")
+        last = _last_of_group(keys[order])
+        contested = ~last
+        contested[1:] |= ~last[:-1]
+        if not contested.any():
+            return
+        rows = order[contested]
+        ends = last[contested]
+        groups: Indices = np.cumsum(ends) - ends
+        newness = self._newness(parts, rows)
+        winner = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
+        place = np.arange(len(rows)) - winner[groups]
+        # A run holds a key once, so there are as many rounds as runs at most. What is equally new
+        # is decided by the runs' ages, in whose order the rows of a key stand.
+        for turn in range(1, int(place.max()) + 1):
+            challenger = np.flatnonzero(place == turn)
+            group = groups[challenger]
+            newer = np.greater_equal(newness[challenger], newness[winner[group]])
+            winner[group[newer]] = challenger[newer]
+        alive = np.ones(len(keys), np.bool_)
+        alive[rows] = False
+        alive[rows[winner]] = True
+        _share_out(alive, parts)
+
+    def _newness(self, parts: Sequence[_Part], rows: Indices) -> Comparable:
+        """How new some rows are, numbered across the parts."""
+        names = [*self.rules.sequence_fields, SEQUENCE_FIELD.name, KIND_FIELD.name]
+        sizes = [part.batch.num_rows for part in parts]
+        bounds = np.concatenate([[0], np.cumsum(sizes)])
+        by_part = np.argsort(rows)
+        ends = np.searchsorted(rows[by_part], bounds)
+        picked = [
+            part.batch.select(names).take(pa.array(rows[by_part[start:end]] - first))
+            for part, first, (start, end) in zip(parts, bounds[:-1], pairwise(ends), strict=True)
+        ]
+        found = _newness(pa.concat_batches(picked), self.rules)
+        unsorted = np.empty_like(found)
+        unsorted[by_part] = found
+        return unsorted
 
     def _stays(self, part: _Part) -> Mask | None:
         added = None if self.keep_deletes else added_rows(part.batch)
