@@ -217,6 +217,14 @@ def test_equal_sequence_numbers_prefer_the_added_row() -> None:
         assert merged.to_pylist() == [{"v": "kept"}]
 
 
+def test_of_equally_new_rows_the_later_runs_stays() -> None:
+    # Two writers that did not know of each other may give out the same numbers.
+    row = {"k": 1, "s": "", "q": 0, "_SEQUENCE_NUMBER": 7, "_VALUE_KIND": _INSERT}
+    runs = [_run(f"run {i}", [{**row, "v": f"from run {i}"}]) for i in range(3)]
+    merged = pa.Table.from_batches(merge_runs(runs, MergeRules.of(_schema()), ["v"]))
+    assert merged.to_pylist() == [{"v": "from run 2"}]
+
+
 @pytest.mark.parametrize("keys", [[1, 2, 3, 3], [1, 5, 9, 2], [2, 1]])
 def test_an_unsorted_run_is_refused_by_name(keys: list[int]) -> None:
     def rows(values: list[int]) -> list[_Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import operator
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -296,7 +298,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("sequence", [None, "v"])
 @pytest.mark.parametrize("thin", ["false", "true"])
 @settings(
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
@@ -337,7 +339,7 @@ def test_a_primary_key_table_is_its_newest_rows(
 
 @pytest.mark.usefixtures("small_steps")
 @settings(
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data(), bucket=st.sampled_from(["-1", "2"]))
@@ -608,6 +610,27 @@ def test_files_of_old_schemas_read_as_the_present_one(
         ("k = 3", {3}),
     ):
         assert {row["k"] for row in read(table, where=where)} == keys, where
+
+
+def test_statistics_in_another_unit_prune_nothing(new_table: _NewTable) -> None:
+    table = new_table([("k", "BIGINT"), ("t", "TIMESTAMP(3)")], options={"bucket": "-1"})
+    moment = dt.datetime(2024, 5, 6, 7, 8, 9)
+    write(table, [{"k": 1, "t": moment}])
+    # A foreign writer's file holds microseconds in the place of milliseconds.
+    snapshot = table.pointer.latest()
+    assert snapshot is not None
+    (split,) = plan_snapshot(table.storage, snapshot).splits
+    foreign = pa.table({"k": [1], "t": pa.array([moment], pa.timestamp("us"))})
+    path = f"{split.directory}/{split.files[0].file_name}"
+    with table.storage.files.open_output(path) as sink:
+        pq.write_table(foreign, sink)
+    where = "t = TIMESTAMP '2024-05-06 07:08:09'"
+    assert read(table, where=where) == [{"k": 1, "t": moment}]
+    # The column becomes one of microseconds, its old statistics stay.
+    k, t = table.storage.schema.fields
+    table = _evolve(table, [k, replace(t, type=parse_type("TIMESTAMP(6)"))])
+    assert read(table, where=where) == [{"k": 1, "t": moment}]
+    assert read(table, where="t > TIMESTAMP '2024-05-06 07:08:09'") == []
 
 
 def test_files_older_than_a_column_are_pruned_by_it(new_table: _NewTable) -> None:

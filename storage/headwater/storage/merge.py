@@ -128,7 +128,7 @@ def merge_runs(
     """Merge sorted runs into distinct keys.
 
     Args:
-        runs: The runs, in any order.
+        runs: The runs. Sequence numbers tell which is newer; where they are equal, the later.
         rules: How rows are merged.
         columns: The columns of the result; ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND`` may be among
             them when every run's batches hold them.

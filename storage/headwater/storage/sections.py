@@ -52,7 +52,8 @@ class Section:
     """Files whose key ranges hang together; no key of theirs is in another section.
 
     Attributes:
-        runs: The files as sorted runs. Of one run alone no key occurs twice.
+        runs: The files as sorted runs, as old as their levels say. Of one run alone no key occurs
+            twice.
     """
 
     runs: tuple[FileRun, ...]
@@ -129,7 +130,7 @@ def _total_order(value: float) -> int:
 def _section(group: Sequence[_Ranged]) -> Section:
     """Sorted runs of a section: by level, and of level 0 by age as far as keys are disjoint."""
     runs: list[list[_Ranged]] = []
-    for level in sorted({item.file.level for item in group} - {0}):
+    for level in sorted({item.file.level for item in group} - {0}, reverse=True):
         runs += _disjoint([item for item in group if item.file.level == level])
     newest: list[_Ranged] = []
     for flush in _flushes([item for item in group if item.file.level == 0]):
