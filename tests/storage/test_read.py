@@ -292,6 +292,8 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups and merge steps of a few rows, so that small tables cross their borders."""
     monkeypatch.setattr("headwater.storage.parquet._ROW_GROUP_ROWS", 3)
     monkeypatch.setattr("headwater.storage.merge._LEAST_BATCH", 1)
+    # Hundreds of tables: nothing here is about surviving a loss of power.
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
 
 @pytest.mark.usefixtures("small_steps")
