@@ -186,6 +186,29 @@ def test_large_files_between_others_move_up_alone(new_table: NewTable) -> None:
     assert sorted(file.row_count for file in files if file.row_count < 100) == [3, 3]
 
 
+def test_a_large_file_with_deletes_is_rewritten(new_table: NewTable) -> None:
+    options = {"bucket": "1", "target-file-size": "1 kb"}
+    table = new_table(COLUMNS, primary_keys=["id"], options=options)
+    kinds = ["-D"] + ["+I"] * 1999
+    write(table, {"id": list(range(2000)), "_ROW_KIND": kinds})
+    expected = rows(table)
+    compact(table)
+    assert rows(table) == expected
+    assert 0 not in {x for e in entries(table) for x in content(table, e).column("id").to_pylist()}
+    assert all(e.file.delete_row_count == 0 for e in entries(table))
+
+
+def test_small_files_of_the_highest_level_are_put_together(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, primary_keys=["id"], options={"bucket": "1"})
+    for start in (0, 10):
+        write(table, {"id": [start]})
+        tiny = table.with_options(target_file_size="1 b")
+        compact(tiny)
+    assert [e.file.level for e in entries(table)] == [5, 5]
+    compact(table)
+    assert [e.file.row_count for e in entries(table)] == [2]
+
+
 def test_files_added_meanwhile_are_merged_with_the_compacted(new_table: NewTable) -> None:
     table = new_table(COLUMNS, primary_keys=["id"], options={"bucket": "1"})
     write(table, {"id": [1, 2, 3], "v": [1, 1, 1]})
@@ -244,9 +267,13 @@ def test_a_compaction_that_owes_a_changelog_is_refused(new_table: NewTable, prod
 
 def test_a_compaction_that_fails_leaves_no_file(new_table: NewTable) -> None:
     table = new_table(COLUMNS, primary_keys=["id"], options={"bucket": "1"})
-    write(table, {"id": [1, 2]})
-    write(table, {"id": [2, 3]})
-    victim = next(path for path in table.files_below() if path.startswith("bucket-0/data-"))
+    write(table, {"id": list(range(1000)), "v": list(range(1000))})
+    write(table, {"id": list(range(1000)), "v": list(range(1000))})
+    write(table, {"id": [2000, 2001]})
+    # What is read last, when files have been written already.
+    last = max(entries(table), key=lambda entry: entry.file.min_sequence_number)
+    victim = f"bucket-0/{last.file.file_name}"
+    table = table.with_options(target_file_size="4 kb")
     path = f"{table.storage.layout.location}/{victim}"
     data = table.storage.files.read(path)
     table.storage.files.write(path, data[:-10])
