@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headwater.catalog.files import FileInfo, list_files
 from headwater.catalog.history import TableHistory
-from headwater.catalog.scan import Scan
+from headwater.catalog.scan import Changes, Scan
 from headwater.storage.bucket_state import BucketStates
 from headwater.storage.commit import OutcomeUnknown, TableCommit
 from headwater.storage.commit_entries import PartitionFilter
@@ -25,6 +25,7 @@ from headwater.storage.errors import (
     Conflict,
     HeadwaterError,
     Invalid,
+    Unsupported,
 )
 from headwater.storage.expire import (
     ExpireResult,
@@ -36,6 +37,7 @@ from headwater.storage.options import TableOptions
 from headwater.storage.partition import static_partition
 from headwater.storage.predicate import Predicate, parse_predicate
 from headwater.storage.snapshot import CommitKind, Snapshot
+from headwater.storage.stream import after, plans_before
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types import to_arrow
 from headwater.storage.values import arrow_scalar
@@ -270,6 +272,55 @@ class Table(TableHistory):
             then = storage.schema_by_id(snapshot.schema_id)
             storage = storage.with_schema(replace(then, options=storage.schema.options))
         return Scan(storage, snapshot, columns, self._predicate(where, storage))
+
+    def changes(
+        self,
+        since: int,
+        until: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | Predicate | None = None,
+        skip_overwrites: bool = False,
+    ) -> Changes:
+        """Choose what the snapshots after `since`, up to and with `until`, changed.
+
+        The rows bear a column ``_ROW_KIND``. Those of a primary-key table are what was written,
+        ``+I`` for inserts and updates alike, unless its ``changelog-producer`` tells more.
+
+        Args:
+            since: A snapshot's id; 0 for the beginning.
+            until: A snapshot's id; None for the latest.
+            columns: Which columns, in this order; None means all.
+            where: A SQL condition; each change is judged for itself.
+            skip_overwrites: Leave out what overwrites changed, as Paimon does: they say which
+                files went, and not which rows. Deleting from an append table is an overwrite.
+
+        Raises:
+            NotFound: A snapshot does not exist, or has expired.
+            Unsupported: There is an overwrite among the snapshots, and it is not to be skipped.
+        """
+        storage = self._storage
+        predicate = self._predicate(where, storage)
+        latest = self.pointer.latest()
+        last = (0 if latest is None else latest.id) if until is None else until
+        if last > (0 if latest is None else latest.id):
+            self.snapshot(last)
+        position, end = after(since), after(last)
+        plans = list(plans_before(storage, position, end, latest, predicate=predicate))
+        if not skip_overwrites:
+            self._refuse_overwrites(since, last)
+        return Changes(storage, plans, columns, predicate)
+
+    def _refuse_overwrites(self, since: int, until: int) -> None:
+        options = TableOptions(self.schema.options)
+        if not self.schema.primary_keys and options.streaming_read_append_overwrite:
+            return
+        for snapshot_id in range(since + 1, until + 1):
+            if self._storage.snapshot(snapshot_id).commit_kind is CommitKind.OVERWRITE:
+                raise Unsupported(
+                    f"table {self.name}: snapshot {snapshot_id} is an overwrite, whose changes are "
+                    "not known row by row; leave it out with skip_overwrites=True"
+                )
 
     def _predicate(self, where: str | Predicate | None, storage: TableStorage) -> Predicate | None:
         return parse_predicate(where, storage.schema) if isinstance(where, str) else where
