@@ -23,7 +23,7 @@ from headwater.cli.extras import require
 
 __all__ = ["demo"]
 
-_COLUMNS = ["table", "rows", "snapshots kept", "files before", "files after", "seconds"]
+_COLUMNS = ["table", "rows", "snapshots", "files before", "after", "seconds"]
 
 
 def demo(
@@ -85,8 +85,7 @@ def _run(console: Console, keep: bool) -> None:
         display.say(f"Stop the server with: kill {server.pid}; then delete {folder}")
     else:
         display.say(
-            "To look around, run 'headwater demo --keep': the server stays, and you will find its "
-            f"API at {server.url}/docs (the port changes from run to run)."
+            f"Next: run 'headwater demo --keep', which leaves the server, and look at {server.url}/docs"
         )
 
 

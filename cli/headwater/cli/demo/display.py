@@ -7,7 +7,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 __all__ = ["Display", "Step"]
@@ -20,7 +21,7 @@ class Step:
         note: What came of it; shown when it is done.
     """
 
-    def __init__(self, progress: Progress, task: int, title: str) -> None:
+    def __init__(self, progress: Progress, task: TaskID, title: str) -> None:
         self._progress = progress
         self._task = task
         self._title = title
@@ -28,7 +29,7 @@ class Step:
 
     def at(self, text: str) -> None:
         """Say which part of the step is under way."""
-        self._progress.update(self._task, description=f"{self._title}: {text}")  # type: ignore[arg-type]
+        self._progress.update(self._task, description=f"{self._title}: {text}")
 
 
 class Display:
@@ -74,21 +75,21 @@ class Display:
         step = Step(self._progress, self._task, title)
         yield step
         seconds = time.monotonic() - started
-        note = f" [dim]{step.note}[/dim]" if step.note else ""
-        self._progress.console.print(
-            f"[green]✓[/green] {title}[cyan]{seconds:6.1f} s[/cyan]{note}", highlight=False
-        )
+        console = self._progress.console
+        console.print(f"[green]✓[/green] {title} [cyan]{seconds:.1f} s[/cyan]", highlight=False)
+        if step.note:
+            console.print(f"  [dim]{escape(step.note)}[/dim]", highlight=False, soft_wrap=True)
         self._progress.advance(self._task)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """The closing table: the first column is names, the others are numbers."""
         drawn = Table(header_style="bold")
         for position, name in enumerate(columns):
-            drawn.add_column(name, justify="right" if position else "left")
+            drawn.add_column(name, justify="right" if position else "left", no_wrap=True)
         for row in rows:
             drawn.add_row(*row)
         self._console.print(drawn)
 
     def say(self, text: str) -> None:
         """A line of text."""
-        self._console.print(text, highlight=False, soft_wrap=True)
+        self._console.print(escape(text), highlight=False, soft_wrap=True)

@@ -15,12 +15,13 @@ from headwater.storage.errors import Unavailable
 
 __all__ = ["ServerProcess"]
 
+_USUAL_PORT = 8080
 _START_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 
 
 class ServerProcess:
-    """A running server on a free port of this machine, with SQLite and a local warehouse.
+    """A running server on port 8080, or a free one, of this machine, with SQLite and a local warehouse.
 
     Args:
         folder: Where the database, the warehouse and the log go.
@@ -107,7 +108,14 @@ class ServerProcess:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """The port that `serve` takes by default, or any other if somebody has it."""
+    for port in (_USUAL_PORT, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            free: int = probe.getsockname()[1]
+            return free
+    raise Unavailable("no port of 127.0.0.1 is free")

@@ -6,12 +6,13 @@ import os
 import re
 import shutil
 import subprocess
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater.storage.errors import Unsupported
+from headwater.storage.errors import Unavailable, Unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["require_java", "spark_session"]
 
 LEAST_JAVA = 17
+
+_STOP_SECONDS = 30.0
 
 _LOG_SETTINGS = """\
 rootLogger.level = warn
@@ -53,27 +56,69 @@ def require_java() -> None:
 
 
 @contextmanager
+def _errors_into(file: Path) -> Generator[None]:
+    """Let a process that is started meanwhile write its errors into a file, for all its life."""
+    from pyspark.errors import PySparkRuntimeError
+
+    ours = os.dup(2)
+    try:
+        with file.open("wb") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    except PySparkRuntimeError as error:
+        said = " ".join(file.read_text(errors="replace").split())[-500:]
+        raise Unavailable(f"Spark did not start; Java's last words: {said or '-'}") from error
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+@contextmanager
 def spark_session(folder: Path) -> Generator[SparkSession]:
-    """A session on two cores of this machine; its log is `spark.log` in `folder`."""
+    """A session on two cores of this machine; its log is `spark.log` in `folder`.
+
+    Raises:
+        Unavailable: Java did not start Spark.
+    """
     from headwater.spark import local_session
 
+    # What Spark and its libraries advise is for their own developers.
+    warnings.filterwarnings("ignore", module=r"pyspark\.")
     log_settings = folder / "log4j2.properties"
     log_settings.write_text(_LOG_SETTINGS.format(log=folder / "spark.log"))
-    session = local_session(
-        "headwater-demo",
-        cores=2,
-        memory="1g",
-        settings={
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log_settings}",
-            "spark.local.dir": str(folder / "spark"),
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
-        },
-    )
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log_settings}",
+        "spark.local.dir": str(folder / "spark"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
+    }
+    with _errors_into(folder / "spark.err"):
+        session = local_session("headwater-demo", cores=2, memory="1g", settings=settings)
     try:
         yield session
     finally:
-        session.stop()
+        _stop(session)
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop Spark and wait for its Java to be gone: it clears up in the folder to the last."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    session.stop()
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -28,10 +28,10 @@ from headwater.cli.demo.source import (
 from headwater.storage.ingest import ROW_KIND_COLUMN
 
 if TYPE_CHECKING:
-    from headwater.catalog.table import Table
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from headwater.catalog.table import Table
     from headwater.client import Lake
     from headwater.spark import SparkLake
 
@@ -47,7 +47,7 @@ HALF = MONTHS // 2
 KEPT_SNAPSHOTS = 5
 BUCKETS = "2"
 
-CHAPTERS = 13
+CHAPTERS = 12
 """How many steps `Story.tell` shows."""
 
 
@@ -80,7 +80,7 @@ class Story:
         self._display = display
         self._snapshot_after: dict[Batch, int] = {}
         self._queries: list[StreamingQuery] = []
-        self._files_before: Counter[str] = Counter()
+        self._compacted = (0, 0)
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def tell(self) -> None:
@@ -92,7 +92,7 @@ class Story:
         self._create()
         self._load_weather()
         self._load_months(1, 1)
-        first = self._follow("first")
+        first = self._follow()
         self._load_months(2, HALF)
         self._stop_half_way(first)
         self._add_column()
@@ -100,8 +100,7 @@ class Story:
         self._travel()
         self._compact()
         self._expire_behind_the_consumer()
-        second = self._follow("second")
-        self._catch_up(second)
+        self._catch_up()
         self._expire_all()
         self._answer()
 
@@ -175,22 +174,29 @@ class Story:
 
     # The consumer
 
-    def _follow(self, name: str) -> StreamingQuery:
-        with self._display.step(f"Start the {name} streaming query") as step:
-            query = (
-                self._spark.readStream.format("headwater")
-                .option("consumer-id", CONSUMER)
-                .load(FLIGHTS)
-                .writeStream.format("headwater")
-                .option("checkpointLocation", str(self._folder / f"checkpoint-{name}"))
-                .start(FOLLOWER)
-            )
-            self._queries.append(query)
-            step.note = f"consumer id '{CONSUMER}', a checkpoint folder of its own: empty"
+    def _follow(self) -> StreamingQuery:
+        with self._display.step("Follow its changes with a streaming query") as step:
+            with self._timed(FOLLOWER):
+                query = self._start_query("first")
+                # Until its first batch is done it is open which snapshot it starts from.
+                query.processAllAvailable()
+            step.note = f"into {FOLLOWER}, with the consumer id '{CONSUMER}'"
+        return query
+
+    def _start_query(self, name: str) -> StreamingQuery:
+        query = (
+            self._spark.readStream.format("headwater")
+            .option("consumer-id", CONSUMER)
+            .load(FLIGHTS)
+            .writeStream.format("headwater")
+            .option("checkpointLocation", str(self._folder / f"checkpoint-{name}"))
+            .start(FOLLOWER)
+        )
+        self._queries.append(query)
         return query
 
     def _stop_half_way(self, query: StreamingQuery) -> None:
-        with self._display.step("Stop it half way") as step, self._timed(FOLLOWER):
+        with self._display.step("Stop the query half way") as step, self._timed(FOLLOWER):
             query.processAllAvailable()
             query.stop()
             position = self._position()
@@ -200,9 +206,11 @@ class Story:
             self._table(FLIGHTS).create_tag(TAG)
             step.note = f"{rows:,} rows in {FOLLOWER}; the consumer goes on at snapshot {position}"
 
-    def _catch_up(self, query: StreamingQuery) -> None:
-        with self._display.step("Go on where the first query stopped") as step:
+    def _catch_up(self) -> None:
+        title = "Go on with a new query: the same consumer id, no checkpoint"
+        with self._display.step(title) as step:
             with self._timed(FOLLOWER):
+                query = self._start_query("second")
                 query.processAllAvailable()
                 query.stop()
             last = self._feed.batches(MONTHS)[-1]
@@ -239,14 +247,14 @@ class Story:
 
     def _compact(self) -> None:
         with self._display.step("Compact") as step:
-            for name in (FLIGHTS, WEATHER, FOLLOWER):
-                self._files_before[name] = self._file_count(name)
+            before = self._file_count(FLIGHTS)
             with self._timed(FLIGHTS):
-                self._table(FLIGHTS).compact()
+                self._lake.compact(FLIGHTS)
             after = self._file_count(FLIGHTS)
+            self._compacted = (before, after)
             last = self._feed.batches(MONTHS)[-1]
             self._expect_state(f"{FLIGHTS} after compaction", FLIGHTS, last)
-            step.note = f"{self._files_before[FLIGHTS]} files became {after}; the same rows"
+            step.note = f"{before} files became {after}; the same rows"
 
     def _expire_behind_the_consumer(self) -> None:
         with self._display.step("Expire snapshots: the lagging consumer holds them back") as step:
@@ -308,8 +316,8 @@ class Story:
             .where("arr_delay > 0")
             .groupBy("dest")
             .agg(F.sum("arr_delay").alias("minutes"))
-            .orderBy(F.desc("minutes"), "dest")
             .join(self._feed.airports, F.col("dest") == F.col("faa"), "left")
+            .orderBy(F.desc("minutes"), "dest")
             .head()
         )
         assert expected is not None
@@ -321,16 +329,16 @@ class Story:
 
     def summary(self) -> list[list[str]]:
         """A row for each table: name, rows, snapshots, files before and after, seconds."""
+        return [self._summary_of(name) for name in (FLIGHTS, WEATHER, FOLLOWER)]
+
+    def _summary_of(self, name: str) -> list[str]:
+        files = self._compacted if name == FLIGHTS else (self._file_count(name), None)
         return [
-            [
-                name,
-                f"{self._lake.table(name).count():,}",
-                f"{len(self._table(name).snapshots())} of {self._latest(name)}",
-                f"{self._files_before[name]:,}",
-                f"{self._file_count(name):,}",
-                f"{self._seconds[name]:.1f}",
-            ]
-            for name in (FLIGHTS, WEATHER, FOLLOWER)
+            name,
+            f"{self._table(name).scan().count():,}",
+            f"{len(self._table(name).snapshots())} of {self._latest(name)}",
+            *("-" if count is None else f"{count:,}" for count in files),
+            f"{self._seconds[name]:.1f}",
         ]
 
     # Helpers
