@@ -85,7 +85,8 @@ def _run(console: Console, keep: bool) -> None:
         display.say(f"Stop the server with: kill {server.pid}; then delete {folder}")
     else:
         display.say(
-            f"Next: run 'headwater demo --keep', which leaves the server, and look at {server.url}/docs"
+            "Next: run 'headwater demo --keep', which leaves the server running, "
+            f"and look at {server.url}/docs"
         )
 
 

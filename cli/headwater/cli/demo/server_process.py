@@ -21,7 +21,7 @@ _STOP_SECONDS = 15.0
 
 
 class ServerProcess:
-    """A running server on port 8080, or a free one, of this machine, with SQLite and a local warehouse.
+    """A running server with SQLite and a local warehouse, on port 8080 or else a free one.
 
     Args:
         folder: Where the database, the warehouse and the log go.
