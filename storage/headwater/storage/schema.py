@@ -279,5 +279,3 @@ def _options(document: Mapping[str, Json]) -> dict[str, str]:
         elif item is not None:
             raise Invalid(f"option '{key}' must be a string, not {item!r}")
     return options
-
-

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.feather as feather
 from pypaimon import CatalogFactory, Schema
 
 
-def open_catalog(request):
+def open_catalog(request: dict[str, Any]) -> Any:
     return CatalogFactory.create(
         {
             "metastore": "rest",
@@ -25,7 +25,7 @@ def open_catalog(request):
     )
 
 
-def create(request):
+def create(request: dict[str, Any]) -> dict[str, Any]:
     catalog = open_catalog(request)
     catalog.create_database(request["table"].split(".")[0], True)
     arrow = feather.read_table(request["schema"]).schema
@@ -39,7 +39,7 @@ def create(request):
     return {}
 
 
-def write(request):
+def write(request: dict[str, Any]) -> dict[str, Any]:
     table = open_catalog(request).get_table(request["table"])
     builder = table.new_batch_write_builder()
     if request.get("overwrite") is not None:
@@ -53,7 +53,7 @@ def write(request):
     return {}
 
 
-def read(request):
+def read(request: dict[str, Any]) -> dict[str, Any]:
     table = open_catalog(request).get_table(request["table"])
     builder = table.new_read_builder()
     if request.get("columns"):
@@ -64,7 +64,7 @@ def read(request):
     return {"rows": arrow.num_rows}
 
 
-def main():
+def main() -> None:
     request = json.load(sys.stdin)
     command = {"create": create, "write": write, "read": read}[request["command"]]
     answer = command(request)
@@ -72,5 +72,4 @@ def main():
 
 
 if __name__ == "__main__":
-    assert pa is not None
     main()

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather as feather
 from pypaimon_rust.datafusion import PaimonCatalog, SQLContext
 
 
-def options(request):
+def options(request: dict[str, Any]) -> dict[str, str]:
     return {
         "metastore": "rest",
         "uri": request["uri"],
@@ -23,7 +24,7 @@ def options(request):
     }
 
 
-def sql(request):
+def sql(request: dict[str, Any]) -> dict[str, Any]:
     context = SQLContext()
     context.register_catalog("paimon", options(request))
     batches = []
@@ -35,7 +36,7 @@ def sql(request):
     return {}
 
 
-def write(request):
+def write(request: dict[str, Any]) -> dict[str, Any]:
     table = PaimonCatalog(options(request)).get_table(request["table"])
     builder = table.new_batch_write_builder()
     writer, committer = builder.new_write(), builder.new_commit()
@@ -46,7 +47,7 @@ def write(request):
     return {}
 
 
-def read(request):
+def read(request: dict[str, Any]) -> dict[str, Any]:
     table = PaimonCatalog(options(request)).get_table(request["table"])
     builder = table.new_read_builder()
     if request.get("columns"):
@@ -58,7 +59,7 @@ def read(request):
     return {"rows": arrow.num_rows}
 
 
-def main():
+def main() -> None:
     request = json.load(sys.stdin)
     command = {"sql": sql, "write": write, "read": read}[request["command"]]
     print(json.dumps(command(request)))
