@@ -6,19 +6,22 @@ sorts within memory and spills, which no writer in a Python worker has to do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
+from headwater.spark.bucket_expression import can_compute, with_bucket
 from headwater.spark.types import spark_arrow_schema
 from headwater.storage.bucket import bucket_numbers
 from headwater.storage.ingest import ROW_KIND_COLUMN, coerce
 from headwater.storage.options import TableOptions
 from headwater.storage.row_kinds import take_row_kinds
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types import to_arrow
+from headwater.storage.types import DataField, to_arrow
 
 __all__ = ["check_columns", "cluster"]
 
@@ -46,7 +49,11 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
     partition = [sf.col(_quoted(name)) for name in schema.partition_keys]
     if buckets < 1:
         return df.repartition(*partition).sortWithinPartitions(*partition) if partition else df
-    placed = df.withColumn(_BUCKET, _bucket_column(storage, buckets))
+    key = schema.bucket_key_fields
+    if can_compute(key):
+        placed = with_bucket(df, key, buckets, _BUCKET)
+    else:
+        placed = df.withColumn(_BUCKET, _bucket_column(key, buckets))
     if partition:
         # Without a number, so that Spark joins what is small.
         placed = placed.repartition(*partition, sf.col(_BUCKET))
@@ -68,15 +75,14 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _bucket_column(storage: TableStorage, buckets: int) -> Column:
-    fields = storage.schema.bucket_key_fields
-    types = [field.type for field in fields]
+def _bucket_column(key: Sequence[DataField], buckets: int) -> Column:
+    types = [field.type for field in key]
     arrow = [to_arrow(item) for item in types]
 
     def number(*columns: pa.Array) -> pa.Array:
         whole = [column.cast(kind) for column, kind in zip(columns, arrow, strict=True)]
         return pa.array(bucket_numbers(whole, types, buckets))
 
-    keys = [sf.col(_quoted(field.name)) for field in fields]
-    column: Column = arrow_udf(number, "int", ArrowUDFType.SCALAR)(*keys)
+    arguments = [sf.col(_quoted(field.name)) for field in key]
+    column: Column = arrow_udf(number, "int", ArrowUDFType.SCALAR)(*arguments)
     return column
