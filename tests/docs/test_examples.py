@@ -2,7 +2,7 @@
 
 The ``python`` blocks of a page are one program, run from top to bottom in an empty folder. A
 ``text`` block right after one is what that one prints. Where a page speaks of the server at
-``http://127.0.0.1:8080``, one is running.
+``http://127.0.0.1:8080``, one is running. A ``py`` block is a sketch that does not run by itself.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ class Story:
             minutes = {row["rain"]: row["minutes"] / row["flights"] for row in answer.collect()}
             step.note = (
                 f"in rain flights arrive {minutes[True]:.1f} min late, else {minutes[False]:.1f}; "
-                f"worst destination: {worst}"
+                f"most minutes late in all: {worst}"
             )
 
     def _worst_destination(self) -> str:
