@@ -79,6 +79,8 @@ check: $(READY) ## Lint, types, import direction, namespace, OpenAPI drift, docu
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/headwater openapi | diff openapi/headwater.json - || { \
+		echo "openapi/headwater.json is not what the application says; run: make openapi" >&2; exit 1; }
 	$(PYTEST) -q tests/repository tests/docs -m "not slow and not spark"
 
 .PHONY: format
