@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
 
 import pyarrow as pa
 import pyspark.sql.types as st
@@ -77,15 +78,13 @@ def pack_splits(
         parallelism: How many tasks run at once.
     """
     cost = options.split_open_file_cost
-    sized = [(group, sum(split.size + cost for split in group)) for group in groups]
-    total = sum(size for _, size in sized)
-    room = min(options.split_target_size, max(cost, total // max(parallelism, 1)))
-    packed: list[list[Split]] = []
-    free = 0
-    for group, size in sorted(sized, key=lambda item: -item[1]):
-        if size > free or not packed:
-            packed.append([])
-            free = room
-        packed[-1].extend(group)
-        free -= size
-    return packed
+    sized = [(sum(split.size + cost for split in group), group) for group in groups]
+    total = sum(size for size, _ in sized)
+    room = min(options.split_target_size, max(cost, -(-total // max(parallelism, 1))))
+    # Each group goes where there is least, the largest first.
+    bins: list[tuple[int, int, list[Split]]] = [(0, at, []) for at in range(-(-total // room))]
+    for size, group in sorted(sized, key=lambda item: -item[0]):
+        held, at, splits = heappop(bins)
+        splits.extend(group)
+        heappush(bins, (held + size, at, splits))
+    return [splits for _, _, splits in sorted(bins) if splits]

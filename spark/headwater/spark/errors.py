@@ -14,12 +14,14 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headwater.storage import errors
+from headwater.storage.commit import OutcomeUnknown
 
 __all__ = ["own_errors"]
 
 _KINDS: dict[str, type[errors.HeadwaterError]] = {
     kind.__name__: kind
     for kind in (
+        OutcomeUnknown,
         errors.NotFound,
         errors.AlreadyExists,
         errors.Conflict,
@@ -31,8 +33,7 @@ _KINDS: dict[str, type[errors.HeadwaterError]] = {
     )
 }
 _RAISED = re.compile(
-    rf"^(?:{re.escape(errors.__name__)}\.)(?P<kind>{'|'.join(_KINDS)}): (?P<message>.+)$",
-    re.MULTILINE,
+    rf"^headwater\.[\w.]+\.(?P<kind>{'|'.join(_KINDS)}): (?P<message>.+)$", re.MULTILINE
 )
 
 

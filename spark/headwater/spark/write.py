@@ -1,8 +1,9 @@
 """Write to a table from Spark's tasks, and commit once on the driver.
 
 A task writes files and hands a description of them to the driver, which commits all of them as
-one snapshot, or deletes them when a task failed for good. A task that fails deletes what it wrote;
-one that is killed leaves files that no snapshot names.
+one snapshot, or deletes them when a task failed for good. A task that fails here deletes what it
+wrote. One that Spark ends (its input failed, the job was given up) leaves files that no snapshot
+names.
 
 A streaming query commits as the user ``spark-<query id>`` with the number of its batch, so that a
 batch that Spark repeats after a crash is found in the table's history and left alone. The query's

@@ -1,0 +1,79 @@
+"""What Spark's suites share: a lake of one's own, and ways to look at a frame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from headwater.spark import SparkLake, connect
+
+Rows = list[tuple[object, ...]]
+
+
+def rows(df: DataFrame) -> Rows:
+    """A frame's rows, in an order of their own."""
+    return sorted((tuple(row) for row in df.collect()), key=repr)
+
+
+def plan(df: DataFrame) -> str:
+    """A frame's physical plan as text."""
+    return str(df._jdf.queryExecution().executedPlan().toString())
+
+
+def data_files(folder: Path) -> list[str]:
+    """The names of all data files below a folder, whether a snapshot names them or not."""
+    return sorted(path.name for path in folder.rglob("data-*"))
+
+
+def named_files(lake: SparkLake, name: str) -> list[str]:
+    """The names of the data files in a table's latest snapshot."""
+    return sorted(file.name for file in lake.catalog.table(name).files())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the lake is."""
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def lake(spark: SparkSession, folder: Path) -> SparkLake:
+    """A lake with the database ``db``."""
+    lake = connect(spark, folder)
+    lake.catalog.create_database("db")
+    return lake
+
+
+Numbered = Callable[..., DataFrame]
+
+
+@pytest.fixture
+def numbered(spark: SparkSession) -> Numbered:
+    """Makes rows ``(id BIGINT, name STRING, part STRING)`` with ids from `start` to `stop`."""
+
+    def make(start: int, stop: int, name: str = "first", kind: str | None = None) -> DataFrame:
+        df = spark.range(start, stop, 1, 2).select(
+            "id",
+            sf.concat(sf.lit(f"{name}-"), sf.col("id").cast("string")).alias("name"),
+            (sf.col("id") % 3).cast("string").alias("part"),
+        )
+        return df if kind is None else df.withColumn("_ROW_KIND", sf.lit(kind))
+
+    return make
+
+
+def tasks(df: DataFrame) -> int:
+    """How many tasks the frame's only stage has."""
+    return int(df.rdd.getNumPartitions())
+
+
+def scanned_columns(df: DataFrame) -> set[str]:
+    """The columns that Spark's own Parquet scans read, ``_VALUE_KIND`` apart."""
+    schemas = re.findall(r"ReadSchema: struct<([^>]*)>", plan(df))
+    names = {part.partition(":")[0] for text in schemas for part in text.split(",") if part}
+    return names - {"_VALUE_KIND"}

@@ -1,0 +1,393 @@
+"""Frames in, the same frames out: types, upserts, deletes, overwrites, time travel."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+
+import pyspark.sql.types as st
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from tests.spark.conftest import Numbered, data_files, named_files, rows
+
+from headwater.spark import SparkLake, connect
+from headwater.storage.errors import HeadwaterError, Invalid, NotFound
+
+pytestmark = pytest.mark.spark
+
+KEYED: dict[str, object] = {"primary_keys": ["id"], "options": {"bucket": "2"}}
+PARTITIONED: dict[str, object] = {
+    "primary_keys": ["part", "id"],
+    "partition_keys": ["part"],
+    "options": {"bucket": "2"},
+}
+
+
+def create(lake: SparkLake, df: DataFrame, **how: object) -> str:
+    lake.create_table("db.t", df.schema, **how)  # type: ignore[arg-type]
+    return "db.t"
+
+
+EVERY_TYPE = st.StructType(
+    [
+        st.StructField("id", st.LongType(), False),
+        st.StructField("flag", st.BooleanType()),
+        st.StructField("tiny", st.ByteType()),
+        st.StructField("small", st.ShortType()),
+        st.StructField("whole", st.IntegerType()),
+        st.StructField("single", st.FloatType()),
+        st.StructField("double", st.DoubleType()),
+        st.StructField("short_decimal", st.DecimalType(9, 2)),
+        st.StructField("long_decimal", st.DecimalType(30, 4)),
+        st.StructField("text", st.StringType()),
+        st.StructField("raw", st.BinaryType()),
+        st.StructField("day", st.DateType()),
+        st.StructField("moment", st.TimestampType()),
+        st.StructField("local", st.TimestampNTZType()),
+        st.StructField("items", st.ArrayType(st.IntegerType())),
+        st.StructField("counts", st.MapType(st.StringType(), st.LongType())),
+        st.StructField(
+            "inner",
+            st.StructType(
+                [st.StructField("a", st.StringType()), st.StructField("b", st.DateType())]
+            ),
+        ),
+    ]
+)
+MOMENT = dt.datetime(1955, 7, 20, 1, 2, 3, 456789)
+FULL_ROW = (
+    1, True, -8, -300, 70_000, 1.5, -2.25, Decimal("-1234567.89"),
+    Decimal("12345678901234567890123456.7891"), "grüße 🚀", b"\x00\xff", dt.date(1600, 2, 29),
+    MOMENT, MOMENT, [1, None, 3], {"a": 1, "b": None}, ("x", dt.date(2026, 1, 1)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("how", [{}, KEYED], ids=["append", "keyed"])
+def test_every_type_comes_back_as_it_was(
+    spark: SparkSession, lake: SparkLake, how: dict[str, object]
+) -> None:
+    df = spark.createDataFrame([FULL_ROW, (2, *[None] * 16)], EVERY_TYPE)
+    name = create(lake, df, **how)
+    lake.write(df, name)
+    assert rows(lake.table(name)) == rows(df)
+    assert rows(spark.read.format("headwater").load(name)) == rows(df)
+    assert [f.dataType for f in lake.table(name).schema] == [f.dataType for f in df.schema]
+
+
+def test_a_time_zone_changes_how_moments_are_shown_not_what_they_are(
+    spark: SparkSession, lake: SparkLake
+) -> None:
+    df = spark.createDataFrame([FULL_ROW], EVERY_TYPE).select("id", "moment", "local")
+    name = create(lake, df, **KEYED)
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        lake.write(df, name)
+        again = lake.table(name).selectExpr("unix_micros(moment) AS m", "local")
+        expected = df.selectExpr("unix_micros(moment) AS m", "local")
+        assert rows(again) == rows(expected)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize("how", [KEYED, PARTITIONED], ids=["plain", "partitioned"])
+def test_upserts_and_deletes_are_one_commit_each(
+    lake: SparkLake, numbered: Numbered, how: dict[str, object]
+) -> None:
+    name = create(lake, numbered(0, 1), **how)
+    lake.write(numbered(0, 100), name)
+    lake.write(numbered(50, 120, "second"), name)
+    lake.write(numbered(0, 10, "gone", "-D").unionByName(numbered(200, 201, "new", "+I")), name)
+    expected = (
+        numbered(10, 50)
+        .unionByName(numbered(50, 120, "second"))
+        .unionByName(numbered(200, 201, "new"))
+    )
+    assert rows(lake.table(name)) == rows(expected)
+    snapshots = lake.catalog.table(name).snapshots()
+    assert [(each.id, str(each.commit_kind)) for each in snapshots] == [
+        (3, "APPEND"), (2, "APPEND"), (1, "APPEND"),
+    ]  # fmt: skip
+
+
+def test_a_write_leaves_one_sorted_run_in_each_bucket(lake: SparkLake, numbered: Numbered) -> None:
+    name = create(lake, numbered(0, 1), **PARTITIONED)
+    lake.write(numbered(0, 500).repartition(7), name)
+    files = lake.catalog.table(name).files()
+    assert len(files) == len({(file.partition, file.bucket) for file in files}) == 6
+
+
+def test_unbucketed_tables_take_rows_as_they_come(lake: SparkLake, numbered: Numbered) -> None:
+    name = create(lake, numbered(0, 1), partition_keys=["part"])
+    lake.write(numbered(0, 50), name)
+    lake.write(numbered(0, 50), name)
+    assert rows(lake.table(name)) == rows(numbered(0, 50).union(numbered(0, 50)))
+
+
+def test_format_writes_what_write_writes(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered
+) -> None:
+    name = create(lake, numbered(0, 1), **PARTITIONED)
+    numbered(0, 60).write.format("headwater").mode("append").save(name)
+    spread = numbered(30, 90, "second").repartition(4)
+    spread.write.format("headwater").mode("append").save(name)
+    expected = rows(numbered(0, 30).union(numbered(30, 90, "second")))
+    assert rows(spark.read.format("headwater").load(name)) == expected
+    assert rows(lake.table(name)) == expected
+
+
+def test_tasks_of_one_unclustered_write_do_not_share_sequence_numbers(
+    lake: SparkLake, numbered: Numbered
+) -> None:
+    name = create(lake, numbered(0, 1), primary_keys=["id"], options={"bucket": "1"})
+    for _ in range(2):
+        numbered(0, 60).repartition(3).write.format("headwater").mode("append").save(name)
+    files = sorted(lake.catalog.table(name).files(), key=lambda file: file.min_sequence_number)
+    assert len(files) == 6
+    for older, newer in pairwise(files):
+        assert older.max_sequence_number < newer.min_sequence_number
+
+
+def test_overwrites_replace_the_table_its_partitions_or_one(
+    lake: SparkLake, numbered: Numbered
+) -> None:
+    name = create(lake, numbered(0, 1), **PARTITIONED)
+    first = numbered(0, 30)
+    lake.write(first, name)
+    zero = numbered(0, 30, "zero").where("part = '0'")
+    lake.write(zero, name, mode="overwrite")
+    assert rows(lake.table(name)) == rows(first.where("part <> '0'").union(zero))
+    one = numbered(300, 303, "one").drop("part")
+    lake.write(one, name, mode="overwrite", partition={"part": "1"})
+    kept = first.where("part = '2'").union(zero)
+    assert rows(lake.table(name)) == rows(kept.union(one.withColumn("part", sf.lit("1"))))
+    lake.write(zero, name, mode="overwrite", dynamic=False)
+    assert rows(lake.table(name)) == rows(zero)
+    lake.write(zero.limit(0), name, mode="overwrite", dynamic=False)
+    assert rows(lake.table(name)) == []
+
+
+def test_format_overwrites_with_mode_overwrite(lake: SparkLake, numbered: Numbered) -> None:
+    name = create(lake, numbered(0, 1), **KEYED)
+    for start in (0, 100):
+        numbered(start, start + 5).write.format("headwater").mode("overwrite").save(name)
+    assert rows(lake.table(name)) == rows(numbered(100, 105))
+
+
+@pytest.mark.parametrize("how", [KEYED, PARTITIONED, {}], ids=["plain", "partitioned", "append"])
+def test_delete_takes_the_rows_a_condition_is_true_for(
+    lake: SparkLake, numbered: Numbered, how: dict[str, object]
+) -> None:
+    name = create(lake, numbered(0, 1), **how)
+    lake.write(numbered(0, 60), name)
+    lake.delete(name, "id >= 20 AND part = '1'")
+    assert rows(lake.table(name)) == rows(numbered(0, 60).where("id < 20 OR part <> '1'"))
+    lake.delete(name, "id > 1000")
+    assert lake.catalog.table(name).pointer.latest().id == 2  # type: ignore[union-attr]
+
+
+def test_delete_by_keys_finds_the_rows_whose_columns_it_needs(
+    lake: SparkLake, numbered: Numbered
+) -> None:
+    required = numbered(0, 1).schema
+    required["name"].nullable = False
+    lake.create_table("db.t", required, primary_keys=["id"], options={"bucket": "2"})
+    lake.write(numbered(0, 60), "db.t")
+    lake.delete("db.t", keys=numbered(50, 90).select("id"))
+    assert rows(lake.table("db.t")) == rows(numbered(0, 50))
+    lake.delete("db.t", keys=numbered(0, 10))
+    assert rows(lake.table("db.t")) == rows(numbered(10, 50))
+
+
+def test_time_travel_by_snapshot_tag_and_timestamp(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered
+) -> None:
+    name = create(lake, numbered(0, 1), **KEYED)
+    lake.write(numbered(0, 20), name)
+    table = lake.catalog.table(name)
+    table.create_tag("v1")
+    then = table.snapshot(1).time_millis
+    lake.write(numbered(10, 30, "second"), name)
+    lake.compact(name)
+    chosen: dict[str, tuple[str, dict[str, object]]] = {
+        "scan.snapshot-id": ("1", {"snapshot_id": 1}),
+        "scan.tag-name": ("v1", {"tag": "v1"}),
+        "scan.timestamp-millis": (str(then), {"timestamp": then}),
+    }
+    for option, (text, arguments) in chosen.items():
+        read = spark.read.format("headwater").option(option, text).load(name)
+        assert rows(read) == rows(numbered(0, 20))
+        assert rows(lake.table(name, **arguments)) == rows(numbered(0, 20))  # type: ignore[arg-type]
+    assert rows(lake.table(name)) == rows(numbered(0, 10).union(numbered(10, 30, "second")))
+
+
+def test_a_frame_shows_the_table_as_it_was_when_it_was_made(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered
+) -> None:
+    name = create(lake, numbered(0, 1), **KEYED)
+    lake.write(numbered(0, 20), name)
+    frames = [lake.table(name), spark.read.format("headwater").load(name)]
+    lake.write(numbered(10, 30, "second"), name)
+    for frame in frames:
+        assert rows(frame) == rows(numbered(0, 20))
+
+
+@pytest.mark.parametrize("pushdown", ["false", "true"])
+def test_one_frame_in_several_scans_keeps_all_its_rows(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered, pushdown: str
+) -> None:
+    """With filters pushed, Spark 4.3 would give all scans of a frame the last one's rows."""
+    name = create(lake, numbered(0, 1), **KEYED)
+    lake.write(numbered(0, 20), name)
+    key = "spark.sql.python.filterPushdown.enabled"
+    before = spark.conf.get(key)
+    spark.conf.set(key, pushdown)
+    try:
+        frame = spark.read.format("headwater").load(name)
+        assert frame.where("id < 5").count() == 5
+        assert frame.count() == 20
+        assert frame.where("id < 3").union(frame.where("id >= 15")).count() == 8
+    finally:
+        spark.conf.set(key, str(before))
+
+
+def test_two_lakes_of_one_session_keep_apart(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered, tmp_path: Path
+) -> None:
+    name = create(lake, numbered(0, 1), **KEYED)
+    other = connect(spark, tmp_path / "other")
+    other.catalog.create_database("db")
+    create(other, numbered(0, 1), **KEYED)
+    lake.write(numbered(0, 5), name)
+    other.write(numbered(5, 9), name)
+    assert rows(lake.table(name)) == rows(numbered(0, 5))
+    assert rows(other.table(name)) == rows(numbered(5, 9))
+    # The format is the last one's, unless its options say otherwise.
+    assert rows(spark.read.format("headwater").load(name)) == rows(numbered(5, 9))
+    first = spark.read.format("headwater").option("uri", str(tmp_path / "lake")).load(name)
+    assert rows(first) == rows(numbered(0, 5))
+
+
+def test_a_lake_behind_a_server_works_alike(
+    spark: SparkSession,
+    lake: SparkLake,
+    numbered: Numbered,
+    serve: Callable[..., str],
+) -> None:
+    url = serve(lake.catalog.catalog, tokens=("secret",))
+    served = connect(spark, url, warehouse="main", token="secret")
+    name = create(served, numbered(0, 1), **KEYED)
+    served.write(numbered(0, 40), name)
+    served.write(numbered(0, 5, "x", "-D"), name)
+    served.compact(name)
+    assert rows(served.table(name)) == rows(numbered(5, 40))
+    assert rows(spark.read.format("headwater").load(name)) == rows(numbered(5, 40))
+
+
+def test_compaction_in_tasks_keeps_rows_and_drops_files(
+    lake: SparkLake, numbered: Numbered
+) -> None:
+    name = create(lake, numbered(0, 1), **PARTITIONED)
+    for version in range(3):
+        lake.write(numbered(0, 60, f"v{version}"), name)
+    done = lake.compact(name, {"part": "1"})
+    assert done is not None
+    assert str(done.commit_kind) == "COMPACT"
+    files = lake.catalog.table(name).files()
+    assert {file.partition for file in files if file.level > 0} == {"part=1"}
+    assert lake.compact(name) is not None
+    assert len(named_files(lake, name)) == 6
+    assert lake.compact(name) is None
+    assert rows(lake.table(name)) == rows(numbered(0, 60, "v2"))
+
+
+def test_expired_files_are_gone(lake: SparkLake, numbered: Numbered, folder: Path) -> None:
+    name = create(lake, numbered(0, 1), **KEYED)
+    for version in range(3):
+        lake.write(numbered(0, 60, f"v{version}"), name)
+    lake.compact(name)
+    lake.expire_snapshots(name, retain_max=1)
+    assert data_files(folder) == named_files(lake, name)
+    assert rows(lake.table(name)) == rows(numbered(0, 60, "v2"))
+
+
+def test_columns_and_schema_choose_what_is_read(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered
+) -> None:
+    name = create(lake, numbered(0, 1), **KEYED)
+    lake.write(numbered(0, 9), name)
+    lake.write(numbered(5, 12, "second"), name)
+    expected = rows(lake.table(name).select("part", "id"))
+    reader = spark.read.format("headwater")
+    assert lake.table(name, ["part", "id"]).columns == ["part", "id"]
+    assert rows(lake.table(name, ["part", "id"])) == expected
+    assert rows(reader.option("columns", "part, id").load(name)) == expected
+    assert rows(spark.read.format("headwater").schema("part STRING, id BIGINT").load(name)) == (
+        expected
+    )
+
+
+def test_a_schema_of_other_types_is_refused(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered
+) -> None:
+    name = create(lake, numbered(0, 1), **KEYED)
+    lake.write(numbered(0, 9), name)
+    with pytest.raises(Exception, match="column 'id' is bigint, and the schema given says string"):
+        spark.read.format("headwater").schema("id STRING").load(name).collect()
+
+
+def test_an_empty_table_has_its_columns(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered
+) -> None:
+    name = create(lake, numbered(0, 1), **KEYED)
+    for frame in (lake.table(name), spark.read.format("headwater").load(name)):
+        assert frame.columns == ["id", "name", "part"]
+        assert rows(frame) == []
+
+
+def test_wrong_arguments_are_refused_before_any_task(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered, folder: Path
+) -> None:
+    df = numbered(0, 3)
+    name = create(lake, df, **KEYED)
+    wrong: list[tuple[type[HeadwaterError], str, Callable[[], object]]] = [
+        (Invalid, "lacks the NOT NULL column 'id'", lambda: lake.write(df.drop("id"), name)),
+        (Invalid, "no column 'x'", lambda: lake.write(df.withColumn("x", sf.lit(1)), name)),
+        (Invalid, "cast the column", lambda: lake.write(df.withColumn("id", sf.lit("a")), name)),
+        (Invalid, "mode", lambda: lake.write(df, name, mode="ignore")),
+        (Invalid, "the mode is append", lambda: lake.write(df, name, dynamic=True)),
+        (Invalid, "one of where and keys", lambda: lake.delete(name)),
+        (NotFound, "db.absent", lambda: lake.write(df, "db.absent")),
+        (NotFound, "db.absent", lambda: lake.table("db.absent")),
+        (NotFound, "column 'x'", lambda: lake.table(name, ["x"])),
+        (Invalid, "id >", lambda: lake.table(name, where="id > 'x'")),
+    ]
+    for error, text, attempt in wrong:
+        with pytest.raises(error, match=text):
+            attempt()
+    assert data_files(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scan.snapshot-id": "x"}, "option 'scan.snapshot-id' must be an integer, not 'x'"),
+        ({"scan.snapshot-id": "9"}, "snapshot 9"),
+        ({"consumer-id": "c"}, "are for spark.readStream"),
+        ({"columns": '["id'}, "option 'columns' is not a JSON list"),
+    ],
+)
+def test_wrong_options_are_named(
+    spark: SparkSession,
+    lake: SparkLake,
+    numbered: Numbered,
+    options: dict[str, str],
+    message: str,
+) -> None:
+    name = create(lake, numbered(0, 1), **KEYED)
+    lake.write(numbered(0, 3), name)
+    with pytest.raises(Exception, match=message):
+        spark.read.format("headwater").options(**options).load(name).collect()

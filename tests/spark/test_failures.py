@@ -1,0 +1,151 @@
+"""A write that fails leaves nothing; one whose answer is lost keeps what it may have committed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+from tests.spark.conftest import Numbered, data_files, named_files, rows
+
+from headwater.spark import SparkLake, connect
+from headwater.spark.options import Connection, WriteOptions
+from headwater.spark.write import BatchWriter, WrittenFiles
+from headwater.storage.commit import OutcomeUnknown
+from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.write import TableWriter
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def table(lake: SparkLake, numbered: Numbered) -> str:
+    lake.create_table("db.t", numbered(0, 1).schema, primary_keys=["id"], options={"bucket": "2"})
+    lake.write(numbered(0, 20), "db.t")
+    return "db.t"
+
+
+def test_a_null_key_fails_the_write_and_leaves_no_file(
+    lake: SparkLake, numbered: Numbered, folder: Path
+) -> None:
+    lake.create_table(
+        "db.one",
+        numbered(0, 1).schema,
+        primary_keys=["part", "id"],
+        partition_keys=["part"],
+        options={"bucket": "1", "write-buffer-size": "1 kb"},
+    )
+    # In one task, which has written files of all partitions when it meets the null.
+    bad = numbered(0, 5000).withColumn("id", sf.when(sf.col("id") != 4999, sf.col("id")))
+    one_task = bad.coalesce(1).write.format("headwater").mode("append")
+    attempts: list[Callable[[], None]] = [
+        lambda: lake.write(bad, "db.one"),
+        lambda: one_task.save("db.one"),
+    ]
+    for write in attempts:
+        with pytest.raises(Exception, match="column 'id' is NOT NULL, but 1 of"):
+            write()
+        assert data_files(folder) == []
+    assert rows(lake.table("db.one")) == []
+
+
+def test_what_finished_tasks_wrote_is_deleted_when_another_fails(
+    lake: SparkLake, table: str, numbered: Numbered, folder: Path
+) -> None:
+    before = data_files(folder)
+    handle = lake.catalog.table(table)
+    with TableWriter(handle.storage, max_sequence_numbers={}) as tasks:
+        tasks.write(numbered(0, 50).toArrow())
+        done = WrittenFiles("a-batch", tuple(tasks.finish()))
+    assert len(data_files(folder)) == len(before) + 2
+    writer = BatchWriter(WriteOptions(Connection(str(folder)), table))
+    writer.abort([done, None])
+    assert data_files(folder) == before
+
+
+def test_a_commit_that_is_refused_leaves_no_file(
+    lake: SparkLake, table: str, numbered: Numbered, folder: Path
+) -> None:
+    before = data_files(folder)
+    rows_elsewhere = numbered(0, 9, "x")
+    lake.create_table(
+        "db.p",
+        rows_elsewhere.schema,
+        primary_keys=["part", "id"],
+        partition_keys=["part"],
+        options={"bucket": "1"},
+    )
+    with pytest.raises(Invalid, match="outside"):
+        lake.write(rows_elsewhere, "db.p", mode="overwrite", partition={"part": "0"})
+    assert data_files(folder) == before
+
+
+class LostAnswers:
+    """A proxy that loses every answer once a commit has been asked for; the server does it."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.url = ""
+        self.is_lost = False
+
+
+@pytest.fixture
+def lost_answers(lake: SparkLake, serve: Callable[..., str]) -> Iterator[LostAnswers]:
+    proxy = LostAnswers(serve(lake.catalog.catalog))
+
+    class Handler(BaseHTTPRequestHandler):
+        def _handle(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            self.close_connection = True
+            if proxy.is_lost:
+                return
+            answer = httpx.request(
+                self.command,
+                proxy.target + self.path,
+                content=body,
+                headers={"content-type": "application/json"},
+                trust_env=False,
+            )
+            if self.command == "POST" and self.path.endswith("/commit"):
+                proxy.is_lost = True
+                return
+            self.send_response(answer.status_code)
+            self.send_header("content-type", answer.headers.get("content-type", ""))
+            self.send_header("content-length", str(len(answer.content)))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+        do_GET = do_POST = do_DELETE = _handle
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield proxy
+        server.shutdown()
+        thread.join()
+
+
+def test_a_commit_whose_answer_is_lost_keeps_its_files(
+    spark: SparkSession,
+    lake: SparkLake,
+    table: str,
+    numbered: Numbered,
+    lost_answers: LostAnswers,
+    folder: Path,
+) -> None:
+    """Spark then asks the writer to delete the files, which by now are part of the table."""
+    served = connect(spark, lost_answers.url)
+    with pytest.raises(Unavailable) as raised:
+        served.write(numbered(10, 30, "second"), table)
+    assert isinstance(raised.value, OutcomeUnknown)
+    assert rows(lake.table(table)) == rows(numbered(0, 10).union(numbered(10, 30, "second")))
+    assert data_files(folder) == named_files(lake, table)

@@ -1,0 +1,175 @@
+"""What is not asked for is not read: columns, partitions, buckets, files, row groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+from tests.spark.conftest import Numbered, plan, rows, scanned_columns
+
+from headwater.spark import SparkLake
+from headwater.storage.schema_change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
+from headwater.storage.types import AtomicType, Root
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def table(lake: SparkLake, numbered: Numbered) -> str:
+    """Partitions 0, 1 and 2, two buckets each."""
+    lake.create_table(
+        "db.t",
+        numbered(0, 1).schema,
+        primary_keys=["part", "id"],
+        partition_keys=["part"],
+        options={"bucket": "2"},
+    )
+    lake.write(numbered(0, 90), "db.t")
+    return "db.t"
+
+
+def damage(lake: SparkLake, name: str, partition: str) -> None:
+    """Make every file of a partition unreadable, so that whoever opens one fails."""
+    location = lake.catalog.table(name).storage.layout.location.removeprefix("file://")
+    for path in Path(location, partition).rglob("data-*"):
+        path.write_bytes(b"not Parquet")
+
+
+def test_sparks_own_scan_reads_the_columns_a_query_needs(lake: SparkLake, table: str) -> None:
+    lake.compact(table)
+    frame = lake.table(table).where("id > 80").select("name")
+    assert scanned_columns(frame) == {"id", "name"}
+    assert "PushedFilters: [IsNotNull(id)" in plan(frame)
+    assert "GreaterThan(id,80)" in plan(frame)
+    assert frame.count() == 9
+
+
+def test_a_single_run_needs_no_merge_even_before_compaction(lake: SparkLake, table: str) -> None:
+    assert scanned_columns(lake.table(table).select("name")) == {"name"}
+    lake.write(lake.table(table).where("id < 5").withColumn("_ROW_KIND", sf.lit("-D")), table)
+    assert lake.table(table).count() == 85
+
+
+def test_deletes_in_a_single_run_are_left_out(
+    lake: SparkLake, table: str, numbered: Numbered
+) -> None:
+    more = numbered(200, 230, "more", "+I").unionByName(numbered(300, 330, "never", "-D"))
+    lake.catalog.create_table(
+        "db.u",
+        lake.catalog.table(table).schema.to_schema(),
+    )
+    lake.write(more, "db.u")
+    frame = lake.table("db.u")
+    assert "FileScan parquet" in plan(frame)
+    assert rows(frame) == rows(numbered(200, 230, "more"))
+
+
+def test_only_buckets_that_overlap_go_through_python(
+    lake: SparkLake, table: str, numbered: Numbered
+) -> None:
+    lake.write(numbered(0, 30, "second").where("part = '0'"), table)
+    frame = lake.table(table)
+    text = plan(frame)
+    assert "FileScan parquet" in text
+    assert "(Python)" in text
+    expected = rows(
+        numbered(0, 30, "second")
+        .where("part = '0'")
+        .union(numbered(0, 90).where("part <> '0' OR id >= 30"))
+    )
+    assert rows(frame) == expected
+    # Of Spark's own scans only that of the partition asked for is left.
+    assert text.count("FileScan parquet") == 2
+    assert plan(frame.where("part = '1'")).count("FileScan parquet") == 1
+
+
+def test_partitions_that_a_query_excludes_are_not_opened(lake: SparkLake, table: str) -> None:
+    damage(lake, table, "part=2")
+    assert lake.table(table).where("part = '1'").count() == 30
+    assert lake.table(table, where="part <> '2'").count() == 60
+    with pytest.raises(Exception, match=r"(?i)parquet"):
+        lake.table(table).count()
+
+
+def test_where_leaves_out_partitions_and_files_in_python_workers(
+    spark: SparkSession, lake: SparkLake, table: str, numbered: Numbered
+) -> None:
+    for version in ("second", "third"):
+        lake.write(numbered(0, 90, version), table)
+    damage(lake, table, "part=2")
+    for condition, count in (("part = '1'", 30), ("part <> '2' AND id < 30", 20)):
+        direct = spark.read.format("headwater").option("where", condition).load(table)
+        assert direct.count() == lake.table(table, where=condition).count() == count
+    with pytest.raises(Exception, match="part=2"):
+        spark.read.format("headwater").load(table).count()
+
+
+def test_files_whose_statistics_exclude_a_condition_are_not_opened(
+    lake: SparkLake, numbered: Numbered
+) -> None:
+    lake.create_table("db.a", numbered(0, 1).schema)
+    lake.write(numbered(0, 10).coalesce(1), "db.a")
+    doomed = {file.name for file in lake.catalog.table("db.a").files()}
+    lake.write(numbered(10, 20).coalesce(1), "db.a")
+    location = lake.catalog.table("db.a").storage.layout.location.removeprefix("file://")
+    for path in Path(location).rglob("data-*"):
+        if path.name in doomed:
+            path.write_bytes(b"not Parquet")
+    assert rows(lake.table("db.a", where="id >= 10")) == rows(numbered(10, 20))
+
+
+def test_small_splits_share_tasks(
+    spark: SparkSession, lake: SparkLake, table: str, numbered: Numbered
+) -> None:
+    lake.write(numbered(0, 90, "second"), table)
+    frame = spark.read.format("headwater").load(table)
+    assert len(lake.catalog.table(table).files()) == 12
+    assert frame.rdd.getNumPartitions() == 2
+
+
+def test_evolved_columns_read_alike_natively_and_in_python(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered
+) -> None:
+    lake.create_table("db.e", numbered(0, 1).schema, options={"bucket": "-1"})
+    old = spark.range(0, 10).selectExpr("id", "concat('n', id) AS name", "'p' AS part")
+    lake.write(old, "db.e")
+    lake.catalog.alter_table(
+        "db.e",
+        RenameColumn(("name",), "title"),
+        AddColumn(("score",), AtomicType(Root.INT)),
+        DropColumn(("part",)),
+    )
+    lake.catalog.alter_table("db.e", AddColumn(("name",), AtomicType(Root.INT)))
+    new = spark.range(10, 20).selectExpr(
+        "id", "concat('t', id) AS title", "7 AS score", "CAST(id AS INT) AS name"
+    )
+    lake.write(new, "db.e")
+    expected = rows(
+        old.selectExpr("id", "name AS title", "CAST(NULL AS INT) AS score", "CAST(NULL AS INT) n")
+        .union(new)
+    )  # fmt: skip
+    native = lake.table("db.e")
+    assert "(Python)" not in plan(native)
+    assert rows(native) == expected
+    assert rows(spark.read.format("headwater").load("db.e")) == expected
+    assert rows(lake.table("db.e", snapshot_id=1)) == rows(old)
+
+
+def test_a_widened_column_is_read_by_python_until_it_is_rewritten(
+    spark: SparkSession, lake: SparkLake
+) -> None:
+    old = spark.range(0, 10).selectExpr("id", "CAST(id AS INT) AS n")
+    lake.create_table("db.w", old.schema, primary_keys=["id"], options={"bucket": "1"})
+    lake.write(old, "db.w")
+    lake.catalog.alter_table("db.w", UpdateColumnType(("n",), AtomicType(Root.BIGINT)))
+    new = spark.range(10, 20).selectExpr("id", "id + 5000000000 AS n")
+    lake.write(new, "db.w")
+    expected = rows(old.union(new))
+    assert "(Python)" in plan(lake.table("db.w"))
+    assert "(Python)" not in plan(lake.table("db.w", ["id"]))
+    assert rows(lake.table("db.w")) == expected
+    lake.compact("db.w")
+    assert "(Python)" not in plan(lake.table("db.w"))
+    assert rows(lake.table("db.w")) == expected
