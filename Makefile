@@ -62,7 +62,7 @@ test: java $(READY) ## Run the tests (ARGS goes to pytest); other clients and sl
 
 .PHONY: test-postgresql
 test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs are missing
-	@$(PYTEST) -m postgresql --must-run postgresql $(ARGS)
+	@$(PYTEST) -m postgresql --must-run=postgresql $(ARGS)
 
 .PHONY: test-slow
 test-slow: java $(READY) ## Run the tests that take minutes
@@ -71,7 +71,7 @@ test-slow: java $(READY) ## Run the tests that take minutes
 .PHONY: test-interop
 test-interop: java $(READY) ## Run the tests with pypaimon, pypaimon-rust and (where Maven is) Paimon's Java library
 	@tests/interop/environments $(BIN)/python
-	@$(PYTEST) -m "interop or interop_java" --must-run interop $(ARGS)
+	@$(PYTEST) -m "interop or interop_java" --must-run=interop $(ARGS)
 
 .PHONY: check
 check: $(READY) ## Lint, types, import direction, namespace, OpenAPI drift, documentation
