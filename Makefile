@@ -78,7 +78,7 @@ check: $(READY) ## Lint, types, import direction, namespace, OpenAPI drift, docu
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
+	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/headwater openapi | diff openapi/headwater.json - || { \
 		echo "openapi/headwater.json is not what the application says; run: make openapi" >&2; exit 1; }
 	$(PYTEST) -q tests/repository tests/docs -m "not slow and not spark"
