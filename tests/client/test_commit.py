@@ -96,6 +96,26 @@ def test_a_commit_that_did_not_arrive_is_offered_again(
     assert _history(behind, orders) == [first]
 
 
+@pytest.mark.parametrize("then", ["GET /snapshot", "POST /commit"])
+def test_a_refusal_does_not_settle_a_lost_answer(
+    catalog: RestCatalog,
+    proxy: Proxy,
+    behind: SqlCatalog,
+    orders: Identifier,
+    make_snapshot: MakeSnapshot,
+    then: str,
+) -> None:
+    """A token that expires at the wrong moment must not pass for a commit that did not happen."""
+    proxy.lose_answer("POST /commit")
+    if then == "POST /commit":
+        proxy.reply("GET /snapshot", 500)
+    proxy.reply(then, 403, '{"message": "no", "resourceType": null, "code": 403}')
+    first = make_snapshot(1)
+    with pytest.raises(Unavailable, match="is unknown"):
+        catalog.commit_snapshot(orders, None, first, None, [])
+    assert _history(behind, orders) == [first]
+
+
 def test_a_lost_answer_beneath_others_commits_is_found_out(
     catalog: RestCatalog,
     proxy: Proxy,

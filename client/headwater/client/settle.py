@@ -78,7 +78,14 @@ def settle_commit(
             problem, accepted = error, None
         else:
             if _is_definite(answer):
-                accepted = answer.read(CommitTableResponse).success
+                try:
+                    accepted = answer.read(CommitTableResponse).success
+                except HeadwaterError as error:
+                    # Refused now, but the offer whose answer was lost may have been taken.
+                    if not is_uncertain:
+                        raise
+                    problem = error
+                    break
             else:
                 problem, accepted = answer.error(), None
                 is_uncertain = is_uncertain or answer.status not in _NOT_DONE
@@ -90,6 +97,9 @@ def settle_commit(
             except Unavailable as error:
                 problem = error
                 continue
+            except HeadwaterError as error:
+                problem = error
+                break
             if found is not None:
                 return found
             if accepted is False:
