@@ -221,6 +221,32 @@ def test_files_added_meanwhile_are_merged_with_the_compacted(new_table: NewTable
     assert rows(table) == [(1, None, 3), (2, None, 2), (4, None, 3)]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_writers_at_once_are_decided_once_and_for_all(new_table: NewTable, seed: int) -> None:
+    """Writers that looked at the same snapshot give the same sequence numbers."""
+    table = new_table(COLUMNS, primary_keys=["id"], options={"bucket": "1"})
+    rng = np.random.default_rng(seed)
+    messages: list[CommitMessage] = []
+    for number in range(4):
+        writer = TableWriter(table.storage, max_sequence_numbers={})
+        writer.write({"id": rng.permutation(6).tolist(), "v": [number] * 6})
+        messages += writer.finish()
+    for position in rng.permutation(4):
+        commit(table, [messages[position]])
+    before = rows(table)
+    snapshot = latest(table)
+    found = entries(table)
+    for order in (found, found[::-1]):
+        files = tuple(entry.file for entry in order)
+        (split,) = plan_snapshot(table.storage, snapshot).splits
+        shuffled = replace(split, files=files)
+        batches = read_split(table.storage, shuffled)
+        again = [row for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)]
+        assert sorted(again, key=repr) == before
+    compact(table)
+    assert rows(table) == before
+
+
 def test_only_the_wanted_partitions_are_compacted(new_table: NewTable) -> None:
     table = new_table(
         COLUMNS, primary_keys=["p", "id"], partition_keys=["p"], options={"bucket": "1"}

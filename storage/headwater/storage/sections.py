@@ -80,7 +80,9 @@ def key_sections(storage: TableStorage, files: Iterable[DataFile]) -> list[Secti
     ranged = sorted(
         (
             _Ranged(file, _sort_key(storage, file, "min_key"), _sort_key(storage, file, "max_key"))
-            for file in files
+            # Writers at once may give rows of one key the same sequence number. Which of them wins
+            # must not depend on the order of manifests, which merging them changes.
+            for file in sorted(files, key=lambda file: file.file_name)
         ),
         key=lambda item: (item.low, item.high),
     )
