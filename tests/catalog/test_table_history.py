@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -113,3 +114,25 @@ def test_a_dropped_table_is_gone_for_its_handles(lake: Lake, log: Table) -> None
         # A table of the same name is not the same table.
         log.write({"n": [1]})
     assert lake.table("sales.log").scan().count() == 0
+
+
+def test_an_external_table_s_files_decide(lake: Lake, tmp_path: Path, clock: Clock) -> None:
+    table = lake.create_table(
+        "sales.outside",
+        pa.schema([pa.field("n", pa.int64(), nullable=False)]),
+        primary_keys=["n"],
+        options={"path": (tmp_path / "elsewhere").as_uri(), "bucket": "1"},
+    )
+    assert table.info.is_external
+    for number in range(3):
+        clock.turn(minutes=1)
+        table.write({"n": [number]})
+    table.delete("n = 1")
+    table.compact()
+    assert numbers(table) == [0, 2]
+    assert numbers(table, snapshot_id=2) == [0, 1]
+    assert numbers(table, timestamp=table.snapshot(1).time_millis) == [0]
+    assert [snapshot.id for snapshot in table.snapshots()] == [5, 4, 3, 2, 1]
+    assert (tmp_path / "elsewhere" / "snapshot" / "snapshot-5").exists()
+    table.expire_snapshots(retain_min=1, retain_max=1)
+    assert [snapshot.id for snapshot in table.snapshots()] == [5]

@@ -18,7 +18,7 @@ from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema import TableSchema
 from headwater.storage.schema_change import SchemaChange
 from headwater.storage.snapshot import Snapshot
-from headwater.storage.snapshot_files import FileSnapshotPointer
+from headwater.storage.snapshot_files import FileSnapshotPointer, snapshot_file_ids
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 
 __all__ = ["Consumer", "TableHistory"]
@@ -137,12 +137,17 @@ class TableHistory:
 
     def snapshots(self) -> list[Snapshot]:
         """The snapshots that still exist, newest first."""
+        if self._info.is_external:
+            ids = snapshot_file_ids(self._files, self._storage.layout)
+            return [self._storage.snapshot(number) for number in reversed(ids)]
         return _all_pages(
             lambda token: self._catalog.list_snapshots(self.identifier, page_token=token)
         )
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """A snapshot; NotFound (SNAPSHOT)."""
+        if self._info.is_external:
+            return self._storage.snapshot(snapshot_id)
         return self._catalog.get_snapshot(self.identifier, str(snapshot_id))
 
     def snapshot_at(self, timestamp: int | datetime | str) -> Snapshot:
@@ -168,7 +173,10 @@ class TableHistory:
             raise missing
         if latest.time_millis <= moment:
             return latest
-        found = self._catalog.get_snapshot(self.identifier, "EARLIEST")
+        ids = snapshot_file_ids(self._files, self._storage.layout)
+        if not ids:
+            raise missing
+        found = self.snapshot(ids[0])
         if found.time_millis > moment:
             raise missing
         # Times follow ids, and ids have no gaps.
