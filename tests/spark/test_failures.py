@@ -86,7 +86,7 @@ def test_a_commit_that_is_refused_leaves_no_file(
 
 
 class LostAnswers:
-    """A proxy that loses every answer once a commit has been asked for; the server does it."""
+    """A proxy that loses the answer to a commit, and from then on refuses everything."""
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -103,6 +103,7 @@ def lost_answers(lake: SparkLake, serve: Callable[..., str]) -> Iterator[LostAns
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             self.close_connection = True
             if proxy.is_lost:
+                self._answer(403, b'{"message": "refused", "code": 403}')
                 return
             answer = httpx.request(
                 self.command,
@@ -114,11 +115,14 @@ def lost_answers(lake: SparkLake, serve: Callable[..., str]) -> Iterator[LostAns
             if self.command == "POST" and self.path.endswith("/commit"):
                 proxy.is_lost = True
                 return
-            self.send_response(answer.status_code)
-            self.send_header("content-type", answer.headers.get("content-type", ""))
-            self.send_header("content-length", str(len(answer.content)))
+            self._answer(answer.status_code, answer.content)
+
+        def _answer(self, status: int, content: bytes) -> None:
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(content)))
             self.end_headers()
-            self.wfile.write(answer.content)
+            self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:
             pass

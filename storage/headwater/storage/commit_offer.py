@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwater.storage.errors import HeadwaterError, NotFound, Unavailable
+from headwater.storage.errors import HeadwaterError, Unavailable
 from headwater.storage.options import TableOptions
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics, SnapshotPointer, TableStorage
@@ -89,7 +89,8 @@ class Offer:
                 return None
             if found.id > self.snapshot.id:
                 found = self.storage.snapshot(self.snapshot.id)
-        except (Unavailable, NotFound):
+        except HeadwaterError:
+            # Who is refused an answer, or finds the history damaged, knows no more than before.
             return None
         return found.uuid == self.snapshot.uuid
 
