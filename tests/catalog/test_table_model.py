@@ -160,8 +160,14 @@ class TableAgainstDictionary(RuleBasedStateMachine):
         assert all(file.level > 0 for file in self.table.files())
         self._done(self.now)
 
-    @rule(least=st.integers(1, 4), minutes=st.sampled_from([0, 0, 0, 5, 60]))
-    def expire(self, least: int, minutes: int) -> None:
+    @rule(
+        least=st.integers(1, 4),
+        minutes=st.sampled_from([0, 0, 0, 5, 60]),
+        back=st.none() | st.integers(0, 4),
+    )
+    def expire(self, least: int, minutes: int, back: int | None) -> None:
+        if back is not None and self.history:
+            self.consume(back)
         result = self.table.expire_snapshots(retain_min=least, retain=timedelta(minutes=minutes))
         position = self.table.consumer("reader").next_snapshot
         for number in result.expired:
@@ -179,8 +185,6 @@ class TableAgainstDictionary(RuleBasedStateMachine):
         for name, rows in self.tags.items():
             assert self._rows(tag=name) == rows
 
-    @rule(back=st.integers(0, 4))
-    @precondition(lambda self: self.history)
     def consume(self, back: int) -> None:
         position = max(self.history) + 1 - min(back, len(self.history) - 1)
         self.table.consumer("reader").reset(position)

@@ -15,7 +15,15 @@ from headwater.storage.bucket_state import BucketStates, partition_states
 from headwater.storage.commit import OutcomeUnknown, TableCommit
 from headwater.storage.commit_entries import PartitionFilter
 from headwater.storage.data_file import DataFile
-from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, Invalid, Unavailable
+from headwater.storage.errors import (
+    Conflict,
+    CorruptData,
+    Forbidden,
+    HeadwaterError,
+    Invalid,
+    NotFound,
+    Unavailable,
+)
 from headwater.storage.manifest import read_manifest, read_manifest_list
 from headwater.storage.scan import live_entries
 from headwater.storage.snapshot import CommitKind, Snapshot
@@ -86,18 +94,20 @@ class Interfering:
         before: What happens before each commit that is passed on, in turn.
         after: Likewise after it.
         latest_fails: How many reads of the latest snapshot fail once a commit was offered.
+        latest_error: How they fail.
     """
 
     inner: SnapshotPointer
     before: list[Callable[[], object]] = field(default_factory=list)
     after: list[Callable[[], object]] = field(default_factory=list)
     latest_fails: int = 0
+    latest_error: type[HeadwaterError] = Unavailable
     offered: list[Snapshot] = field(default_factory=list)
 
     def latest(self) -> Snapshot | None:
         if self.offered and self.latest_fails:
             self.latest_fails -= 1
-            raise Unavailable("the catalog does not answer")
+            raise self.latest_error("the catalog does not answer")
         return self.inner.latest()
 
     def commit(
@@ -294,9 +304,14 @@ def test_when_another_took_the_place_the_commit_starts_over(new_table: NewTable)
     assert manifests_on_disk(table) == referenced_manifests(table)
 
 
-def test_an_outcome_that_cannot_be_known_keeps_every_file(new_table: NewTable) -> None:
+@pytest.mark.parametrize("error", [Unavailable, Forbidden, NotFound, CorruptData])
+def test_an_outcome_that_cannot_be_known_keeps_every_file(
+    new_table: NewTable, error: type[HeadwaterError]
+) -> None:
     table = new_table(COLUMNS)
-    silent = Interfering(table.pointer, after=[unavailable] * 99, latest_fails=99)
+    silent = Interfering(
+        table.pointer, after=[unavailable] * 99, latest_fails=99, latest_error=error
+    )
     with pytest.raises(OutcomeUnknown, match="not known"):
         committer(table, pointer=silent).commit(write(table, {"id": [1]}), identifier=4)
     assert {offer.uuid for offer in silent.offered} == {silent.offered[0].uuid}
@@ -325,6 +340,17 @@ def test_a_plain_refusal_is_certain_and_leaves_no_manifest(new_table: NewTable) 
     assert table.files_below("manifest") == []
     committer(table).abort(messages)
     assert table.files_below("bucket-0") == []
+
+
+def test_files_stay_when_the_table_cannot_be_asked(new_table: NewTable) -> None:
+    table = new_table(COLUMNS)
+    messages = write(table, {"id": [1]})
+    deaf = Interfering(table.pointer, latest_fails=1)
+    deaf.offered.append(append(table, 2))
+    committer(table, pointer=deaf).abort(messages)
+    assert len(table.files_below("bucket-0")) == 2
+    committer(table, pointer=deaf).abort(messages)
+    assert len(table.files_below("bucket-0")) == 1
 
 
 def test_filter_committed_reads_the_user_s_own_history(new_table: NewTable) -> None:
@@ -383,6 +409,16 @@ def test_a_compaction_leaves_files_that_came_meanwhile(new_table: NewTable) -> N
     assert len(names) == 2
 
 
+def test_new_files_and_compactions_are_not_mixed(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, **KEYED)
+    append(table, 1)
+    mixed = [*write(table, {"id": [2]}), *compaction(files_of(table), [rewritten(table, 1)])]
+    with pytest.raises(Invalid, match="separately"):
+        committer(table).commit(mixed)
+    with pytest.raises(Invalid, match="of kind OVERWRITE"):
+        committer(table).commit(mixed, kind=CommitKind.COMPACT)
+
+
 def test_files_compacted_by_another_are_a_conflict(new_table: NewTable) -> None:
     table = new_table(COLUMNS, **KEYED)
     append(table, 1)
@@ -431,7 +467,10 @@ def test_messages_are_committed_once(new_table: NewTable, options: dict[str, obj
     committer(table).commit(messages)
     with pytest.raises(Conflict, match="committed already"):
         committer(table).commit(messages)
+    # What failed is the second commit; the first one's files are the table's.
+    committer(table).abort(messages)
     (file,) = messages[0].new_files
+    assert any(path.endswith(file.file_name) for path in table.files_below("bucket-0"))
     with pytest.raises(Conflict, match="committed already"):
         committer(table).commit(compaction([], [file]), kind=CommitKind.OVERWRITE)
     twice = rewritten(table, 3)

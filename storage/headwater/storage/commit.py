@@ -8,7 +8,7 @@ answer is lost it finds out, and as long as it cannot, it keeps every file. Sour
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -142,8 +142,8 @@ class TableCommit:
     ) -> Snapshot | None:
         """Commit what writers did.
 
-        New files become an APPEND snapshot and compactions a COMPACT one after it, unless `kind`
-        is OVERWRITE: then all is one snapshot that replaces files by others.
+        New files become an APPEND snapshot, compactions a COMPACT one. With kind OVERWRITE both
+        may be given: the snapshot replaces files by others.
 
         Args:
             messages: What writers did.
@@ -156,40 +156,41 @@ class TableCommit:
                 buckets; 0 stands for the empty table.
 
         Returns:
-            The (last) snapshot made; None when there was nothing to commit.
+            The snapshot made; None when there was nothing to commit.
 
         Raises:
+            Invalid: New files and compactions are mixed.
             Conflict: Another commit changed what this one builds on, or was faster each time.
             OutcomeUnknown: The commit may have happened; keep the files.
             HeadwaterError: The commit did not happen. The messages' files are still there: give
                 them to `abort`.
         """
-        given = dict(properties or {})
-        checked = _checked(messages)
+        added, compacted = append_entries(messages), compact_entries(messages)
+        changelog = changelog_entries(messages)
         if kind is CommitKind.OVERWRITE:
-            replaced = [*append_entries(messages), *compact_entries(messages)]
-            if not replaced and not allow_empty:
-                return None
-            return self._commit(
-                _Attempt(lambda _: replaced, changelog_entries(messages), identifier,
-                         CommitKind.OVERWRITE, watermark, given, checked, unchanged_since)
-            )  # fmt: skip
-        if kind is not None:
+            added, compacted = [*added, *compacted], []
+        elif kind is not None:
             raise Invalid(f"a commit is of kind OVERWRITE or of its messages' kind, not {kind}")
-        added, changelog = append_entries(messages), changelog_entries(messages)
-        compacted = compact_entries(messages)
-        snapshot: Snapshot | None = None
-        if added or changelog or (allow_empty and not compacted):
-            snapshot = self._commit(
-                _Attempt(lambda _: added, changelog, identifier, CommitKind.APPEND, watermark,
-                         given, checked, unchanged_since)
-            )  # fmt: skip
-        if compacted:
-            snapshot = self._commit(
-                _Attempt(lambda _: compacted, (), identifier, CommitKind.COMPACT, watermark,
-                         given, checked, None)
-            )  # fmt: skip
-        return snapshot
+        elif compacted and (added or changelog):
+            # Two snapshots would be two outcomes, and one answer could not tell both.
+            raise Invalid("commit new files and compactions separately")
+        elif compacted:
+            kind = CommitKind.COMPACT
+        if not (added or changelog or compacted or allow_empty):
+            return None
+        changes = added or compacted
+        return self._commit(
+            _Attempt(
+                lambda _: changes,
+                changelog,
+                identifier,
+                kind or CommitKind.APPEND,
+                watermark,
+                dict(properties or {}),
+                _checked(messages),
+                unchanged_since,
+            )
+        )
 
     def overwrite(
         self,
@@ -267,9 +268,29 @@ class TableCommit:
         return [number for number in identifiers if last is None or number > last]
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
-        """Delete the files of messages that were not, and will not be, committed."""
+        """Delete the files of messages that were not, and will not be, committed.
+
+        Files that the table has all the same, and files of which that cannot be found out, stay.
+        """
+        try:
+            used = self._used(messages)
+        except HeadwaterError:
+            return
         for message in messages:
-            delete_message_files(self._storage, message)
+            delete_message_files(self._storage, message, keep=used)
+
+    def _used(self, messages: Sequence[CommitMessage]) -> set[str]:
+        """Names of the files that the table has, or had after the messages were written."""
+        latest = self._pointer.latest()
+        if latest is None:
+            return set()
+        partitions = list({message.partition for message in messages})
+        entries = list(live_entries(self._storage, latest, partitions=partitions))
+        checked = _checked(messages)
+        if checked is not None:
+            changes = changes_between(self._storage, checked, latest) or []
+            entries += [entry for _, changed in changes for entry in changed]
+        return {entry.file.file_name for entry in entries}
 
     # One attempt after another ----------------------------------------------------------------
 
@@ -459,11 +480,19 @@ class TableCommit:
         return Snapshot.from_document({k: v for k, v in fields.items() if v is not None})
 
 
-def delete_message_files(storage: TableStorage, message: CommitMessage) -> None:
-    """Delete the files of a message that was not, and will not be, committed."""
-    kept = {file.file_name for file in message.compact_before}
+def delete_message_files(
+    storage: TableStorage, message: CommitMessage, *, keep: Collection[str] = ()
+) -> None:
+    """Delete the files of a message that was not, and will not be, committed.
+
+    Args:
+        storage: The table.
+        message: The message.
+        keep: Names of files that stay. Those that the message replaces stay in any case: an
+            upgraded file stands on both sides of a compaction.
+    """
+    kept = {*keep, *(file.file_name for file in message.compact_before)}
     added = (*message.new_files, *message.compact_after, *message.changelog_files)
-    # An upgraded file stands on both sides of a compaction.
     _delete_data_files(storage, message, [file for file in added if file.file_name not in kept])
 
 
