@@ -279,7 +279,7 @@ class TableAgainstDictionary(RuleBasedStateMachine):
 
 TestTableAgainstDictionary = TableAgainstDictionary.TestCase
 TestTableAgainstDictionary.settings = settings(
-    max_examples=30,
+    max_examples=15,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
