@@ -20,7 +20,7 @@ from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, find_table, table_not_found
 from headwater.catalog.sql.models import BranchRow, PartitionRow, SnapshotRow
 from headwater.catalog.sql.outbox import Action, Outbox
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
@@ -96,7 +96,16 @@ class Commits:
                 return False
             if outcome is _Outcome.CONFLICT:
                 return False
-            self._outbox.settle(record.id, record.branch)
+            try:
+                self._outbox.settle(record.id, record.branch)
+            except HeadwaterError as error:
+                if outcome is _Outcome.SETTLE_FIRST:
+                    raise
+                # Decided, and not to be seen yet: any other error would pass for a refusal.
+                raise Unavailable(
+                    f"snapshot {snapshot.id} of table {identifier} is decided on but cannot be "
+                    f"served until storage follows: {error.message}"
+                ) from error
             if outcome is _Outcome.DONE:
                 return True
 
