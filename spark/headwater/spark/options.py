@@ -6,11 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from headwater.catalog.table import Table
-from headwater.client import Lake, connect
 from headwater.storage.errors import Invalid
 from headwater.storage.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from headwater.catalog.table import Table
+    from headwater.client import Lake
 
 __all__ = ["Connection", "ReadOptions", "SplitChoice", "WriteOptions"]
 
@@ -58,6 +61,9 @@ class Connection:
 
     def open(self) -> Lake:
         """Reach the catalog."""
+        # Tasks unpickle connections but never open them, and do without the clients' modules.
+        from headwater.client import connect
+
         return connect(
             self.target,
             warehouse=self.warehouse,

@@ -11,6 +11,7 @@ by `commit`, but for a batch that no other follows only by asking for offsets af
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyspark.sql.types as st
@@ -18,7 +19,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from headwater.catalog.scan import Rows
-from headwater.catalog.table import Table
 from headwater.spark.batch_read import SplitsPartition, pack_splits
 from headwater.spark.options import Connection, ReadOptions
 from headwater.spark.types import conform, spark_arrow_schema
@@ -38,6 +38,9 @@ from headwater.storage.stream import (
     latest_full,
     plans_before,
 )
+
+if TYPE_CHECKING:
+    from headwater.catalog.table import Table
 
 __all__ = ["StreamReader"]
 

@@ -1,0 +1,356 @@
+"""Tables followed by streaming queries, stopped, killed and repeated: nothing lost or doubled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
+from tests.spark.conftest import Numbered, data_files, named_files, rows
+
+from headwater.spark import SparkLake
+from headwater.storage.schema_change import AddColumn
+from headwater.storage.types import AtomicType, Root
+
+pytestmark = pytest.mark.spark
+
+SOURCE, TARGET = "db.source", "db.target"
+FOLLOWER = Path(__file__).with_name("follower.py")
+
+Follow = Callable[..., StreamingQuery]
+
+
+@pytest.fixture
+def keyed(lake: SparkLake, numbered: Numbered) -> None:
+    """Two primary-key tables of the same columns, spread differently."""
+    for name, buckets in ((SOURCE, "2"), (TARGET, "3")):
+        lake.create_table(
+            name, numbered(0, 1).schema, primary_keys=["id"], options={"bucket": buckets}
+        )
+
+
+@pytest.fixture
+def appended(lake: SparkLake, numbered: Numbered) -> None:
+    """Two append tables, where what comes twice is there twice."""
+    for name in (SOURCE, TARGET):
+        lake.create_table(name, numbered(0, 1).schema)
+
+
+@pytest.fixture
+def follow(spark: SparkSession, lake: SparkLake, tmp_path: Path) -> Follow:
+    """Starts a query from the source to the target with a checkpoint of that name."""
+
+    def start(checkpoint: str = "checkpoint", **options: str) -> StreamingQuery:
+        named = {key.replace("_", "-"): value for key, value in options.items()}
+        stream = spark.readStream.format("headwater").options(**named).load(SOURCE)
+        writer = (
+            stream.writeStream.format("headwater")
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True)
+        )
+        return writer.start(TARGET)
+
+    return start
+
+
+def catch_up(query: StreamingQuery) -> int:
+    """Wait for a query that ends by itself; how many rows it read."""
+    query.awaitTermination()
+    return sum(progress.numInputRows for progress in query.recentProgress)
+
+
+def position(lake: SparkLake, consumer_id: str) -> int | None:
+    return lake.catalog.table(SOURCE).consumer(consumer_id).next_snapshot
+
+
+def latest(lake: SparkLake, name: str) -> int:
+    snapshot = lake.catalog.table(name).latest_snapshot()
+    return 0 if snapshot is None else snapshot.id
+
+
+def forget_last_batch(checkpoint: Path) -> None:
+    """Leave a checkpoint as a crash between the sink's commit and Spark's own leaves it."""
+    last = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
+    for name in (f"{last}", f".{last}.crc"):
+        (checkpoint / "commits" / name).unlink()
+
+
+@pytest.mark.usefixtures("keyed")
+def test_a_new_query_goes_on_where_the_consumer_stopped(
+    lake: SparkLake, numbered: Numbered, follow: Follow
+) -> None:
+    lake.write(numbered(0, 40), SOURCE)
+    lake.write(numbered(20, 60, "second"), SOURCE)
+    assert catch_up(follow("one", consumer_id="copy")) == 60
+    assert position(lake, "copy") == 3
+    assert rows(lake.table(TARGET)) == rows(lake.table(SOURCE))
+
+    lake.write(numbered(0, 5, "gone", "-D"), SOURCE)
+    lake.write(numbered(50, 55, "third"), SOURCE)
+    lake.write(numbered(3, 4, "back"), SOURCE)
+    lake.compact(SOURCE)
+    assert catch_up(follow("two", consumer_id="copy")) == 11
+    assert position(lake, "copy") == 7
+    expected = (
+        numbered(3, 4, "back")
+        .union(numbered(5, 20))
+        .union(numbered(20, 50, "second"))
+        .union(numbered(50, 55, "third"))
+        .union(numbered(55, 60, "second"))
+    )
+    assert rows(lake.table(TARGET)) == rows(lake.table(SOURCE)) == rows(expected)
+
+
+@pytest.mark.usefixtures("appended")
+def test_nothing_is_doubled_in_an_append_table_when_queries_take_over(
+    lake: SparkLake, numbered: Numbered, follow: Follow
+) -> None:
+    expected: list[DataFrame] = []
+    for turn in range(3):
+        for part in range(2):
+            start = 100 * turn + 10 * part
+            lake.write(numbered(start, start + 10), SOURCE)
+            expected.append(numbered(start, start + 10))
+        assert catch_up(follow(f"checkpoint-{turn}", consumer_id="copy")) == 20
+    assert rows(lake.table(TARGET)) == rows(lake.table(SOURCE))
+    assert lake.table(TARGET).count() == 60
+
+
+@pytest.mark.usefixtures("keyed")
+def test_a_running_query_saves_its_position_when_a_batch_is_done(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered, tmp_path: Path
+) -> None:
+    stream = spark.readStream.format("headwater").option("consumer-id", "live").load(SOURCE)
+    query = (
+        stream.writeStream.format("headwater")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start(TARGET)
+    )
+    try:
+        for version in range(3):
+            lake.write(numbered(0, 10, f"v{version}"), SOURCE)
+            query.processAllAvailable()
+            assert position(lake, "live") == latest(lake, SOURCE) + 1
+            assert rows(lake.table(TARGET)) == rows(numbered(0, 10, f"v{version}"))
+    finally:
+        query.stop()
+
+
+@pytest.mark.usefixtures("keyed")
+def test_a_batch_that_fails_does_not_move_the_consumer(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered, follow: Follow, tmp_path: Path
+) -> None:
+    lake.write(numbered(0, 10), SOURCE)
+    assert catch_up(follow(consumer_id="copy")) == 10
+    lake.write(numbered(10, 20), SOURCE)
+    stream = spark.readStream.format("headwater").option("consumer-id", "copy").load(SOURCE)
+    broken = stream.withColumn("name", sf.expr("IF(id = 15, raise_error('broken'), name)"))
+    query = (
+        broken.writeStream.format("headwater")
+        .option("checkpointLocation", str(tmp_path / "broken"))
+        .trigger(availableNow=True)
+        .start(TARGET)
+    )
+    with pytest.raises(StreamingQueryException, match="broken"):
+        query.awaitTermination()
+    assert position(lake, "copy") == 2
+    assert rows(lake.table(TARGET)) == rows(numbered(0, 10))
+    assert catch_up(follow("mended", consumer_id="copy")) == 10
+    assert rows(lake.table(TARGET)) == rows(numbered(0, 20))
+
+
+@pytest.mark.usefixtures("appended")
+def test_a_batch_repeated_after_a_crash_is_written_once(
+    lake: SparkLake, numbered: Numbered, follow: Follow, tmp_path: Path, folder: Path
+) -> None:
+    lake.write(numbered(0, 30), SOURCE)
+    catch_up(follow())
+    lake.write(numbered(30, 50), SOURCE)
+    catch_up(follow())
+    commits, files = latest(lake, TARGET), data_files(folder)
+    forget_last_batch(tmp_path / "checkpoint")
+    assert catch_up(follow()) == 20
+    assert latest(lake, TARGET) == commits
+    assert data_files(folder) == files
+    assert rows(lake.table(TARGET)) == rows(numbered(0, 50))
+    lake.write(numbered(50, 60), SOURCE)
+    catch_up(follow())
+    assert rows(lake.table(TARGET)) == rows(numbered(0, 60))
+
+
+@pytest.mark.usefixtures("appended")
+def test_a_new_checkpoint_in_an_old_place_is_a_new_query(
+    lake: SparkLake, numbered: Numbered, follow: Follow, tmp_path: Path
+) -> None:
+    """Its batches start at 0 again, and must not be taken for those of the old query."""
+    lake.write(numbered(0, 5), SOURCE)
+    catch_up(follow())
+    (tmp_path / "checkpoint").rename(tmp_path / "old")
+    catch_up(follow())
+    assert rows(lake.table(TARGET)) == rows(numbered(0, 5).union(numbered(0, 5)))
+
+
+@pytest.mark.usefixtures("appended")
+def test_killed_after_its_commit_a_query_resumes_without_doubling(
+    lake: SparkLake, numbered: Numbered, spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    for start in (0, 10):
+        lake.write(numbered(start, start + 10), SOURCE)
+    process = subprocess.Popen(
+        [sys.executable, str(FOLLOWER), str(folder), str(checkpoint)],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while latest(lake, TARGET) == 0:
+            assert process.poll() is None, "the follower ended by itself"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    lake.write(numbered(20, 30), SOURCE)
+    stream = spark.readStream.format("headwater").load(SOURCE)
+    query = (
+        stream.writeStream.format("headwater")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start(TARGET)
+    )
+    query.awaitTermination()
+    assert rows(lake.table(TARGET)) == rows(numbered(0, 30))
+
+
+@pytest.mark.usefixtures("appended")
+def test_scan_modes_choose_where_a_stream_starts(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered, follow: Follow
+) -> None:
+    for start in range(0, 30, 10):
+        lake.write(numbered(start, start + 10), SOURCE)
+    then = lake.catalog.table(SOURCE).snapshot(3).time_millis
+    started: list[tuple[dict[str, str], int]] = [
+        ({}, 30),
+        ({"scan.mode": "latest"}, 0),
+        ({"scan.mode": "from-snapshot", "scan.snapshot-id": "2"}, 20),
+        ({"scan.mode": "from-snapshot-full", "scan.snapshot-id": "2"}, 30),
+        ({"scan.mode": "from-timestamp", "scan.timestamp-millis": str(then)}, 10),
+    ]
+    for number, (options, count) in enumerate(started):
+        assert catch_up(follow(f"mode-{number}", **options)) == count
+    with pytest.raises(StreamingQueryException, match=r"scan\.mode=never is not supported"):
+        catch_up(follow("never", **{"scan.mode": "never"}))
+
+
+@pytest.mark.usefixtures("keyed")
+def test_a_consumer_that_starts_at_the_end_is_saved_at_once(
+    lake: SparkLake, numbered: Numbered, follow: Follow
+) -> None:
+    lake.write(numbered(0, 10), SOURCE)
+    assert catch_up(follow(consumer_id="late", **{"scan.mode": "latest"})) == 0
+    assert position(lake, "late") == 2
+    lake.write(numbered(10, 20), SOURCE)
+    assert catch_up(follow("other", consumer_id="late")) == 10
+    assert rows(lake.table(TARGET)) == rows(numbered(10, 20))
+
+
+@pytest.mark.usefixtures("keyed")
+def test_an_expired_position_is_an_error_not_a_gap(
+    lake: SparkLake, numbered: Numbered, follow: Follow
+) -> None:
+    for version in range(4):
+        lake.write(numbered(0, 10, f"v{version}"), SOURCE)
+    lake.expire_snapshots(SOURCE, retain_max=1)
+    lake.catalog.table(SOURCE).consumer("copy").reset(2)
+    with pytest.raises(StreamingQueryException, match="snapshot 2 has expired"):
+        catch_up(follow(consumer_id="copy"))
+    assert rows(lake.table(TARGET)) == []
+
+
+@pytest.mark.usefixtures("keyed")
+def test_a_stream_says_what_it_does_with_deletes(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered, follow: Follow
+) -> None:
+    lake.write(numbered(0, 10), SOURCE)
+    lake.write(numbered(0, 5, "x", "-D"), SOURCE)
+    with pytest.raises(StreamingQueryException, match="set the option include-row-kind"):
+        catch_up(follow("undecided"))
+    with_kinds = spark.readStream.format("headwater").option("include-row-kind", "true")
+    assert with_kinds.load(SOURCE).columns == ["id", "name", "part", "_ROW_KIND"]
+    without = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1", "include-row-kind": "false"}
+    assert catch_up(follow("without", **without)) == 10
+    assert rows(lake.table(TARGET)) == rows(numbered(0, 10))
+
+
+@pytest.mark.usefixtures("keyed")
+def test_a_stream_reads_only_what_where_and_columns_ask_for(
+    lake: SparkLake, numbered: Numbered, follow: Follow
+) -> None:
+    lake.write(numbered(0, 30), SOURCE)
+    read = catch_up(follow(where="id >= 10 AND part = '1'", columns="id,name", consumer_id="c"))
+    assert read == 7
+    expected = numbered(10, 30).where("part = '1'").withColumn("part", sf.lit(None))
+    assert rows(lake.table(TARGET)) == rows(expected)
+
+
+@pytest.mark.usefixtures("keyed")
+def test_a_restarted_query_sees_a_column_that_was_added(
+    lake: SparkLake, numbered: Numbered, follow: Follow
+) -> None:
+    lake.write(numbered(0, 10), SOURCE)
+    catch_up(follow(consumer_id="copy"))
+    for name in (SOURCE, TARGET):
+        lake.catalog.alter_table(name, AddColumn(("score",), AtomicType(Root.INT)))
+    lake.write(numbered(10, 20).withColumn("score", sf.lit(7)), SOURCE)
+    catch_up(follow(consumer_id="copy"))
+    assert rows(lake.table(TARGET)) == rows(lake.table(SOURCE))
+    assert lake.table(TARGET).where("score = 7").count() == 10
+
+
+@pytest.mark.usefixtures("keyed")
+def test_a_complete_result_replaces_the_last_one(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered, tmp_path: Path
+) -> None:
+    counts = spark.createDataFrame([("", 0)], "part STRING, count BIGINT")
+    lake.create_table("db.counts", counts.schema)
+
+    def run() -> None:
+        stream = spark.readStream.format("headwater").option("include-row-kind", "false")
+        query = (
+            stream.load(SOURCE)
+            .groupBy("part")
+            .count()
+            .writeStream.format("headwater")
+            .outputMode("complete")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start("db.counts")
+        )
+        query.awaitTermination()
+
+    lake.write(numbered(0, 30), SOURCE)
+    run()
+    lake.write(numbered(30, 90), SOURCE)
+    run()
+    assert rows(lake.table("db.counts")) == [("0", 30), ("1", 30), ("2", 30)]
+
+
+@pytest.mark.usefixtures("keyed")
+def test_many_changes_of_one_key_in_one_batch_end_as_the_last(
+    lake: SparkLake, numbered: Numbered, follow: Follow
+) -> None:
+    lake.write(numbered(0, 8), SOURCE)
+    catch_up(follow(consumer_id="copy"))
+    for version in range(5):
+        lake.write(numbered(0, 6, f"v{version}"), SOURCE)
+        lake.write(numbered(0, version, "x", "-D"), SOURCE)
+    catch_up(follow(consumer_id="copy"))
+    assert rows(lake.table(TARGET)) == rows(numbered(4, 6, "v4").union(numbered(6, 8)))
+    assert len(named_files(lake, TARGET)) > 0
