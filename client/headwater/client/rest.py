@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from threading import Lock
-from typing import TypeVar
-from urllib.parse import urlsplit
-
-from pydantic import BaseModel
+from dataclasses import replace
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import (
@@ -22,7 +17,6 @@ from headwater.catalog.protocol import (
 from headwater.catalog.wire import (
     AlterDatabaseRequest,
     AlterTableRequest,
-    ConfigResponse,
     CreateDatabaseRequest,
     CreateTableRequest,
     Empty,
@@ -49,15 +43,10 @@ from headwater.catalog.wire_history import (
     TagInstant,
     snapshots_from_wire,
 )
+from headwater.client.requests import Requests, paging, table_path, without_prefix
 from headwater.client.settle import settle_commit
-from headwater.client.transport import Timeouts, Transport, encode_path
-from headwater.storage.errors import (
-    AlreadyExists,
-    Invalid,
-    NotFound,
-    ResourceType,
-    Unavailable,
-)
+from headwater.client.transport import Timeouts
+from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema import Schema
 from headwater.storage.schema_change import SchemaChange, schema_change_json
@@ -70,17 +59,6 @@ _HEADER_PREFIX = "header."
 _TABLE_DEFAULT_PREFIX = "table-default."
 # Options of a catalog that file access has no use for.
 _NOT_FOR_STORAGE = ("prefix", "uri", "metastore", "warehouse", "token")
-
-T = TypeVar("T", bound=BaseModel)
-
-
-@dataclass(frozen=True)
-class _Handshake:
-    """What the server's configuration and the caller's options come to together."""
-
-    prefix: str
-    options: Mapping[str, str]
-    transport: Transport
 
 
 class RestCatalog:
@@ -115,90 +93,46 @@ class RestCatalog:
         retries: int = 4,
         runtime: Runtime = SYSTEM_RUNTIME,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Invalid(f"'{url}' is not the address of a catalog; write http://host:port")
-        if parts.username or parts.password or parts.query or parts.fragment:
-            raise Invalid(
-                f"the catalog's address must be no more than {parts.scheme}://host:port/path; "
-                "give a token as token="
-            )
-        self._url = url.rstrip("/")
-        self._asked_for = warehouse
-        self._own = dict(options or {})
-        self._authorization = {} if token is None else {"authorization": f"Bearer {token}"}
-        self._transport = Transport(
-            self._url,
-            {**_headers(self._own), **self._authorization},
-            timeouts or Timeouts(),
-            retries,
-            runtime,
+        self._requests = Requests(
+            url,
+            warehouse=warehouse,
+            token=token,
+            options=options,
+            timeouts=timeouts,
+            retries=retries,
+            runtime=runtime,
         )
-        self._handshake: _Handshake | None = None
-        self._lock = Lock()
 
     def __repr__(self) -> str:
-        return f"RestCatalog({self._url!r}, warehouse={self._asked_for!r})"
-
-    def __getstate__(self) -> dict[str, object]:
-        """All but the lock; connections are left out by the transport."""
-        return {key: value for key, value in self.__dict__.items() if key != "_lock"}
-
-    def __setstate__(self, state: Mapping[str, object]) -> None:
-        """As it was, not connected."""
-        self.__dict__.update(state)
-        self._lock = Lock()
+        return f"RestCatalog({self.url!r}, warehouse={self._requests.asked_for!r})"
 
     def connect(self) -> None:
         """Ask the server for its configuration now, so that a wrong address or token shows."""
-        self._connected()
-
-    def _connected(self) -> _Handshake:
-        with self._lock:
-            if self._handshake is None:
-                self._handshake = self._shake_hands()
-            return self._handshake
-
-    def _shake_hands(self) -> _Handshake:
-        params = {"warehouse": self._asked_for} if self._asked_for else None
-        config = self._transport.request("GET", "/v1/config", params=params).read(ConfigResponse)
-        options = config.merge(self._own)
-        prefix = options.get("prefix", "")
-        if not prefix:
-            raise Unavailable(
-                f"{self._url}/v1/config names no prefix; it is not a Paimon REST catalog's"
-            )
-        transport = replace(self._transport, headers={**_headers(options), **self._authorization})
-        self._transport.close()
-        return _Handshake(prefix, options, transport)
+        self._requests.connected()
 
     @property
     def url(self) -> str:
         """The server's address."""
-        return self._url
+        return self._requests.url
 
     @property
     def warehouse(self) -> str:
         """The warehouse's name."""
-        return self._asked_for or self._connected().prefix
+        return self._requests.asked_for or self._requests.connected().prefix
 
     @property
     def storage_options(self) -> Mapping[str, str]:
         """What file access needs: the merged options without those about the catalog itself."""
         return {
             key: value
-            for key, value in self._connected().options.items()
+            for key, value in self._requests.connected().options.items()
             if key not in _NOT_FOR_STORAGE
             and not key.startswith((_HEADER_PREFIX, _TABLE_DEFAULT_PREFIX))
         }
 
     def close(self) -> None:
         """Give back connections; later calls make new ones."""
-        self._transport.close()
-        with self._lock:
-            handshake = self._handshake
-        if handshake is not None:
-            handshake.transport.close()
+        self._requests.close()
 
     # Databases
 
@@ -210,8 +144,8 @@ class RestCatalog:
         page_token: str | None = None,
     ) -> Page[str]:
         """Database names."""
-        params = _paging(max_results, page_token, databaseNamePattern=pattern)
-        page = self._get(ListDatabasesResponse, params, "databases")
+        params = paging(max_results, page_token, databaseNamePattern=pattern)
+        page = self._requests.get(ListDatabasesResponse, params, "databases")
         return Page(tuple(page.databases or ()), page.next_page_token or None)
 
     def create_database(
@@ -220,25 +154,25 @@ class RestCatalog:
         """Create a database."""
         body = CreateDatabaseRequest(name=name, options=dict(options or {}))
         try:
-            self._post(Empty, body, "databases")
+            self._requests.post(Empty, body, "databases")
         except AlreadyExists:
             if not ignore_if_exists:
                 raise
 
     def get_database(self, name: str) -> DatabaseInfo:
         """A database; NotFound (DATABASE)."""
-        return self._get(GetDatabaseResponse, None, "databases", name).info()
+        return self._requests.get(GetDatabaseResponse, None, "databases", name).info()
 
     def alter_database(
         self, name: str, updates: Mapping[str, str], removals: Sequence[str]
     ) -> None:
         """Set and remove options."""
         body = AlterDatabaseRequest(updates=dict(updates), removals=list(removals))
-        self._post(Empty, body, "databases", name)
+        self._requests.post(Empty, body, "databases", name)
 
     def drop_database(self, name: str) -> None:
         """Drop a database and every table in it."""
-        self._delete("databases", name)
+        self._requests.delete("databases", name)
 
     # Tables
 
@@ -251,46 +185,46 @@ class RestCatalog:
         page_token: str | None = None,
     ) -> Page[str]:
         """Table names."""
-        params = _paging(max_results, page_token, tableNamePattern=pattern)
-        page = self._get(ListTablesResponse, params, "databases", database, "tables")
+        params = paging(max_results, page_token, tableNamePattern=pattern)
+        page = self._requests.get(ListTablesResponse, params, "databases", database, "tables")
         return Page(tuple(page.tables or ()), page.next_page_token or None)
 
     def create_table(
         self, identifier: Identifier, schema: Schema, *, ignore_if_exists: bool = False
     ) -> None:
         """Create a table; Invalid when the schema is not allowed."""
-        defaults = _without_prefix(self._connected().options, _TABLE_DEFAULT_PREFIX)
+        defaults = without_prefix(self._requests.connected().options, _TABLE_DEFAULT_PREFIX)
         schema = replace(schema, options={**defaults, **schema.options})
         body = CreateTableRequest(
             identifier=IdentifierModel.of(identifier), schema=schema.to_json()
         )
         try:
-            self._post(Empty, body, "databases", identifier.database, "tables")
+            self._requests.post(Empty, body, "databases", identifier.database, "tables")
         except AlreadyExists:
             if not ignore_if_exists:
                 raise
 
     def get_table(self, identifier: Identifier) -> TableInfo:
         """A table with its latest schema; NotFound (TABLE)."""
-        answer = self._get(GetTableResponse, None, *_table(identifier))
+        answer = self._requests.get(GetTableResponse, None, *table_path(identifier))
         return answer.info(identifier.database)
 
     def alter_table(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
         """Apply changes, all or none; one new schema version."""
         body = AlterTableRequest(changes=[schema_change_json(change) for change in changes])
-        self._post(Empty, body, *_table(identifier))
+        self._requests.post(Empty, body, *table_path(identifier))
 
     def rename_table(self, source: Identifier, destination: Identifier) -> None:
         """Give a table another name, and another database if so asked."""
         body = RenameTableRequest(
             source=IdentifierModel.of(source), destination=IdentifierModel.of(destination)
         )
-        self._post(Empty, body, "tables", "rename")
+        self._requests.post(Empty, body, "tables", "rename")
 
     def drop_table(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
         """Drop a table and, unless it is external, its files."""
         try:
-            self._delete(*_table(identifier))
+            self._requests.delete(*table_path(identifier))
         except NotFound as error:
             if not ignore_if_not_exists or error.resource_type is not ResourceType.TABLE:
                 raise
@@ -324,20 +258,22 @@ class RestCatalog:
             snapshot=dict(snapshot.document),
             statistics=[PartitionStatisticsModel.of(item) for item in statistics],
         )
-        connected = self._connected()
-        path = self._path(*_table(identifier), "commit")
+        connected = self._requests.connected()
+        path = self._requests.path(*table_path(identifier), "commit")
         return settle_commit(
             identifier,
             snapshot,
             offer=lambda: connected.transport.send("POST", path, body=body),
             history=self,
-            runtime=self._transport.runtime,
+            runtime=self._requests.runtime,
         )
 
     def latest_snapshot(self, identifier: Identifier) -> SnapshotInfo | None:
         """The latest snapshot; None for a table without one. Its file is on storage."""
         try:
-            answer = self._get(GetTableSnapshotResponse, None, *_table(identifier), "snapshot")
+            answer = self._requests.get(
+                GetTableSnapshotResponse, None, *table_path(identifier), "snapshot"
+            )
         except NotFound as error:
             if error.resource_type is ResourceType.SNAPSHOT:
                 return None
@@ -346,8 +282,8 @@ class RestCatalog:
 
     def get_snapshot(self, identifier: Identifier, version: str) -> Snapshot:
         """A snapshot by id, ``EARLIEST``, ``LATEST`` or tag name; NotFound (SNAPSHOT)."""
-        answer = self._get(
-            GetVersionSnapshotResponse, None, *_table(identifier), "snapshots", version
+        answer = self._requests.get(
+            GetVersionSnapshotResponse, None, *table_path(identifier), "snapshots", version
         )
         return Snapshot.from_document(answer.snapshot, f"snapshot {version} of {identifier}")
 
@@ -359,8 +295,10 @@ class RestCatalog:
         page_token: str | None = None,
     ) -> Page[Snapshot]:
         """The snapshots that still exist, newest first."""
-        params = _paging(max_results, page_token)
-        page = self._get(ListSnapshotsResponse, params, *_table(identifier), "snapshots")
+        params = paging(max_results, page_token)
+        page = self._requests.get(
+            ListSnapshotsResponse, params, *table_path(identifier), "snapshots"
+        )
         return Page(tuple(snapshots_from_wire(page.snapshots)), page.next_page_token or None)
 
     def rollback_to_snapshot(
@@ -370,14 +308,14 @@ class RestCatalog:
         body = RollbackTableRequest(
             instant=SnapshotInstant(snapshot_id=snapshot_id), from_snapshot=from_snapshot
         )
-        self._post(Empty, body, *_table(identifier), "rollback")
+        self._requests.post(Empty, body, *table_path(identifier), "rollback")
 
     def rollback_to_tag(
         self, identifier: Identifier, tag: str, from_snapshot: int | None = None
     ) -> None:
         """Likewise, to the snapshot that a tag names."""
         body = RollbackTableRequest(instant=TagInstant(tag_name=tag), from_snapshot=from_snapshot)
-        self._post(Empty, body, *_table(identifier), "rollback")
+        self._requests.post(Empty, body, *table_path(identifier), "rollback")
 
     # Tags
 
@@ -395,11 +333,11 @@ class RestCatalog:
             snapshot_id=snapshot_id,
             time_retained=None if retained_millis is None else f"{retained_millis} ms",
         )
-        self._post(Empty, body, *_table(identifier), "tags")
+        self._requests.post(Empty, body, *table_path(identifier), "tags")
 
     def get_tag(self, identifier: Identifier, tag: str) -> TagInfo:
         """A tag; NotFound (TAG)."""
-        return self._get(GetTagResponse, None, *_table(identifier), "tags", tag).info()
+        return self._requests.get(GetTagResponse, None, *table_path(identifier), "tags", tag).info()
 
     def list_tags(
         self,
@@ -410,13 +348,13 @@ class RestCatalog:
         page_token: str | None = None,
     ) -> Page[str]:
         """Tag names."""
-        params = _paging(max_results, page_token, tagNamePrefix=prefix)
-        page = self._get(ListTagsResponse, params, *_table(identifier), "tags")
+        params = paging(max_results, page_token, tagNamePrefix=prefix)
+        page = self._requests.get(ListTagsResponse, params, *table_path(identifier), "tags")
         return Page(tuple(page.tags or ()), page.next_page_token or None)
 
     def delete_tag(self, identifier: Identifier, tag: str) -> None:
         """Delete a tag; NotFound (TAG)."""
-        self._delete(*_table(identifier), "tags", tag)
+        self._requests.delete(*table_path(identifier), "tags", tag)
 
     # Consumers
 
@@ -428,8 +366,10 @@ class RestCatalog:
         page_token: str | None = None,
     ) -> Page[ConsumerInfo]:
         """The saved positions."""
-        params = _paging(max_results, page_token)
-        page = self._get(ListConsumersResponse, params, *_table(identifier), "consumers")
+        params = paging(max_results, page_token)
+        page = self._requests.get(
+            ListConsumersResponse, params, *table_path(identifier), "consumers"
+        )
         consumers = tuple(item.info() for item in page.consumers or ())
         return Page(consumers, page.next_page_token or None)
 
@@ -438,47 +378,4 @@ class RestCatalog:
     ) -> None:
         """Move a consumer (creating it if need be); None deletes it."""
         body = ResetConsumerRequest(consumer_id=consumer_id, next_snapshot_id=next_snapshot)
-        self._post(Empty, body, *_table(identifier), "consumers", "reset")
-
-    # Requests
-
-    def _path(self, *segments: str) -> str:
-        return f"/v1/{encode_path(self._connected().prefix, *segments)}"
-
-    def _get(self, model: type[T], params: Mapping[str, str] | None, *segments: str) -> T:
-        transport = self._connected().transport
-        return transport.request("GET", self._path(*segments), params=params).read(model)
-
-    def _post(self, model: type[T], body: BaseModel, *segments: str) -> T:
-        transport = self._connected().transport
-        return transport.request("POST", self._path(*segments), body=body).read(model)
-
-    def _delete(self, *segments: str) -> None:
-        self._connected().transport.request("DELETE", self._path(*segments)).read(Empty)
-
-
-def _table(identifier: Identifier) -> tuple[str, str, str, str]:
-    return "databases", identifier.database, "tables", identifier.name
-
-
-def _headers(options: Mapping[str, str]) -> dict[str, str]:
-    return _without_prefix(options, _HEADER_PREFIX)
-
-
-def _without_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
-    return {
-        key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)
-    }
-
-
-def _paging(
-    max_results: int | None, page_token: str | None, **patterns: str | None
-) -> dict[str, str]:
-    if max_results is not None and max_results < 1:
-        raise Invalid(f"a page must hold at least 1 entry, not {max_results}")
-    asked = {
-        "maxResults": None if max_results is None else str(max_results),
-        "pageToken": page_token,
-        **patterns,
-    }
-    return {key: value for key, value in asked.items() if value}
+        self._requests.post(Empty, body, *table_path(identifier), "consumers", "reset")

@@ -18,7 +18,8 @@ from sqlalchemy.exc import IntegrityError
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, find_table, table_not_found
-from headwater.catalog.sql.models import BranchRow, PartitionRow, SnapshotRow
+from headwater.catalog.sql.models import SORT_NAME_LENGTH, BranchRow, PartitionRow, SnapshotRow
+from headwater.catalog.sql.names import partition_name
 from headwater.catalog.sql.outbox import Action, Outbox
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 from headwater.storage.snapshot import Snapshot
@@ -237,6 +238,7 @@ def apply_statistics(
                     "branch": record.branch,
                     "spec_key": key,
                     "spec": spec,
+                    "sort_name": partition_name(parts[-1].spec)[:SORT_NAME_LENGTH],
                     "created_at": now,
                     **values,
                 }

@@ -20,6 +20,8 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    false,
+    text,
 )
 from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.dialects.mysql import VARCHAR as MYSQL_VARCHAR
@@ -28,28 +30,43 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 __all__ = [
     "REVISION",
+    "SORT_NAME_LENGTH",
     "VERSION_TABLE",
     "Base",
     "BranchRow",
     "DatabaseRow",
+    "DroppedTableRow",
+    "FunctionRow",
+    "GrantRow",
     "OutboxRow",
     "PartitionRow",
     "PathRow",
     "SchemaRow",
     "SnapshotRow",
     "TableRow",
+    "TokenRow",
+    "ViewRow",
+    "WarehouseRow",
 ]
 
-REVISION = "0001"
+REVISION = "0002"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
 """Where Alembic keeps the revision of a database."""
 
+SORT_NAME_LENGTH = 400
+"""How many characters of a partition's name are kept in an index."""
+
 _NAME = (
     String(255)
     .with_variant(POSTGRESQL_VARCHAR(255, collation="C"), "postgresql")
     .with_variant(MYSQL_VARCHAR(255, collation="utf8mb4_bin"), "mysql", "mariadb")
+)
+_SORT_NAME = (
+    String(SORT_NAME_LENGTH)
+    .with_variant(POSTGRESQL_VARCHAR(SORT_NAME_LENGTH, collation="C"), "postgresql")
+    .with_variant(MYSQL_VARCHAR(SORT_NAME_LENGTH, collation="utf8mb4_bin"), "mysql", "mariadb")
 )
 _ID = String(36)
 _HASH = String(64)
@@ -70,8 +87,61 @@ class Base(DeclarativeBase):
     )
 
 
+class WarehouseRow(Base):
+    """A warehouse that is managed at run time; `options` is a JSON object of strings.
+
+    The options may hold credentials: they are never shown.
+    """
+
+    __tablename__ = "hw_warehouses"
+
+    name: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    location: Mapped[str] = mapped_column(Text)
+    options: Mapped[str] = mapped_column(_DOCUMENT)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+
+
+class TokenRow(Base):
+    """A bearer token: only the SHA-256 of it is kept. `expires_at` is None for one without end."""
+
+    __tablename__ = "hw_tokens"
+    __table_args__ = (UniqueConstraint("name"), UniqueConstraint("hash"))
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    name: Mapped[str] = mapped_column(_NAME)
+    hash: Mapped[str] = mapped_column(_HASH)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    expires_at: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class GrantRow(Base):
+    """A permission: `resource` is a JSON object and `resource_key` its SHA-256.
+
+    `columns` is a JSON object that narrows it to some columns, or None.
+    """
+
+    __tablename__ = "hw_grants"
+    __table_args__ = (UniqueConstraint("warehouse", "resource_key", "principal", "access"),)
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    warehouse: Mapped[str] = mapped_column(_NAME)
+    resource_type: Mapped[str] = mapped_column(String(32))
+    resource_key: Mapped[str] = mapped_column(_HASH)
+    resource: Mapped[str] = mapped_column(_DOCUMENT)
+    principal: Mapped[str] = mapped_column(_NAME)
+    access: Mapped[str] = mapped_column(String(64))
+    columns: Mapped[str | None] = mapped_column(_DOCUMENT)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    expires_at: Mapped[int | None] = mapped_column(BigInteger)
+
+
 class DatabaseRow(Base):
-    """A database of a warehouse; `options` is a JSON object of strings."""
+    """A database of a warehouse; `options` is a JSON object of strings.
+
+    Dropped tables that can be restored are in a database of their own, whose name no request can
+    name; see `DroppedTableRow`.
+    """
 
     __tablename__ = "hw_databases"
     __table_args__ = (UniqueConstraint("warehouse", "name"),)
@@ -86,6 +156,7 @@ class DatabaseRow(Base):
     created_by: Mapped[str | None] = mapped_column(String(255))
     updated_at: Mapped[int] = mapped_column(BigInteger)
     updated_by: Mapped[str | None] = mapped_column(String(255))
+    is_protected: Mapped[bool] = mapped_column(server_default=false())
 
 
 class TableRow(Base):
@@ -99,6 +170,56 @@ class TableRow(Base):
     name: Mapped[str] = mapped_column(_NAME)
     path: Mapped[str] = mapped_column(Text)
     is_external: Mapped[bool]
+    owner: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[str | None] = mapped_column(String(255))
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+    updated_by: Mapped[str | None] = mapped_column(String(255))
+    kind: Mapped[str] = mapped_column(String(32), server_default=text("'table'"))
+    is_protected: Mapped[bool] = mapped_column(server_default=false())
+
+
+class DroppedTableRow(Base):
+    """A dropped table that can be restored: `database` and `name` are what it was called."""
+
+    __tablename__ = "hw_dropped_tables"
+    __table_args__ = (Index(None, "warehouse", "database", "name"),)
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    warehouse: Mapped[str] = mapped_column(_NAME)
+    database: Mapped[str] = mapped_column(_NAME)
+    name: Mapped[str] = mapped_column(_NAME)
+    dropped_at: Mapped[int] = mapped_column(BigInteger)
+    dropped_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class ViewRow(Base):
+    """A view: `document` is its schema, dialects and options as JSON."""
+
+    __tablename__ = "hw_views"
+    __table_args__ = (UniqueConstraint("database_id", "name"),)
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))
+    name: Mapped[str] = mapped_column(_NAME)
+    document: Mapped[str] = mapped_column(_DOCUMENT)
+    owner: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[str | None] = mapped_column(String(255))
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+    updated_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class FunctionRow(Base):
+    """A function: `document` is its parameters, definitions and options as JSON."""
+
+    __tablename__ = "hw_functions"
+    __table_args__ = (UniqueConstraint("database_id", "name"),)
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))
+    name: Mapped[str] = mapped_column(_NAME)
+    document: Mapped[str] = mapped_column(_DOCUMENT)
     owner: Mapped[str | None] = mapped_column(String(255))
     created_at: Mapped[int] = mapped_column(BigInteger)
     created_by: Mapped[str | None] = mapped_column(String(255))
@@ -120,6 +241,7 @@ class BranchRow(Base):
     schema_id: Mapped[int] = mapped_column(BigInteger)
     snapshot_id: Mapped[int] = mapped_column(BigInteger)
     snapshot_uuid: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
 
 
 class SchemaRow(Base):
@@ -158,9 +280,14 @@ class SnapshotRow(Base):
 
 
 class PartitionRow(Base):
-    """What a partition holds; `spec` is a JSON object and `spec_key` its SHA-256."""
+    """What a partition holds; `spec` is a JSON object and `spec_key` its SHA-256.
+
+    `sort_name` is how its name (``dt=2026-01-01/hour=5``) begins: listings are in its order, and
+    in that of `spec_key` where it is the same.
+    """
 
     __tablename__ = "hw_partitions"
+    __table_args__ = (Index(None, "table_id", "branch", "sort_name", "spec_key"),)
 
     table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
     branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
@@ -173,6 +300,11 @@ class PartitionRow(Base):
     total_buckets: Mapped[int] = mapped_column(Integer)
     created_at: Mapped[int] = mapped_column(BigInteger)
     updated_at: Mapped[int] = mapped_column(BigInteger)
+    sort_name: Mapped[str] = mapped_column(_SORT_NAME, server_default=text("''"))
+    is_done: Mapped[bool] = mapped_column(server_default=false())
+    options: Mapped[str | None] = mapped_column(_DOCUMENT)
+    created_by: Mapped[str | None] = mapped_column(String(255))
+    updated_by: Mapped[str | None] = mapped_column(String(255))
 
 
 class PathRow(Base):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sqlalchemy import ColumnElement
 from sqlalchemy.orm import InstrumentedAttribute
@@ -22,6 +22,7 @@ __all__ = [
     "inside",
     "normalised_location",
     "parents",
+    "partition_name",
     "path_key",
     "pattern_clause",
 ]
@@ -101,6 +102,11 @@ def parents(path: str) -> Iterator[str]:
 def path_key(path: str) -> str:
     """The key of a path in an index."""
     return hashlib.sha256(path.encode()).hexdigest()
+
+
+def partition_name(spec: Mapping[str, str]) -> str:
+    """A partition's name: ``dt=2026-01-01/hour=5``."""
+    return "/".join(f"{column}={value}" for column, value in spec.items())
 
 
 def check_page(max_results: int | None) -> None:

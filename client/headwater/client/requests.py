@@ -1,0 +1,174 @@
+"""Requests to a Paimon REST server: the handshake, the paths of its warehouse, typed answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.wire import ConfigResponse, Empty
+from headwater.client.transport import Timeouts, Transport, encode_path
+from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.runtime import Runtime
+
+__all__ = ["Handshake", "Requests", "paging", "table_path", "without_prefix"]
+
+_HEADER_PREFIX = "header."
+
+T = TypeVar("T", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Handshake:
+    """What the server's configuration and the caller's options come to together.
+
+    Attributes:
+        prefix: What stands before every path.
+        options: The merged options.
+        transport: Sends the headers that the options ask for.
+    """
+
+    prefix: str
+    options: Mapping[str, str]
+    transport: Transport
+
+
+class Requests:
+    """Speaks to a server, on first use and no sooner; pickles without its connections.
+
+    Args:
+        url: The server's address, with ``http://`` or ``https://``.
+        warehouse: The warehouse's name; a server with one warehouse needs none.
+        token: The bearer token.
+        options: The caller's own options; ``header.*`` become request headers.
+        timeouts: How long to wait for the server.
+        retries: How often a request is repeated when the server asks for it or is out of reach.
+        runtime: Waits between attempts.
+
+    Raises:
+        Invalid: The address is not one.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        warehouse: str | None,
+        token: str | None,
+        options: Mapping[str, str] | None,
+        timeouts: Timeouts | None,
+        retries: int,
+        runtime: Runtime,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Invalid(f"'{url}' is not the address of a catalog; write http://host:port")
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise Invalid(
+                f"the catalog's address must be no more than {parts.scheme}://host:port/path; "
+                "give a token as token="
+            )
+        self.url = url.rstrip("/")
+        self.asked_for = warehouse
+        self.runtime = runtime
+        self._own = dict(options or {})
+        self._authorization = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._transport = Transport(
+            self.url,
+            {**_headers(self._own), **self._authorization},
+            timeouts or Timeouts(),
+            retries,
+            runtime,
+        )
+        self._handshake: Handshake | None = None
+        self._lock = Lock()
+
+    def __getstate__(self) -> dict[str, object]:
+        """All but the lock; connections are left out by the transport."""
+        return {key: value for key, value in self.__dict__.items() if key != "_lock"}
+
+    def __setstate__(self, state: Mapping[str, object]) -> None:
+        """As it was, not connected."""
+        self.__dict__.update(state)
+        self._lock = Lock()
+
+    def connected(self) -> Handshake:
+        """What the server and this client agreed upon; asks on first use."""
+        with self._lock:
+            if self._handshake is None:
+                self._handshake = self._shake_hands()
+            return self._handshake
+
+    def _shake_hands(self) -> Handshake:
+        params = {"warehouse": self.asked_for} if self.asked_for else None
+        config = self._transport.request("GET", "/v1/config", params=params).read(ConfigResponse)
+        options = config.merge(self._own)
+        prefix = options.get("prefix", "")
+        if not prefix:
+            raise Unavailable(
+                f"{self.url}/v1/config names no prefix; it is not a Paimon REST catalog's"
+            )
+        transport = replace(self._transport, headers={**_headers(options), **self._authorization})
+        self._transport.close()
+        return Handshake(prefix, options, transport)
+
+    def close(self) -> None:
+        """Give back connections; later calls make new ones."""
+        self._transport.close()
+        with self._lock:
+            handshake = self._handshake
+        if handshake is not None:
+            handshake.transport.close()
+
+    def path(self, *segments: str) -> str:
+        """The path below the warehouse's prefix."""
+        return f"/v1/{encode_path(self.connected().prefix, *segments)}"
+
+    def get(self, model: type[T], params: Mapping[str, str] | None, *segments: str) -> T:
+        """Read something."""
+        transport = self.connected().transport
+        return transport.request("GET", self.path(*segments), params=params).read(model)
+
+    def post(self, model: type[T], body: BaseModel, *segments: str) -> T:
+        """Change something."""
+        transport = self.connected().transport
+        return transport.request("POST", self.path(*segments), body=body).read(model)
+
+    def delete(self, *segments: str) -> None:
+        """Delete something."""
+        self.connected().transport.request("DELETE", self.path(*segments)).read(Empty)
+
+
+def table_path(identifier: Identifier) -> tuple[str, str, str, str]:
+    """The segments of a table's path."""
+    return "databases", identifier.database, "tables", identifier.name
+
+
+def without_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The options whose names begin so, without that."""
+    return {
+        key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)
+    }
+
+
+def _headers(options: Mapping[str, str]) -> dict[str, str]:
+    return without_prefix(options, _HEADER_PREFIX)
+
+
+def paging(
+    max_results: int | None, page_token: str | None, **patterns: str | None
+) -> dict[str, str]:
+    """The parameters of a listing; raises Invalid for a page that can hold nothing."""
+    if max_results is not None and max_results < 1:
+        raise Invalid(f"a page must hold at least 1 entry, not {max_results}")
+    asked = {
+        "maxResults": None if max_results is None else str(max_results),
+        "pageToken": page_token,
+        **patterns,
+    }
+    return {key: value for key, value in asked.items() if value}

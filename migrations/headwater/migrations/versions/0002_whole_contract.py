@@ -1,0 +1,216 @@
+"""Views, functions, permissions, tokens, warehouses, restorable tables, partitions in order."""
+
+from __future__ import annotations
+
+import json
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql, postgresql
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def _name(length: int) -> sa.types.TypeEngine[str]:
+    """Names compare by code point everywhere; see headwater.catalog.sql.models."""
+    return (
+        sa.String(length)
+        .with_variant(postgresql.VARCHAR(length, collation="C"), "postgresql")
+        .with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
+    )
+
+
+NAME = _name(255)
+SORT_NAME_LENGTH = 400
+ID = sa.String(36)
+HASH = sa.String(64)
+DOCUMENT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+# Rows are read and written so many at a time.
+_CHUNK = 1000
+
+
+def _of_database(table: str) -> None:
+    op.create_table(
+        table,
+        sa.Column("id", ID, nullable=False),
+        sa.Column("database_id", ID, nullable=False),
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("document", DOCUMENT, nullable=False),
+        sa.Column("owner", sa.String(255)),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("created_by", sa.String(255)),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_by", sa.String(255)),
+        sa.PrimaryKeyConstraint("id", name=f"pk_{table}"),
+        sa.ForeignKeyConstraint(
+            ["database_id"], ["hw_databases.id"], name=f"fk_{table}_database_id"
+        ),
+        sa.UniqueConstraint("database_id", "name", name=f"uq_{table}_database_id_name"),
+    )
+
+
+def upgrade() -> None:
+    op.create_table(
+        "hw_warehouses",
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("location", sa.Text(), nullable=False),
+        sa.Column("options", DOCUMENT, nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_hw_warehouses"),
+    )
+    op.create_table(
+        "hw_tokens",
+        sa.Column("id", ID, nullable=False),
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("hash", HASH, nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("expires_at", sa.BigInteger()),
+        sa.PrimaryKeyConstraint("id", name="pk_hw_tokens"),
+        sa.UniqueConstraint("name", name="uq_hw_tokens_name"),
+        sa.UniqueConstraint("hash", name="uq_hw_tokens_hash"),
+    )
+    op.create_table(
+        "hw_grants",
+        sa.Column("id", ID, nullable=False),
+        sa.Column("warehouse", NAME, nullable=False),
+        sa.Column("resource_type", sa.String(32), nullable=False),
+        sa.Column("resource_key", HASH, nullable=False),
+        sa.Column("resource", DOCUMENT, nullable=False),
+        sa.Column("principal", NAME, nullable=False),
+        sa.Column("access", sa.String(64), nullable=False),
+        sa.Column("columns", DOCUMENT),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("expires_at", sa.BigInteger()),
+        sa.PrimaryKeyConstraint("id", name="pk_hw_grants"),
+        sa.UniqueConstraint(
+            "warehouse",
+            "resource_key",
+            "principal",
+            "access",
+            name="uq_hw_grants_warehouse_resource_key_principal_access",
+        ),
+    )
+    op.create_table(
+        "hw_dropped_tables",
+        sa.Column("table_id", ID, nullable=False),
+        sa.Column("warehouse", NAME, nullable=False),
+        sa.Column("database", NAME, nullable=False),
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("dropped_at", sa.BigInteger(), nullable=False),
+        sa.Column("dropped_by", sa.String(255)),
+        sa.PrimaryKeyConstraint("table_id", name="pk_hw_dropped_tables"),
+        sa.ForeignKeyConstraint(
+            ["table_id"], ["hw_tables.id"], name="fk_hw_dropped_tables_table_id"
+        ),
+    )
+    op.create_index(
+        "ix_hw_dropped_tables_warehouse_database_name",
+        "hw_dropped_tables",
+        ["warehouse", "database", "name"],
+    )
+    _of_database("hw_views")
+    _of_database("hw_functions")
+    op.add_column("hw_databases", _flag("is_protected"))
+    op.add_column(
+        "hw_tables",
+        sa.Column("kind", sa.String(32), nullable=False, server_default=sa.text("'table'")),
+    )
+    op.add_column("hw_tables", _flag("is_protected"))
+    op.add_column(
+        "hw_branches",
+        sa.Column("created_at", sa.BigInteger(), nullable=False, server_default=sa.text("0")),
+    )
+    op.add_column(
+        "hw_partitions",
+        sa.Column(
+            "sort_name", _name(SORT_NAME_LENGTH), nullable=False, server_default=sa.text("''")
+        ),
+    )
+    op.add_column("hw_partitions", _flag("is_done"))
+    op.add_column("hw_partitions", sa.Column("options", DOCUMENT))
+    op.add_column("hw_partitions", sa.Column("created_by", sa.String(255)))
+    op.add_column("hw_partitions", sa.Column("updated_by", sa.String(255)))
+    _name_partitions()
+    op.create_index(
+        "ix_hw_partitions_table_id_branch_sort_name_spec_key",
+        "hw_partitions",
+        ["table_id", "branch", "sort_name", "spec_key"],
+    )
+
+
+def downgrade() -> None:
+    op.drop_index("ix_hw_partitions_table_id_branch_sort_name_spec_key", "hw_partitions")
+    for column in ("updated_by", "created_by", "options", "is_done", "sort_name"):
+        op.drop_column("hw_partitions", column)
+    op.drop_column("hw_branches", "created_at")
+    op.drop_column("hw_tables", "is_protected")
+    op.drop_column("hw_tables", "kind")
+    op.drop_column("hw_databases", "is_protected")
+    for table in (
+        "hw_functions",
+        "hw_views",
+        "hw_dropped_tables",
+        "hw_grants",
+        "hw_tokens",
+        "hw_warehouses",
+    ):
+        op.drop_table(table)
+
+
+def _flag(name: str) -> sa.Column[bool]:
+    return sa.Column(name, sa.Boolean(), nullable=False, server_default=sa.false())
+
+
+def _name_partitions() -> None:
+    """Name the partitions there are: ``dt=2026-01-01/hour=5``."""
+    connection = op.get_bind()
+    partitions = sa.table(
+        "hw_partitions",
+        sa.column("table_id", sa.String()),
+        sa.column("branch", sa.String()),
+        sa.column("spec_key", sa.String()),
+        sa.column("spec", sa.Text()),
+        sa.column("sort_name", sa.String()),
+    )
+    key = (partitions.c.table_id, partitions.c.branch, partitions.c.spec_key)
+    last: tuple[str, str, str] | None = None
+    while True:
+        query = sa.select(*key, partitions.c.spec).order_by(*key).limit(_CHUNK)
+        if last is not None:
+            # Spelled out: not every database uses an index for a comparison of rows.
+            table, branch, spec = key
+            query = query.where(
+                sa.or_(
+                    table > last[0],
+                    sa.and_(table == last[0], branch > last[1]),
+                    sa.and_(table == last[0], branch == last[1], spec > last[2]),
+                )
+            )
+        rows = connection.execute(query).all()
+        if not rows:
+            return
+        connection.execute(
+            partitions.update()
+            .where(
+                partitions.c.table_id == sa.bindparam("the_table"),
+                partitions.c.branch == sa.bindparam("the_branch"),
+                partitions.c.spec_key == sa.bindparam("the_key"),
+            )
+            .values(sort_name=sa.bindparam("the_name")),
+            [
+                {
+                    "the_table": row.table_id,
+                    "the_branch": row.branch,
+                    "the_key": row.spec_key,
+                    "the_name": "/".join(
+                        f"{name}={value}" for name, value in json.loads(row.spec).items()
+                    )[:SORT_NAME_LENGTH],
+                }
+                for row in rows
+            ],
+        )
+        last = (rows[-1].table_id, rows[-1].branch, rows[-1].spec_key)
