@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.page import Page
 from headwater.storage.schema import Schema, TableSchema
 from headwater.storage.schema_change import SchemaChange
 from headwater.storage.snapshot import Snapshot
@@ -25,21 +26,6 @@ __all__ = [
     "TableInfo",
     "TagInfo",
 ]
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Page(Generic[T]):
-    """One page of a listing.
-
-    Attributes:
-        items: In the order of their names (snapshots: newest first).
-        next_token: Ask with it for the next page; None on the last.
-    """
-
-    items: Sequence[T]
-    next_token: str | None = None
 
 
 @dataclass(frozen=True)
