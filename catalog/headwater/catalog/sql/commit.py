@@ -5,57 +5,31 @@ One transaction decides (see ``docs/decisions/0001-commit-protocol.md``); then s
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import Enum, auto
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, find_table, table_not_found
-from headwater.catalog.sql.models import SORT_NAME_LENGTH, BranchRow, PartitionRow, SnapshotRow
-from headwater.catalog.sql.names import partition_name
+from headwater.catalog.sql.models import BranchRow, SnapshotRow
 from headwater.catalog.sql.outbox import Action, Outbox
+from headwater.catalog.sql.statistics import Sizes, apply_statistics
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
-__all__ = ["Commits", "Sizes", "apply_statistics"]
-
-_KEYS_IN_ONE_QUERY = 500
+__all__ = ["Commits"]
 
 
 class _Outcome(Enum):
     DONE = auto()
     CONFLICT = auto()
     SETTLE_FIRST = auto()
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What a branch, or a partition of it, holds."""
-
-    record_count: int = 0
-    file_size_in_bytes: int = 0
-    file_count: int = 0
-    last_file_creation_time: int = 0
-
-    def plus(self, changes: Iterable[PartitionStatistics]) -> Sizes:
-        """The sizes after some changes."""
-        total = self
-        for change in changes:
-            total = Sizes(
-                total.record_count + change.record_count,
-                total.file_size_in_bytes + change.file_size_in_bytes,
-                total.file_count + change.file_count,
-                max(total.last_file_creation_time, change.last_file_creation_time),
-            )
-        return total
 
 
 class Commits:
@@ -198,89 +172,3 @@ class Commits:
             )
         ).one_or_none()
         return Sizes() if row is None else Sizes(*row)
-
-
-def apply_statistics(
-    connection: Connection,
-    context: CatalogContext,
-    record: TableRecord,
-    changes: Sequence[PartitionStatistics],
-) -> None:
-    """Add changes to the partitions' rows; the caller holds the branch row's lock."""
-    by_key: dict[str, list[PartitionStatistics]] = {}
-    for change in changes:
-        by_key.setdefault(_spec_key(change.spec), []).append(change)
-    stored = _stored_sizes(connection, record, list(by_key))
-    now = context.runtime.now_millis()
-    inserts: list[Mapping[str, object]] = []
-    updates: list[Mapping[str, object]] = []
-    gone: list[str] = []
-    for key, parts in by_key.items():
-        sizes = stored.get(key, Sizes()).plus(parts)
-        if sizes.record_count <= 0 and sizes.file_size_in_bytes <= 0 and sizes.file_count <= 0:
-            gone.append(key)
-            continue
-        values: dict[str, object] = {
-            "record_count": sizes.record_count,
-            "file_size_in_bytes": sizes.file_size_in_bytes,
-            "file_count": sizes.file_count,
-            "last_file_creation_time": sizes.last_file_creation_time,
-            "total_buckets": parts[-1].total_buckets,
-            "updated_at": now,
-        }
-        if key in stored:
-            updates.append({"the_key": key, **values})
-        else:
-            spec = json.dumps(dict(parts[-1].spec), ensure_ascii=False)
-            inserts.append(
-                {
-                    "table_id": record.id,
-                    "branch": record.branch,
-                    "spec_key": key,
-                    "spec": spec,
-                    "sort_name": partition_name(parts[-1].spec)[:SORT_NAME_LENGTH],
-                    "created_at": now,
-                    **values,
-                }
-            )
-    here = (PartitionRow.table_id == record.id, PartitionRow.branch == record.branch)
-    if inserts:
-        connection.execute(insert(PartitionRow), inserts)
-    if updates:
-        connection.execute(
-            update(PartitionRow).where(*here, PartitionRow.spec_key == bindparam("the_key")),
-            updates,
-        )
-    for keys in _chunks(gone):
-        connection.execute(delete(PartitionRow).where(*here, PartitionRow.spec_key.in_(keys)))
-
-
-def _stored_sizes(
-    connection: Connection, record: TableRecord, keys: Sequence[str]
-) -> dict[str, Sizes]:
-    stored: dict[str, Sizes] = {}
-    for chunk in _chunks(keys):
-        rows = connection.execute(
-            select(
-                PartitionRow.spec_key,
-                PartitionRow.record_count,
-                PartitionRow.file_size_in_bytes,
-                PartitionRow.file_count,
-                PartitionRow.last_file_creation_time,
-            ).where(
-                PartitionRow.table_id == record.id,
-                PartitionRow.branch == record.branch,
-                PartitionRow.spec_key.in_(chunk),
-            )
-        )
-        for key, *sizes in rows:
-            stored[key] = Sizes(*sizes)
-    return stored
-
-
-def _chunks(keys: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (keys[at : at + _KEYS_IN_ONE_QUERY] for at in range(0, len(keys), _KEYS_IN_ONE_QUERY))
-
-
-def _spec_key(spec: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(dict(spec), sort_keys=True).encode()).hexdigest()

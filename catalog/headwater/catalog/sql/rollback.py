@@ -8,12 +8,12 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.identifier import Identifier
-from headwater.catalog.sql.commit import apply_statistics
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch
 from headwater.catalog.sql.models import BranchRow, SnapshotRow
 from headwater.catalog.sql.outbox import Action, Outbox
 from headwater.catalog.sql.snapshots import Snapshots, settled_table, snapshot_not_found
+from headwater.catalog.sql.statistics import apply_statistics
 from headwater.storage.errors import Conflict, NotFound, ResourceType
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
