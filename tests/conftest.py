@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -65,7 +65,13 @@ def java_version() -> int:
 class Serve(Protocol):
     """Serves catalogs over HTTP, by the real server on a loopback port, and gives the address."""
 
-    def __call__(self, catalogs: Catalog | Mapping[str, Catalog], **settings: object) -> str: ...
+    def __call__(
+        self,
+        catalogs: Catalog | Mapping[str, Catalog],
+        *,
+        parts: Mapping[str, Any] | None = None,
+        **settings: object,
+    ) -> str: ...
 
 
 @pytest.fixture
@@ -77,8 +83,13 @@ def serve() -> Iterator[Serve]:
 
     with ExitStack() as servers:
 
-        def start(catalogs: Catalog | Mapping[str, Catalog], **settings: object) -> str:
-            app = create_app(catalogs, load_settings(settings))
+        def start(
+            catalogs: Catalog | Mapping[str, Catalog],
+            *,
+            parts: Mapping[str, Any] | None = None,
+            **settings: object,
+        ) -> str:
+            app = create_app(catalogs, load_settings(settings), **(parts or {}))
             listener = servers.enter_context(closing(socket.socket()))
             listener.bind(("127.0.0.1", 0))
             listener.listen(128)  # a client that is early waits

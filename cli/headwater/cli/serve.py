@@ -45,6 +45,14 @@ def serve(
             "machine is served.  [env: HEADWATER_TOKENS]",
         ),
     ] = None,
+    require_token: Annotated[
+        bool | None,
+        typer.Option(
+            "--require-token",
+            help="Let nobody in without a token of 'headwater token create' (or of --token).  "
+            "[env: HEADWATER_REQUIRE_TOKEN]",
+        ),
+    ] = None,
 ) -> None:
     """Serve the catalog over HTTP until the process is told to stop."""
     require("server", "headwater serve")
@@ -57,6 +65,7 @@ def serve(
         "database_url": database_url,
         "warehouses": _named(warehouse) if warehouse else None,
         "tokens": token or None,
+        "require_token": require_token,
     }
     run(load_settings({name: value for name, value in given.items() if value is not None}))
 

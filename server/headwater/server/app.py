@@ -24,6 +24,7 @@ from headwater.server.settings import ServerSettings
 from headwater.server.snapshots import routes as snapshots
 from headwater.server.tables import routes as tables
 from headwater.server.tags import routes as tags
+from headwater.server.token_check import FindToken, TokenCheck
 from headwater.server.version import VERSION
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
@@ -50,6 +51,7 @@ def create_app(
     settings: ServerSettings,
     *,
     runtime: Runtime = SYSTEM_RUNTIME,
+    find_token: FindToken | None = None,
 ) -> FastAPI:
     """Build the application.
 
@@ -57,6 +59,8 @@ def create_app(
         catalogs: The catalogs by their warehouse's name, or the only one. They are not closed here.
         settings: Tokens and client options are taken from it.
         runtime: Where request ids come from.
+        find_token: Finds a token in the catalog's database; without it, only the settings' tokens
+            count.
     """
     if not isinstance(catalogs, Mapping):
         catalogs = {catalogs.warehouse: catalogs}
@@ -75,11 +79,18 @@ def create_app(
         app.include_router(feature.router)
     install_error_handlers(app)
     # The last one added is the outermost.
-    app.add_middleware(
-        Authentication, tokens=[token.get_secret_value() for token in settings.tokens]
-    )
+    app.add_middleware(Authentication, tokens=_token_check(settings, find_token, runtime))
     app.add_middleware(Envelope, runtime=runtime)
     return app
+
+
+def _token_check(
+    settings: ServerSettings, find_token: FindToken | None, runtime: Runtime
+) -> TokenCheck | None:
+    if not settings.needs_token:
+        return None
+    configured = [token.get_secret_value() for token in settings.tokens]
+    return TokenCheck(configured, find_token, runtime)
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headwater.catalog.principal import acting_as
 from headwater.catalog.wire import ERROR_KIND_HEADER
-from headwater.server.errors import error_response
+from headwater.server.errors import error_response, known_error_response
 from headwater.server.settings import is_loopback
-from headwater.storage.errors import Forbidden
+from headwater.server.token_check import TokenCheck
+from headwater.storage.errors import Forbidden, HeadwaterError
 
-__all__ = ["OPEN_PATHS", "Authentication"]
+__all__ = ["ANYBODY", "OPEN_PATHS", "Authentication"]
 
-OPEN_PATHS = frozenset({"/healthz", "/openapi.json", "/docs"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
 
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("latin-1", "replace")).digest()
+ANYBODY = "anybody"
+"""The principal of a request that needed no token."""
 
 
 class Authentication:
@@ -30,36 +28,57 @@ class Authentication:
     With tokens, ``Authorization: Bearer <token>`` must carry one of them. Without, the request's
     ``Host`` must be this machine and its ``Origin``, if a browser sent one, too: a page from
     elsewhere shall not reach the catalog through somebody's browser. `OPEN_PATHS` take anybody.
+
+    Who calls is left in the connection's state as ``principal``, for the log, and in
+    `headwater.catalog.principal`, for the catalog's records.
+
+    Args:
+        app: What is let through to.
+        tokens: Checks tokens; None when none are needed.
     """
 
-    def __init__(self, app: ASGIApp, *, tokens: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, *, tokens: TokenCheck | None) -> None:
         self._app = app
-        self._digests = tuple(_digest(token) for token in tokens)
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
-            headers = Headers(scope=scope)
-            refusal = self._token_refusal(headers) if self._digests else _remote_refusal(headers)
-            if refusal is not None:
-                status, message = refusal
-                answer = {ERROR_KIND_HEADER: Forbidden.__name__}
-                if status == 401:
-                    answer["www-authenticate"] = "Bearer"
-                await error_response(status, message, headers=answer)(scope, receive, send)
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        principal: str | None = None
+        if self._tokens is None:
+            refusal = _remote_refusal(headers)
+        else:
+            try:
+                principal, refusal = await _check(self._tokens, headers)
+            except HeadwaterError as error:
+                await known_error_response(error)(scope, receive, send)
                 return
-        await self._app(scope, receive, send)
+        if refusal is not None:
+            status, message = refusal
+            answer = {ERROR_KIND_HEADER: Forbidden.__name__}
+            if status == 401:
+                answer["www-authenticate"] = "Bearer"
+            await error_response(status, message, headers=answer)(scope, receive, send)
+            return
+        scope.setdefault("state", {})["principal"] = principal or ANYBODY
+        with acting_as(principal):
+            await self._app(scope, receive, send)
 
-    def _token_refusal(self, headers: Headers) -> tuple[int, str] | None:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            return 401, "this catalog needs a token; send it as 'Authorization: Bearer <token>'"
-        offered = _digest(token.strip())
-        # Every token is compared, in constant time: how long it takes tells nothing.
-        matches = [hmac.compare_digest(offered, known) for known in self._digests]
-        if not any(matches):
-            return 401, "the token is not one of this catalog's"
-        return None
+
+async def _check(tokens: TokenCheck, headers: Headers) -> tuple[str | None, tuple[int, str] | None]:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        return None, (
+            401,
+            "this catalog needs a token; send it as 'Authorization: Bearer <token>'",
+        )
+    principal = await tokens.principal(token.strip())
+    if principal is None:
+        return None, (401, "the token is not one of this catalog's, or it has expired")
+    return principal, None
 
 
 def _remote_refusal(headers: Headers) -> tuple[int, str] | None:

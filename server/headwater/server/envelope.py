@@ -77,6 +77,7 @@ class Envelope:
                         "status": status,
                         "milliseconds": round((time.perf_counter() - started) * 1000, 3),
                         "client": client[0] if client else None,
+                        "principal": scope["state"].get("principal"),
                     }
                 },
             )

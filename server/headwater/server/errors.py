@@ -22,7 +22,13 @@ from headwater.storage.errors import (
     Unsupported,
 )
 
-__all__ = ["REQUEST_ID_HEADER", "error_response", "install_error_handlers", "status_of"]
+__all__ = [
+    "REQUEST_ID_HEADER",
+    "error_response",
+    "install_error_handlers",
+    "known_error_response",
+    "status_of",
+]
 
 REQUEST_ID_HEADER = "x-request-id"
 
@@ -68,6 +74,11 @@ def install_error_handlers(app: FastAPI) -> None:
 
 async def _known_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HeadwaterError)
+    return known_error_response(error)
+
+
+def known_error_response(error: HeadwaterError) -> JSONResponse:
+    """The answer to a request that ended in one of Headwater's own errors."""
     # The header tells Headwater's own client which class it was: several share a status.
     headers = {ERROR_KIND_HEADER: type(error).__name__}
     if isinstance(error, Unavailable):

@@ -11,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 import uvicorn
 
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.opened import opened_database
+from headwater.catalog.sql.tokens import Tokens
 from headwater.migrations import upgrade
 from headwater.server.app import create_app
 from headwater.server.envelope import JsonLines
@@ -61,9 +63,15 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
         Unavailable: The address is taken, or the database did not answer.
     """
     _log_to_stderr()
-    with open_catalogs(settings, runtime) as catalogs, _listen(settings) as listener:
+    url = settings.database_url.get_secret_value()
+    with (
+        open_catalogs(settings, runtime) as catalogs,
+        opened_database(url, runtime) as database,
+        _listen(settings) as listener,
+    ):
+        find_token = Tokens(database, runtime).find
         config = uvicorn.Config(
-            create_app(catalogs, settings, runtime=runtime),
+            create_app(catalogs, settings, runtime=runtime, find_token=find_token),
             log_config=None,
             access_log=False,
             server_header=False,

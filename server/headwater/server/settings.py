@@ -36,6 +36,8 @@ class ServerSettings(BaseSettings):
             As a variable: ``main=./warehouse,other=s3://bucket/path``.
         tokens: Bearer tokens, any of which lets a caller in. As a variable: one, or several with
             commas between (``HEADWATER_TOKEN`` or ``HEADWATER_TOKENS``).
+        require_token: Let nobody in without a token, although `tokens` names none: those made with
+            ``headwater token create`` count.
         storage_options: What the server's own file access needs, such as ``s3.endpoint`` and
             ``s3.access-key``. As a variable: a JSON object.
         client_options: What ``/v1/config`` adds to every client's options, credentials included if
@@ -56,6 +58,7 @@ class ServerSettings(BaseSettings):
     tokens: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
         default=(), validation_alias=AliasChoices("HEADWATER_TOKENS", "HEADWATER_TOKEN")
     )
+    require_token: bool = False
     storage_options: dict[str, SecretStr] = Field(default_factory=dict)
     client_options: dict[str, SecretStr] = Field(default_factory=dict)
 
@@ -92,12 +95,18 @@ class ServerSettings(BaseSettings):
             raise ValueError("a token is empty; leave it out or give it a value")
         if any(not token.get_secret_value().isascii() for token in self.tokens):
             raise ValueError("a token must be ASCII, because it travels in an HTTP header")
-        if not self.tokens and not is_loopback(self.host):
+        if not self.needs_token and not is_loopback(self.host):
             raise ValueError(
                 f"without a token only this machine is served, but the host is '{self.host}'; "
-                "give a token, or listen on 127.0.0.1"
+                "give a token, require those of 'headwater token create' (--require-token), or "
+                "listen on 127.0.0.1"
             )
         return self
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether a caller must have a token."""
+        return self.require_token or bool(self.tokens)
 
     def plain_storage_options(self) -> dict[str, str]:
         """The storage options with their secrets; never log them."""

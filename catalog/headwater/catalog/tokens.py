@@ -1,0 +1,44 @@
+"""Bearer tokens: secrets with a name and, if so wished, an end."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+__all__ = ["NewToken", "TokenInfo", "token_hash"]
+
+
+@dataclass(frozen=True)
+class TokenInfo:
+    """A token without its secret; times are milliseconds since the epoch.
+
+    Attributes:
+        name: Whom it was given to: what logs call the caller, and what permissions are granted to.
+        created_at: When it was made.
+        expires_at: From when on it opens nothing; None is never.
+    """
+
+    name: str
+    created_at: int
+    expires_at: int | None = None
+
+    def is_valid(self, now_millis: int) -> bool:
+        """Whether it opens the server at a moment."""
+        return self.expires_at is None or now_millis < self.expires_at
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A token that was just made: the only time its secret is to be seen."""
+
+    info: TokenInfo
+    secret: str
+
+
+def token_hash(secret: str) -> str:
+    """What is stored of a token: its SHA-256 in hexadecimal digits.
+
+    A plain hash is enough: a token has 244 random bits, so there is nothing to guess that salt or
+    slowness would protect.
+    """
+    return hashlib.sha256(secret.encode("latin-1", "replace")).hexdigest()

@@ -1,0 +1,95 @@
+"""`headwater token`: the bearer tokens that open a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.output import AsJson, print_rows, time_text
+from headwater.storage.runtime import SYSTEM_RUNTIME
+
+if TYPE_CHECKING:
+    from headwater.catalog.sql.tokens import Tokens
+
+__all__ = ["app"]
+
+app = typer.Typer(help="The bearer tokens that open a server.", no_args_is_help=True)
+
+_DEFAULT_DATABASE = "sqlite:///headwater.db"
+
+DatabaseUrl = Annotated[
+    str,
+    typer.Option(
+        envvar="HEADWATER_DATABASE_URL",
+        metavar="URL",
+        help="The database, such as sqlite:///file.db or postgresql+psycopg://user@host/name.",
+    ),
+]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Whom the token is for: a person or a program.")
+]
+
+
+@app.command()
+def create(
+    name: Name,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            "--expires-in",
+            metavar="DURATION",
+            help="How long it opens the server, such as '90 d' or '12 h'; for ever without.",
+        ),
+    ] = None,
+    database_url: DatabaseUrl = _DEFAULT_DATABASE,
+) -> None:
+    """Make a token and print it; it cannot be shown again."""
+    from headwater.storage.options import parse_duration
+
+    lifetime = None
+    if expires is not None:
+        lifetime = timedelta(milliseconds=parse_duration(expires, "--expires-in"))
+    with _tokens(database_url) as tokens:
+        print(tokens.create(name, lifetime=lifetime).secret)
+
+
+@app.command("list")
+def list_tokens(database_url: DatabaseUrl = _DEFAULT_DATABASE, as_json: AsJson = False) -> None:
+    """List the tokens' names and when they expire, never the tokens themselves."""
+    with _tokens(database_url) as tokens:
+        found = tokens.list()
+    now = SYSTEM_RUNTIME.now_millis()
+    print_rows(
+        ["name", "created", "expires", "valid"],
+        [
+            [
+                token.name,
+                time_text(token.created_at),
+                time_text(token.expires_at),
+                token.is_valid(now),
+            ]
+            for token in found
+        ],
+        as_json=as_json,
+    )
+
+
+@app.command()
+def revoke(name: Name, database_url: DatabaseUrl = _DEFAULT_DATABASE) -> None:
+    """Delete a token: running servers refuse it within ten seconds."""
+    with _tokens(database_url) as tokens:
+        tokens.revoke(name)
+    print(f"token '{name}' is revoked")
+
+
+@contextmanager
+def _tokens(database_url: str) -> Iterator[Tokens]:
+    from headwater.catalog.sql.opened import opened_database
+    from headwater.catalog.sql.tokens import Tokens
+
+    with opened_database(database_url) as database:
+        yield Tokens(database, SYSTEM_RUNTIME)

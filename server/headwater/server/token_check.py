@@ -1,0 +1,110 @@
+"""Whose a bearer token is, asked of the database no more often than need be."""
+
+from __future__ import annotations
+
+import hmac
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Generic, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+
+from headwater.catalog.tokens import TokenInfo, token_hash
+from headwater.storage.runtime import Runtime
+
+__all__ = ["CONFIGURED", "KEPT_MILLIS", "FindToken", "TokenCheck"]
+
+CONFIGURED = "configured"
+"""The principal of a token that the settings name."""
+
+KEPT_MILLIS = 10_000
+"""How long an answer of the database is believed: a revoked token may open the server that long."""
+
+_MOST_KEPT = 1024
+# Look-ups that may wait for the database at the same time; others wait for them.
+_MOST_LOOKUPS = 4
+
+FindToken = Callable[[str], TokenInfo | None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Kept(Generic[T]):
+    value: T
+    until: int
+
+
+class _Recent(Generic[T]):
+    """A bounded store of answers that are young enough; the one used longest ago goes first."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, _Kept[T]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: str, now: int) -> T | None:
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None:
+                return None
+            if now >= kept.until:
+                del self._kept[key]
+                return None
+            self._kept.move_to_end(key)
+            return kept.value
+
+    def put(self, key: str, value: T, until: int) -> None:
+        with self._lock:
+            self._kept[key] = _Kept(value, until)
+            self._kept.move_to_end(key)
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+
+
+class TokenCheck:
+    """Checks tokens against the settings' and the database's.
+
+    Tokens that open nothing are remembered apart from those that do: whoever tries out many cannot
+    push the good ones out.
+
+    Args:
+        configured: The tokens that the settings name.
+        find: Finds a token in the database by its hash; None when only the settings count.
+        runtime: The clock.
+    """
+
+    def __init__(self, configured: Iterable[str], find: FindToken | None, runtime: Runtime) -> None:
+        self._configured = tuple(token_hash(token) for token in configured)
+        self._find = find
+        self._runtime = runtime
+        self._known: _Recent[TokenInfo] = _Recent()
+        self._unknown: _Recent[bool] = _Recent()
+        self._limiter: CapacityLimiter | None = None
+
+    async def principal(self, token: str) -> str | None:
+        """Whose a token is; None when it opens nothing.
+
+        Raises:
+            Unavailable: The database had to be asked and did not answer.
+        """
+        offered = token_hash(token)
+        # Every token is compared, in constant time: how long it takes tells nothing.
+        matches = [hmac.compare_digest(offered, known) for known in self._configured]
+        if any(matches):
+            return CONFIGURED
+        if self._find is None:
+            return None
+        now = self._runtime.now_millis()
+        known = self._known.get(offered, now)
+        if known is None:
+            if self._unknown.get(offered, now):
+                return None
+            if self._limiter is None:
+                self._limiter = CapacityLimiter(_MOST_LOOKUPS)
+            known = await to_thread.run_sync(self._find, offered, limiter=self._limiter)
+            if known is None:
+                self._unknown.put(offered, True, now + KEPT_MILLIS)
+                return None
+            self._known.put(offered, known, now + KEPT_MILLIS)
+        return known.name if known.is_valid(now) else None

@@ -1,0 +1,43 @@
+"""`headwater token`: make, list and revoke."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+Headwater = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_a_token_is_shown_once_then_listed_and_revoked(headwater: Headwater) -> None:
+    assert headwater("db", "upgrade").returncode == 0
+    made = headwater("token", "create", "spark", "--expires-in", "90 d")
+    secret = made.stdout.strip()
+    assert (made.returncode, secret[:3]) == (0, "hw_")
+    headwater("token", "create", "flink")
+    listed = headwater("token", "list", "--json")
+    rows = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert [(row["name"], row["expires"] is None, row["valid"]) for row in rows] == [
+        ("flink", True, True),
+        ("spark", False, True),
+    ]
+    assert secret not in listed.stdout
+    assert headwater("token", "revoke", "spark").returncode == 0
+    assert "spark" not in headwater("token", "list").stdout
+
+
+def test_mistakes_are_one_line(headwater: Headwater) -> None:
+    without = headwater("token", "list")
+    assert (without.returncode, without.stderr.count("\n")) == (1, 1)
+    assert "headwater db upgrade" in without.stderr
+    headwater("db", "upgrade")
+    headwater("token", "create", "spark")
+    for arguments, words in (
+        (["create", "spark"], "already"),
+        (["create", "other", "--expires-in", "soon"], "--expires-in"),
+        (["create", "other", "--expires-in", "0 s"], "longer than nothing"),
+        (["revoke", "nobody"], "nobody"),
+    ):
+        result = headwater("token", *arguments)
+        assert (result.returncode, result.stderr.count("\n")) == (1, 1), arguments
+        assert words in result.stderr

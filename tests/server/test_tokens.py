@@ -1,0 +1,141 @@
+"""Tokens of the database open the server while they are valid, and name the caller."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.opened import opened_database
+from headwater.catalog.sql.tokens import Tokens
+from headwater.catalog.tokens import TokenInfo
+from headwater.server.envelope import ACCESS_LOGGER, JsonLines
+from headwater.server.token_check import KEPT_MILLIS, TokenCheck
+from headwater.storage.errors import Unavailable
+from headwater.storage.runtime import Runtime
+
+Serve = Callable[..., str]
+
+
+class Watch:
+    """A clock that a test turns."""
+
+    millis = 1_700_000_000_000
+
+    @property
+    def runtime(self) -> Runtime:
+        return Runtime(lambda: self.millis, lambda: str(uuid.uuid4()), lambda _: None)
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def tokens(catalog: SqlCatalog, tmp_path: Path, watch: Watch) -> Iterator[Tokens]:
+    with opened_database(f"sqlite:///{tmp_path}/headwater.db") as database:
+        yield Tokens(database, watch.runtime)
+
+
+@pytest.fixture
+def guarded(catalog: SqlCatalog, serve: Serve, tokens: Tokens, watch: Watch) -> str:
+    parts = {"find_token": tokens.find, "runtime": watch.runtime}
+    return serve(catalog, parts=parts, require_token=True)
+
+
+def _status(address: str, secret: str, **headers: str) -> int:
+    headers = {"authorization": f"Bearer {secret}", **headers}
+    path = f"{address}/v1/main/databases"
+    return httpx.get(path, headers=headers, trust_env=False).status_code
+
+
+def test_a_token_of_the_database_lets_in(guarded: str, tokens: Tokens) -> None:
+    secret = tokens.create("spark").secret
+    assert _status(guarded, secret) == 200
+    assert _status(guarded, secret.upper()) == 401
+    # What the database holds is no token.
+    assert _status(guarded, "spark") == 401
+
+
+def test_without_any_token_nobody_is_let_in(guarded: str) -> None:
+    answer = httpx.get(f"{guarded}/v1/main/databases", trust_env=False)
+    assert (answer.status_code, answer.json()["code"]) == (401, 401)
+
+
+def test_an_expired_token_is_refused_at_once(guarded: str, tokens: Tokens, watch: Watch) -> None:
+    secret = tokens.create("spark", lifetime=timedelta(seconds=5)).secret
+    assert _status(guarded, secret) == 200
+    watch.millis += 4_999
+    assert _status(guarded, secret) == 200
+    watch.millis += 1
+    assert _status(guarded, secret) == 401
+
+
+def test_a_revoked_token_is_refused_soon(guarded: str, tokens: Tokens, watch: Watch) -> None:
+    secret = tokens.create("spark").secret
+    assert _status(guarded, secret) == 200
+    tokens.revoke("spark")
+    watch.millis += KEPT_MILLIS
+    assert _status(guarded, secret) == 401
+
+
+def test_the_database_is_not_asked_for_every_request(watch: Watch) -> None:
+    asked: list[str] = []
+
+    def find(hash_: str) -> TokenInfo | None:
+        asked.append(hash_)
+        return None if len(asked) > 1 else TokenInfo("spark", 0)
+
+    async def play() -> None:
+        check = TokenCheck((), find, watch.runtime)
+        assert [await check.principal("good") for _ in range(3)] == ["spark"] * 3
+        assert [await check.principal("bad") for _ in range(3)] == [None] * 3
+        assert len(asked) == 2
+        # However many wrong ones are tried, the good one stays known.
+        for number in range(1100):
+            assert await check.principal(f"bad {number}") is None
+        assert await check.principal("good") == "spark"
+        assert len(asked) == 2 + 1100
+
+    anyio.run(play)
+
+
+def test_a_database_that_does_not_answer_is_503(
+    catalog: SqlCatalog, serve: Serve, watch: Watch
+) -> None:
+    def find(_: str) -> TokenInfo | None:
+        raise Unavailable("the catalog's database did not answer")
+
+    parts = {"find_token": find, "runtime": watch.runtime}
+    address = serve(catalog, parts=parts, tokens=["configured"], require_token=True)
+    headers = {"authorization": "Bearer hw_x"}
+    answer = httpx.get(f"{address}/v1/main/databases", headers=headers, trust_env=False)
+    assert (answer.status_code, answer.json()["code"]) == (503, 503)
+    assert answer.headers["retry-after"] == "1"
+    assert _status(address, "configured") == 200
+
+
+def test_the_log_names_the_caller_and_no_secret(
+    guarded: str, tokens: Tokens, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = tokens.create("spark job").secret
+    with caplog.at_level(logging.INFO, ACCESS_LOGGER):
+        _status(guarded, secret, **{"x-request-id": "good"})
+        _status(guarded, "hw_wrong", **{"x-request-id": "bad"})
+        httpx.get(f"{guarded}/healthz", trust_env=False)
+    lines = [
+        JsonLines().format(record) for record in caplog.records if record.name == ACCESS_LOGGER
+    ]
+    by_id = {line["request_id"]: line for line in map(json.loads, lines)}
+    assert by_id["good"]["principal"] == "spark job"
+    assert by_id["bad"]["principal"] is None
+    assert not any(secret in line or "hw_wrong" in line for line in lines)
