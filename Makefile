@@ -64,6 +64,10 @@ test: java $(READY) ## Run the tests (ARGS goes to pytest); other clients and sl
 test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs are missing
 	@$(PYTEST) -m postgresql --must-run=postgresql $(ARGS)
 
+.PHONY: test-mariadb
+test-mariadb: $(READY) ## Run the tests on MariaDB; fails if its programs are missing
+	@$(PYTEST) -m mariadb --must-run=mariadb $(ARGS)
+
 .PHONY: test-slow
 test-slow: java $(READY) ## Run the tests that take minutes
 	@$(PYTEST) -m "slow and not interop and not interop_java" $(ARGS)
@@ -93,7 +97,7 @@ openapi: $(READY) ## Write the API's description from the running application
 	$(BIN)/headwater openapi --output openapi/headwater.json
 
 .PHONY: bench
-bench: java $(READY) ## Measure ingest and scan against plain Spark in the same run
+bench: java $(READY) ## Measure Spark and the server against references in the same run (ARGS=spark or ARGS=rest for one)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: constraints
@@ -105,4 +109,4 @@ constraints: $(READY) ## Write constraints.txt anew from what the environment ho
 
 .PHONY: clean
 clean: ## Remove the environments and everything generated
-	rm -rf $(VENV) .interop .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .interop .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

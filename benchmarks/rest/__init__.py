@@ -1,0 +1,1 @@
+"""The catalog server, measured over HTTP beside bare SQL and another server."""
