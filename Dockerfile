@@ -14,7 +14,7 @@ COPY migrations migrations
 RUN python -m venv /opt/headwater \
     && /opt/headwater/bin/pip install --no-cache-dir --constraint constraints.txt --upgrade pip \
     && /opt/headwater/bin/pip install --no-cache-dir --constraint constraints.txt \
-        --build-constraint constraints.txt ".[server,postgresql,s3]"
+        --build-constraint constraints.txt ".[server,postgresql,mysql,s3]"
 
 FROM python:3.13-slim-bookworm
 RUN useradd --uid 10001 --create-home --home-dir /var/lib/headwater headwater

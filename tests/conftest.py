@@ -1,4 +1,4 @@
-"""What every suite shares: which suites must not be skipped, one Spark session, one PostgreSQL.
+"""What every suite shares: which suites must not be skipped, one Spark session, database servers.
 
 Fixtures of one room live in that room's own conftest.py.
 """
@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from sqlalchemy import create_engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -196,3 +198,98 @@ def new_postgresql_database(postgresql_url: str) -> Iterator[Callable[[], str]]:
         yield create
         for name in names:
             connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
+
+
+def mariadb_programs() -> tuple[Path, Path] | None:
+    """MariaDB's programs that prepare a server's directory, and that serve it; None without."""
+    found = [
+        shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+        for name in ("mariadb-install-db", "mariadbd")
+    ]
+    return None if None in found else (Path(str(found[0])), Path(str(found[1])))
+
+
+@pytest.fixture(scope="session")
+def mariadb_url() -> Iterator[str]:
+    """The URL of a private MariaDB server on a loopback port, without a database's name."""
+    programs = mariadb_programs()
+    if programs is None:
+        pytest.skip("needs MariaDB's server programs (mariadb-install-db, mariadbd)")
+    pytest.importorskip("pymysql", reason="needs PyMySQL: pip install 'headwater[mysql]'")
+    owner: str | None = None
+    if os.geteuid() == 0:  # the server refuses to run as root
+        owner = "mysql"
+        if subprocess.run(["id", owner], capture_output=True, check=False).returncode != 0:
+            pytest.skip("MariaDB does not run as root, and there is no user mysql to run it")
+    # Not pytest's own directory, which no other user may enter.
+    room = Path(tempfile.mkdtemp(prefix="headwater-mariadb-"))
+    if owner is not None:
+        shutil.chown(room, owner)
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    install, serve = map(str, programs)
+    data = f"--datadir={room}/data"
+    # Everything that a server can be set up with and that must not matter is set up wrong here.
+    settings = (
+        f"--port={port} --bind-address=127.0.0.1 --socket={room}/socket --pid-file={room}/pid "
+        f"--log-error={room}/log --skip-name-resolve --max-connections=300 "
+        "--innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 --innodb-use-native-aio=0 "
+        "--innodb-flush-method=nosync --skip-log-bin "
+        "--character-set-server=latin1 --collation-server=latin1_swedish_ci "
+        "--sql-mode= --transaction-isolation=REPEATABLE-READ --skip-innodb-rollback-on-timeout"
+    )
+    try:
+        subprocess.run(
+            [install, "--no-defaults", data, "--auth-root-authentication-method=normal",
+             "--skip-test-db"],
+            check=True, capture_output=True, user=owner, cwd=room,
+        )  # fmt: skip
+        (room / "grants.sql").write_text(
+            "CREATE USER headwater@'127.0.0.1';\nGRANT ALL ON *.* TO headwater@'127.0.0.1';\n"
+        )
+        server = subprocess.Popen(
+            [serve, "--no-defaults", data, *settings.split(), f"--init-file={room}/grants.sql"],
+            user=owner, cwd=room, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            _wait_for(port, server)
+            yield f"mariadb://headwater@127.0.0.1:{port}"
+        finally:
+            server.kill()
+            server.wait()
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
+    """Until a server takes connections."""
+    until = time.monotonic() + 60
+    while True:
+        assert server.poll() is None, "the server ended as it began; run it by hand to see why"
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except ConnectionRefusedError:
+            assert time.monotonic() < until, "the server does not answer"
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def new_mariadb_database(mariadb_url: str) -> Iterator[Callable[[], str]]:
+    """Makes an empty MariaDB database and gives its URL."""
+    engine = create_engine(
+        mariadb_url.replace("mariadb:", "mariadb+pymysql:"), isolation_level="AUTOCOMMIT"
+    )
+    names: list[str] = []
+    with engine.connect() as connection:
+
+        def create() -> str:
+            names.append(f"test_{uuid.uuid4().hex}")
+            connection.exec_driver_sql(f"CREATE DATABASE {names[-1]}")
+            return f"{mariadb_url}/{names[-1]}"
+
+        yield create
+        for name in names:
+            connection.exec_driver_sql(f"DROP DATABASE {name}")
+    engine.dispose()

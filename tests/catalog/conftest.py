@@ -64,13 +64,17 @@ def snapshot() -> Callable[..., Snapshot]:
 
 
 @pytest.fixture(
-    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)],
+    params=[
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+    ],
 )
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/catalog/headwater.db"
-    create: Callable[[], str] = request.getfixturevalue("new_postgresql_database")
+    create: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
     return create()
 
 

@@ -20,12 +20,18 @@ from headwater.storage.errors import Invalid
 VERSIONS = Path(__file__).parents[2] / "migrations" / "headwater" / "migrations" / "versions"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+    ]
+)
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
     if request.param == "sqlite":
         names = iter(range(10))
         return lambda: f"sqlite:///{tmp_path}/{next(names)}.db"
-    found: Callable[[], str] = request.getfixturevalue("new_postgresql_database")
+    found: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
     return found
 
 
@@ -42,6 +48,7 @@ def _shape(engine: Engine) -> dict[str, object]:
             sorted(map(str, inspector.get_foreign_keys(table))),
             sorted(map(str, inspector.get_unique_constraints(table))),
             sorted(map(str, inspector.get_indexes(table))),
+            inspector.get_table_options(table),
         )
         for table in inspector.get_table_names()
     }

@@ -45,7 +45,15 @@ def fake(directory: Path, name: str, script: str) -> Path:
 def test_help_lists_every_documented_target(checkout: Path) -> None:
     result = make(checkout, "help")
     assert result.returncode == 0
-    for target in ("demo", "test", "check", "bench", "test-interop", "test-postgresql"):
+    for target in (
+        "demo",
+        "test",
+        "check",
+        "bench",
+        "test-interop",
+        "test-postgresql",
+        "test-mariadb",
+    ):
         assert target in result.stdout
 
 

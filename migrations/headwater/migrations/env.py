@@ -15,7 +15,8 @@ def _run() -> None:
         target_metadata=Base.metadata,
         version_table=VERSION_TABLE,
         render_as_batch=True,
-        transactional_ddl=True,
+        # SQLite's is, too, since the driver does not begin transactions by itself.
+        transactional_ddl=connection.dialect.name in ("sqlite", "postgresql"),
     )
     with context.begin_transaction():
         context.run_migrations()

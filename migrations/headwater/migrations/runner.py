@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.sql.engine import SqlDatabase, database_exists, open_engine
-from headwater.catalog.sql.models import REVISION
-from headwater.catalog.sql.schema_state import ADVISORY_LOCK, check_revision, no_tables, revision_of
+from headwater.catalog.sql.schema_state import (
+    change_tables,
+    check_revision,
+    no_tables,
+    revision_of,
+    too_new,
+)
+from headwater.storage.errors import Invalid
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
-__all__ = ["CONNECTION", "check_current", "current", "newest", "upgrade"]
+__all__ = ["CONNECTION", "check_current", "current", "downgrade", "newest", "upgrade"]
 
 CONNECTION = "connection"
 """The attribute of Alembic's configuration in which `env.py` finds its connection."""
 
 
 def upgrade(database_url: str, revision: str = "head") -> str:
-    """Bring a database to a revision, in one transaction, while others that try the same wait.
+    """Bring a database to a revision, while others that try the same wait.
+
+    On SQLite and PostgreSQL it is one transaction. On MariaDB and MySQL an upgrade that was
+    interrupted goes on where it was when it is run again.
 
     Args:
         database_url: ``sqlite:///path/to/file.db`` or ``postgresql://user@host/database``.
@@ -32,23 +41,61 @@ def upgrade(database_url: str, revision: str = "head") -> str:
         The revision it is at now.
 
     Raises:
-        Invalid: The URL is malformed.
+        Invalid: The URL is malformed, or the database is at a revision of a newer version.
         Unavailable: The database did not answer.
     """
-    database = SqlDatabase(open_engine(database_url), SYSTEM_RUNTIME)
 
     def work(connection: Connection) -> str:
-        if connection.dialect.name == "postgresql":
-            # A migration must not wait for ever behind a long transaction, blocking all others.
-            connection.execute(text("SET LOCAL lock_timeout = '60s'"))
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
-        config = _config()
-        config.attributes[CONNECTION] = connection
-        command.upgrade(config, revision)
+        found = revision_of(connection)
+        if found is not None and found not in _revisions():
+            raise too_new(found)
+        command.upgrade(_config(connection), revision)
         return revision_of(connection) or ""
 
+    return _change(database_url, work)
+
+
+def downgrade(database_url: str, revision: str) -> str:
+    """Bring a database back to an earlier revision, for an earlier version of Headwater.
+
+    What that version has no place for must be gone before: it is refused otherwise.
+
+    Args:
+        database_url: As for `upgrade`.
+        revision: The revision to go back to.
+
+    Returns:
+        The revision it is at now.
+
+    Raises:
+        Invalid: The database is not at a later revision that is known here, or it holds what the
+            earlier one has no place for; the message says what.
+        Unavailable: The database did not answer.
+    """
+    known = _revisions()
+    if revision not in known:
+        raise Invalid(f"'{revision}' is not a revision; there are {', '.join(known)}")
+    if not database_exists(database_url):
+        raise no_tables()
+
+    def work(connection: Connection) -> str:
+        found = revision_of(connection)
+        if found is None:
+            raise no_tables()
+        if found not in known:
+            raise too_new(found)
+        if found < revision:
+            raise Invalid(f"the database is at revision {found}, which is before {revision}")
+        command.downgrade(_config(connection), revision)
+        return revision_of(connection) or ""
+
+    return _change(database_url, work)
+
+
+def _change(database_url: str, work: Callable[[Connection], str]) -> str:
+    database = SqlDatabase(open_engine(database_url), SYSTEM_RUNTIME)
     try:
-        return database.write(work)
+        return change_tables(database, work)
     finally:
         database.close()
 
@@ -78,10 +125,17 @@ def check_current(database_url: str) -> None:
 
 def newest() -> str:
     """The newest revision there is a script for."""
-    return ScriptDirectory.from_config(_config()).get_current_head() or REVISION
+    return _revisions()[-1]
 
 
-def _config() -> Config:
+def _revisions() -> list[str]:
+    """Every revision there is a script for, in their order."""
+    scripts = ScriptDirectory.from_config(_config()).walk_revisions()
+    return [script.revision for script in scripts][::-1]
+
+
+def _config(connection: Connection | None = None) -> Config:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.attributes[CONNECTION] = connection
     return config

@@ -24,6 +24,11 @@ def _postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cata
     yield from _sql(create(), tmp_path)
 
 
+def _mariadb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
+    create: Callable[[], str] = request.getfixturevalue("new_mariadb_database")
+    yield from _sql(create(), tmp_path)
+
+
 def _rest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
     """The REST client of a real server over SQLite."""
     serve: Callable[[Catalog], str] = request.getfixturevalue("serve")
@@ -43,12 +48,18 @@ def _sql(url: str, tmp_path: Path) -> Iterator[Catalog]:
 _CATALOGS: dict[str, Callable[[pytest.FixtureRequest, Path], Iterator[Catalog]]] = {
     "sqlite": _sqlite,
     "postgresql": _postgresql,
+    "mariadb": _mariadb,
     "rest": _rest,
 }
 
 
 @pytest.fixture(
-    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql), "rest"],
+    params=[
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+        "rest",
+    ],
 )
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
     """An empty warehouse ``main`` whose files are in the folder ``lake``."""

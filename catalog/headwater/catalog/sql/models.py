@@ -5,11 +5,13 @@ the rest by a primary key. The revision scripts in ``migrations/`` make the same
 compares the two.
 
 Portability: names compare by code point on every database (SQLite does by itself, PostgreSQL by
-its collation ``C``, MySQL by ``utf8mb4_bin``), indexed columns stay below MySQL's 3072 bytes, and
-nothing depends on ``RETURNING``.
+its collation ``C``, MariaDB and MySQL by a binary one), indexed columns stay below MySQL's 3072
+bytes, and nothing depends on ``RETURNING``.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from sqlalchemy import (
     BigInteger,
@@ -31,6 +33,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 __all__ = [
     "REVISION",
     "SORT_NAME_LENGTH",
+    "TABLE_OPTIONS",
     "VERSION_TABLE",
     "Base",
     "BranchRow",
@@ -58,15 +61,32 @@ VERSION_TABLE = "hw_version"
 SORT_NAME_LENGTH = 400
 """How many characters of a partition's name are kept in an index."""
 
+TABLE_OPTIONS: Mapping[str, str] = {
+    "mariadb_engine": "InnoDB",
+    "mariadb_charset": "utf8mb4",
+    "mariadb_collate": "utf8mb4_nopad_bin",
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_0900_bin",
+}
+"""What the tables are made with, so that the settings of a server or a database do not count."""
+
+# The collations that take a space at the end for what it is have different names.
 _NAME = (
     String(255)
     .with_variant(POSTGRESQL_VARCHAR(255, collation="C"), "postgresql")
-    .with_variant(MYSQL_VARCHAR(255, collation="utf8mb4_bin"), "mysql", "mariadb")
+    .with_variant(MYSQL_VARCHAR(255, collation=TABLE_OPTIONS["mysql_collate"]), "mysql")
+    .with_variant(MYSQL_VARCHAR(255, collation=TABLE_OPTIONS["mariadb_collate"]), "mariadb")
 )
 _SORT_NAME = (
     String(SORT_NAME_LENGTH)
     .with_variant(POSTGRESQL_VARCHAR(SORT_NAME_LENGTH, collation="C"), "postgresql")
-    .with_variant(MYSQL_VARCHAR(SORT_NAME_LENGTH, collation="utf8mb4_bin"), "mysql", "mariadb")
+    .with_variant(
+        MYSQL_VARCHAR(SORT_NAME_LENGTH, collation=TABLE_OPTIONS["mysql_collate"]), "mysql"
+    )
+    .with_variant(
+        MYSQL_VARCHAR(SORT_NAME_LENGTH, collation=TABLE_OPTIONS["mariadb_collate"]), "mariadb"
+    )
 )
 _ID = String(36)
 _HASH = String(64)
@@ -160,10 +180,16 @@ class DatabaseRow(Base):
 
 
 class TableRow(Base):
-    """A table's identity and place; what changes with its data is in `BranchRow`."""
+    """A table's identity and place; what changes with its data is in `BranchRow`.
+
+    `kind` is its type, as option ``type`` names it.
+    """
 
     __tablename__ = "hw_tables"
-    __table_args__ = (UniqueConstraint("database_id", "name"),)
+    __table_args__ = (
+        UniqueConstraint("database_id", "name"),
+        Index(None, "database_id", "kind", "name"),
+    )
 
     id: Mapped[str] = mapped_column(_ID, primary_key=True)
     database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))
@@ -340,3 +366,7 @@ class OutboxRow(Base):
     number: Mapped[int] = mapped_column(BigInteger)
     path: Mapped[str] = mapped_column(Text)
     created_at: Mapped[int] = mapped_column(BigInteger)
+
+
+for _table in Base.metadata.tables.values():
+    _table.dialect_kwargs.update(TABLE_OPTIONS)

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from alembic import op
-from sqlalchemy.dialects import mysql, postgresql
+
+from headwater.migrations.steps import DOCUMENT, ID, NAME, SERIAL, create_index, create_table
 
 revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
-
-# Names compare by code point everywhere; see headwater.catalog.sql.models.
-NAME = (
-    sa.String(255)
-    .with_variant(postgresql.VARCHAR(255, collation="C"), "postgresql")
-    .with_variant(mysql.VARCHAR(255, collation="utf8mb4_bin"), "mysql", "mariadb")
-)
-ID = sa.String(36)
-DOCUMENT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
-SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def _audit() -> list[sa.Column[str] | sa.Column[int]]:
@@ -46,7 +36,7 @@ def _sizes() -> list[sa.Column[int]]:
 
 
 def upgrade() -> None:
-    op.create_table(
+    create_table(
         "hw_databases",
         sa.Column("id", ID, nullable=False),
         sa.Column("warehouse", NAME, nullable=False),
@@ -57,7 +47,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_hw_databases"),
         sa.UniqueConstraint("warehouse", "name", name="uq_hw_databases_warehouse_name"),
     )
-    op.create_table(
+    create_table(
         "hw_tables",
         sa.Column("id", ID, nullable=False),
         sa.Column("database_id", ID, nullable=False),
@@ -71,7 +61,7 @@ def upgrade() -> None:
         ),
         sa.UniqueConstraint("database_id", "name", name="uq_hw_tables_database_id_name"),
     )
-    op.create_table(
+    create_table(
         "hw_branches",
         *_of_table("hw_branches"),
         sa.Column("schema_id", sa.BigInteger(), nullable=False),
@@ -79,14 +69,14 @@ def upgrade() -> None:
         sa.Column("snapshot_uuid", sa.String(255)),
         sa.PrimaryKeyConstraint("table_id", "branch", name="pk_hw_branches"),
     )
-    op.create_table(
+    create_table(
         "hw_schemas",
         *_of_table("hw_schemas"),
         sa.Column("schema_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("document", DOCUMENT, nullable=False),
         sa.PrimaryKeyConstraint("table_id", "branch", "schema_id", name="pk_hw_schemas"),
     )
-    op.create_table(
+    create_table(
         "hw_snapshots",
         *_of_table("hw_snapshots"),
         sa.Column("snapshot_id", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -99,7 +89,7 @@ def upgrade() -> None:
         sa.Column("statistics", DOCUMENT, nullable=False),
         sa.PrimaryKeyConstraint("table_id", "branch", "snapshot_id", name="pk_hw_snapshots"),
     )
-    op.create_table(
+    create_table(
         "hw_partitions",
         *_of_table("hw_partitions"),
         sa.Column("spec_key", sa.String(64), nullable=False),
@@ -110,14 +100,14 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("table_id", "branch", "spec_key", name="pk_hw_partitions"),
     )
-    op.create_table(
+    create_table(
         "hw_paths",
         sa.Column("path_key", sa.String(64), nullable=False),
         sa.Column("path", sa.Text(), nullable=False),
         sa.Column("table_id", ID, nullable=False),
         sa.PrimaryKeyConstraint("path_key", name="pk_hw_paths"),
     )
-    op.create_table(
+    create_table(
         "hw_outbox",
         sa.Column("id", SERIAL, autoincrement=True, nullable=False),
         sa.Column("warehouse", NAME, nullable=False),
@@ -129,5 +119,5 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_hw_outbox"),
     )
-    op.create_index("ix_hw_outbox_table_id_branch_id", "hw_outbox", ["table_id", "branch", "id"])
-    op.create_index("ix_hw_outbox_warehouse", "hw_outbox", ["warehouse"])
+    create_index("ix_hw_outbox_table_id_branch_id", "hw_outbox", ["table_id", "branch", "id"])
+    create_index("ix_hw_outbox_warehouse", "hw_outbox", ["warehouse"])

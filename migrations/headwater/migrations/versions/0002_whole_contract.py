@@ -6,7 +6,20 @@ import json
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import mysql, postgresql
+
+from headwater.migrations.steps import (
+    DOCUMENT,
+    HASH,
+    ID,
+    NAME,
+    add_column,
+    create_index,
+    create_table,
+    drop_column,
+    drop_index,
+    drop_table,
+    name_type,
+)
 
 revision = "0002"
 down_revision = "0001"
@@ -14,26 +27,13 @@ branch_labels = None
 depends_on = None
 
 
-def _name(length: int) -> sa.types.TypeEngine[str]:
-    """Names compare by code point everywhere; see headwater.catalog.sql.models."""
-    return (
-        sa.String(length)
-        .with_variant(postgresql.VARCHAR(length, collation="C"), "postgresql")
-        .with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
-    )
-
-
-NAME = _name(255)
 SORT_NAME_LENGTH = 400
-ID = sa.String(36)
-HASH = sa.String(64)
-DOCUMENT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 # Rows are read and written so many at a time.
 _CHUNK = 1000
 
 
 def _of_database(table: str) -> None:
-    op.create_table(
+    create_table(
         table,
         sa.Column("id", ID, nullable=False),
         sa.Column("database_id", ID, nullable=False),
@@ -53,7 +53,7 @@ def _of_database(table: str) -> None:
 
 
 def upgrade() -> None:
-    op.create_table(
+    create_table(
         "hw_warehouses",
         sa.Column("name", NAME, nullable=False),
         sa.Column("location", sa.Text(), nullable=False),
@@ -62,7 +62,7 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("name", name="pk_hw_warehouses"),
     )
-    op.create_table(
+    create_table(
         "hw_tokens",
         sa.Column("id", ID, nullable=False),
         sa.Column("name", NAME, nullable=False),
@@ -73,7 +73,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("name", name="uq_hw_tokens_name"),
         sa.UniqueConstraint("hash", name="uq_hw_tokens_hash"),
     )
-    op.create_table(
+    create_table(
         "hw_grants",
         sa.Column("id", ID, nullable=False),
         sa.Column("warehouse", NAME, nullable=False),
@@ -94,7 +94,7 @@ def upgrade() -> None:
             name="uq_hw_grants_warehouse_resource_key_principal_access",
         ),
     )
-    op.create_table(
+    create_table(
         "hw_dropped_tables",
         sa.Column("table_id", ID, nullable=False),
         sa.Column("warehouse", NAME, nullable=False),
@@ -107,35 +107,37 @@ def upgrade() -> None:
             ["table_id"], ["hw_tables.id"], name="fk_hw_dropped_tables_table_id"
         ),
     )
-    op.create_index(
+    create_index(
         "ix_hw_dropped_tables_warehouse_database_name",
         "hw_dropped_tables",
         ["warehouse", "database", "name"],
     )
     _of_database("hw_views")
     _of_database("hw_functions")
-    op.add_column("hw_databases", _flag("is_protected"))
-    op.add_column(
+    add_column("hw_databases", _flag("is_protected"))
+    add_column(
         "hw_tables",
         sa.Column("kind", sa.String(32), nullable=False, server_default=sa.text("'table'")),
     )
-    op.add_column("hw_tables", _flag("is_protected"))
-    op.add_column(
+    _name_kinds()
+    create_index("ix_hw_tables_database_id_kind_name", "hw_tables", ["database_id", "kind", "name"])
+    add_column("hw_tables", _flag("is_protected"))
+    add_column(
         "hw_branches",
         sa.Column("created_at", sa.BigInteger(), nullable=False, server_default=sa.text("0")),
     )
-    op.add_column(
+    add_column(
         "hw_partitions",
         sa.Column(
-            "sort_name", _name(SORT_NAME_LENGTH), nullable=False, server_default=sa.text("''")
+            "sort_name", name_type(SORT_NAME_LENGTH), nullable=False, server_default=sa.text("''")
         ),
     )
-    op.add_column("hw_partitions", _flag("is_done"))
-    op.add_column("hw_partitions", sa.Column("options", DOCUMENT))
-    op.add_column("hw_partitions", sa.Column("created_by", sa.String(255)))
-    op.add_column("hw_partitions", sa.Column("updated_by", sa.String(255)))
+    add_column("hw_partitions", _flag("is_done"))
+    add_column("hw_partitions", sa.Column("options", DOCUMENT))
+    add_column("hw_partitions", sa.Column("created_by", sa.String(255)))
+    add_column("hw_partitions", sa.Column("updated_by", sa.String(255)))
     _name_partitions()
-    op.create_index(
+    create_index(
         "ix_hw_partitions_table_id_branch_sort_name_spec_key",
         "hw_partitions",
         ["table_id", "branch", "sort_name", "spec_key"],
@@ -143,13 +145,14 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.drop_index("ix_hw_partitions_table_id_branch_sort_name_spec_key", "hw_partitions")
+    drop_index("ix_hw_partitions_table_id_branch_sort_name_spec_key", "hw_partitions")
     for column in ("updated_by", "created_by", "options", "is_done", "sort_name"):
-        op.drop_column("hw_partitions", column)
-    op.drop_column("hw_branches", "created_at")
-    op.drop_column("hw_tables", "is_protected")
-    op.drop_column("hw_tables", "kind")
-    op.drop_column("hw_databases", "is_protected")
+        drop_column("hw_partitions", column)
+    drop_column("hw_branches", "created_at")
+    drop_column("hw_tables", "is_protected")
+    drop_index("ix_hw_tables_database_id_kind_name", "hw_tables")
+    drop_column("hw_tables", "kind")
+    drop_column("hw_databases", "is_protected")
     for table in (
         "hw_functions",
         "hw_views",
@@ -158,11 +161,41 @@ def downgrade() -> None:
         "hw_tokens",
         "hw_warehouses",
     ):
-        op.drop_table(table)
+        drop_table(table)
 
 
 def _flag(name: str) -> sa.Column[bool]:
     return sa.Column(name, sa.Boolean(), nullable=False, server_default=sa.false())
+
+
+def _name_kinds() -> None:
+    """Say of the tables there are what kind they are: option ``type`` of their latest schema."""
+    connection = op.get_bind()
+    tables = sa.table("hw_tables", sa.column("id", sa.String()), sa.column("kind", sa.String()))
+    branches, schemas = (
+        sa.table(
+            name,
+            sa.column("table_id", sa.String()),
+            sa.column("branch", sa.String()),
+            sa.column("schema_id", sa.BigInteger()),
+            sa.column("document", sa.Text()),
+        )
+        for name in ("hw_branches", "hw_schemas")
+    )
+    rows = connection.execute(
+        sa.select(schemas.c.table_id, schemas.c.document)
+        .join(
+            branches,
+            (branches.c.table_id == schemas.c.table_id)
+            & (branches.c.branch == schemas.c.branch)
+            & (branches.c.schema_id == schemas.c.schema_id),
+        )
+        # All kinds but "table" end so; few tables are of them.
+        .where(branches.c.branch == "main", schemas.c.document.like('%"type": "%-table"%'))
+    ).all()
+    for row in rows:
+        kind = str(json.loads(row.document)["options"].get("type", "table")).lower()
+        connection.execute(tables.update().where(tables.c.id == row.table_id).values(kind=kind))
 
 
 def _name_partitions() -> None:

@@ -1,0 +1,172 @@
+"""From a database's URL to an engine with the settings that the catalog's transactions rely on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from headwater.storage.errors import Invalid, Unavailable, Unsupported
+
+__all__ = ["IMMEDIATE", "database_exists", "database_url", "open_engine"]
+
+IMMEDIATE = "headwater_immediate"
+"""The execution option with which a transaction on SQLite is a writer from its beginning."""
+
+# How long a writer waits for the one before it, which may be putting a file meanwhile.
+_LOCK_MILLIS = 60_000
+# How long MySQL keeps the locks of a connection that says nothing: those of a machine that
+# vanished are given back then, while a file may be put for a while before.
+_IDLE_SECONDS = 600
+# What a number out of range, a text too long or an unknown engine means does not depend on how
+# the server is set up: an error.
+_MYSQL_MODE = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+_EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+
+
+def database_url(text: str) -> URL:
+    """Read a database URL and choose its driver.
+
+    Raises:
+        Invalid: It is not a URL, or an SQLite URL without a file.
+        Unsupported: Headwater does not run on that database.
+    """
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise Invalid(
+            "the database URL is malformed; write it as sqlite:///file.db, "
+            "postgresql://user@host/database or mariadb://user@host/database"
+        ) from error
+    match url.get_backend_name():
+        case "sqlite":
+            if not url.database or url.database == ":memory:" or "mode" in url.query:
+                raise Invalid(
+                    f"{text}: the catalog needs a file that several threads and processes share; "
+                    "write sqlite:///path/to/file.db"
+                )
+            return url.set(drivername="sqlite+pysqlite")
+        case "postgresql" | "postgres":
+            return url.set(drivername="postgresql+psycopg")
+        case "mysql" | "mariadb" as kind:
+            if not url.database:
+                raise Invalid(
+                    f"the {kind} URL names no database; write {kind}://user@host/database"
+                )
+            # Any name can be a table's: the connection has to carry all of Unicode.
+            return url.set(drivername=f"{kind}+pymysql").update_query_dict({"charset": "utf8mb4"})
+        case other:
+            raise Unsupported(f"no catalog on '{other}'; use sqlite, postgresql, mariadb or mysql")
+
+
+def database_exists(text: str) -> bool:
+    """Whether there is something to connect to; only SQLite would make it by connecting."""
+    url = database_url(text)
+    return url.get_backend_name() != "sqlite" or Path(str(url.database)).exists()
+
+
+def open_engine(text: str) -> Engine:
+    """An engine with the settings that the catalog's transactions rely on.
+
+    Every database gives up waiting for a lock after a minute.
+
+    SQLite: write-ahead log, full synchronisation (a decided commit survives a power failure),
+    foreign keys, and transactions begun by the catalog rather than by the driver.
+
+    PostgreSQL, MariaDB, MySQL: every statement sees what is committed as it begins.
+    """
+    url = database_url(text)
+    kind = url.get_backend_name()
+    try:
+        if kind == "sqlite":
+            return _open_sqlite(url)
+        if kind == "postgresql":
+            return _open_postgresql(url)
+        return _open_mysql(url)
+    except (NoSuchModuleError, ModuleNotFoundError) as error:
+        raise Unsupported(
+            f"the driver for {kind} is not installed: pip install 'headwater[{_EXTRAS[kind]}]'"
+        ) from error
+
+
+def _open_sqlite(url: URL) -> Engine:
+    assert url.database is not None
+    try:
+        Path(url.database).absolute().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"cannot make the folder of {url.database}: {error}") from error
+    engine = create_engine(url, pool_size=10, max_overflow=40)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _open_postgresql(url: URL) -> Engine:
+    engine = _shared(url)
+    event.listen(engine, "connect", _prepare_postgresql)
+    return engine
+
+
+def _open_mysql(url: URL) -> Engine:
+    lock_seconds = _LOCK_MILLIS // 1000
+    engine = _shared(
+        url,
+        sql_mode=_MYSQL_MODE,
+        init_command=f"SET SESSION innodb_lock_wait_timeout = {lock_seconds}, "
+        f"lock_wait_timeout = {lock_seconds}, wait_timeout = {_IDLE_SECONDS}, time_zone = '+00:00'",
+    )
+
+    def check(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+        # Their collations have different names; which server answers is known only now.
+        if engine.dialect.name == "mysql" and getattr(engine.dialect, "is_mariadb", False):
+            raise Invalid("the database server is MariaDB: write its URL as mariadb://…")
+
+    event.listen(engine, "connect", check)
+    return engine
+
+
+def _shared(url: URL, **arguments: object) -> Engine:
+    return create_engine(
+        url,
+        isolation_level="READ COMMITTED",
+        pool_pre_ping=True,
+        pool_size=10,
+        max_overflow=20,
+        connect_args=arguments,
+    )
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    # None stops the driver from beginning transactions by itself, late and as readers.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    try:
+        cursor.execute(f"PRAGMA busy_timeout = {_LOCK_MILLIS}")
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+    finally:
+        cursor.close()
+
+
+def _prepare_postgresql(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    connection.autocommit = True
+    cursor = connection.cursor()
+    try:
+        cursor.execute(f"SET lock_timeout = {_LOCK_MILLIS}")
+        # The locks of a machine that vanished are given back within a minute, not after hours.
+        cursor.execute("SET tcp_keepalives_idle = 30")
+        cursor.execute("SET tcp_keepalives_interval = 10")
+        cursor.execute("SET tcp_keepalives_count = 3")
+    finally:
+        cursor.close()
+    connection.autocommit = False
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get(IMMEDIATE, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
