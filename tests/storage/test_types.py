@@ -115,6 +115,17 @@ def test_types_not_supported_say_so(text: str) -> None:
         parse_type(text)
 
 
+def test_heads_that_repeat_their_parts_are_read() -> None:
+    """As pypaimon 2.0 writes them."""
+    inner = {"type": "MAP<INT, STRING>", "key": "INT", "value": "STRING", "nullable": False}
+    outer = {"type": "ARRAY<MAP<INT, STRING> NOT NULL>", "element": inner, "nullable": True}
+    plain = {"type": "MAP NOT NULL", "key": "INT", "value": "STRING"}
+    assert parse_type(outer) == parse_type({"type": "ARRAY", "element": plain})
+    assert parse_type({**outer, "type": "ARRAY<INT> NOT NULL"}) == parse_type(
+        {"type": "ARRAY NOT NULL", "element": plain}
+    )
+
+
 @pytest.mark.parametrize(
     "document", [{"type": "ARRAY"}, {"type": "MAP", "key": "INT"}, {"type": 3}, 7, {"type": "X"}]
 )

@@ -32,7 +32,7 @@ __all__ = [
     "SnapshotInstant",
     "TableSnapshotModel",
     "TagInstant",
-    "iso_duration",
+    "duration_text",
     "parse_retention",
     "snapshot_from_wire",
     "snapshots_from_wire",
@@ -41,6 +41,8 @@ __all__ = [
 _ISO_DURATION = re.compile(
     r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.IGNORECASE
 )
+# Milliseconds in each of the units that an answer uses, the largest first.
+_UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
 
 
 class PartitionStatisticsModel(WireModel):
@@ -202,7 +204,7 @@ class GetTagResponse(WireModel):
             tag_name=info.name,
             snapshot=dict(info.snapshot.document),
             tag_create_time=info.created_at,
-            tag_time_retained=None if retained is None else iso_duration(retained),
+            tag_time_retained=None if retained is None else duration_text(retained),
         )
 
     def info(self) -> TagInfo:
@@ -264,19 +266,16 @@ def snapshot_from_wire(document: Mapping[str, JsonValue]) -> Snapshot:
         raise Invalid(error.message) from error
 
 
-def iso_duration(millis: int) -> str:
-    """Milliseconds as Java's ``Duration.toString`` writes them: ``PT24H``, ``PT1M30.5S``."""
-    seconds, rest = divmod(millis, 1000)
-    hours, seconds = divmod(seconds, 3600)
-    minutes, seconds = divmod(seconds, 60)
-    text = "PT"
-    if hours:
-        text += f"{hours}H"
-    if minutes:
-        text += f"{minutes}M"
-    if seconds or rest:
-        text += f"{seconds}.{rest:03d}".rstrip("0").rstrip(".") + "S"
-    return text if text != "PT" else "PT0S"
+def duration_text(millis: int) -> str:
+    """Milliseconds in the largest unit that leaves no rest: ``1d``, ``90m``, ``1500ms``.
+
+    It is the notation of the specification's examples and of what clients send: a client that asks
+    for ``1d`` reads ``1d``.
+    """
+    for unit, size in _UNITS.items():
+        if millis and millis % size == 0:
+            return f"{millis // size}{unit}"
+    return f"{millis}ms"
 
 
 def parse_retention(text: str) -> int:

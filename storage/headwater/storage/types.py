@@ -251,8 +251,11 @@ def parse_type(document: Json) -> DataType:
     head = document.get("type")
     if not isinstance(head, str):
         raise Invalid(f"a nested type needs a string 'type'; got {head!r}")
-    words = head.upper().split()
-    nullable = words[-2:] != ["NOT", "NULL"]
+    # pypaimon before 2.1 repeats the parts in the head, `MAP<INT, STRING NOT NULL> NOT NULL`: what
+    # stands between the brackets says nothing that the document's other keys do not say.
+    root, _, rest = head.upper().partition("<")
+    words = (root + rest.rpartition(">")[2]).split()
+    nullable = words[-2:] != ["NOT", "NULL"] and document.get("nullable") is not False
     try:
         match words[0] if words else "":
             case "ARRAY":
