@@ -163,10 +163,34 @@ class Catalog(Protocol):
         database: str,
         *,
         pattern: str | None = None,
+        table_type: str | None = None,
         max_results: int | None = None,
         page_token: str | None = None,
     ) -> Page[str]:
-        """Table names."""
+        """Table names, of one type (option ``type``) if so asked."""
+        ...
+
+    def list_table_details(
+        self,
+        database: str,
+        *,
+        pattern: str | None = None,
+        table_type: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[TableInfo]:
+        """Tables with their latest schemas."""
+        ...
+
+    def list_tables_globally(
+        self,
+        *,
+        database_pattern: str | None = None,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Identifier]:
+        """The tables of all databases, in the order of database and name."""
         ...
 
     def create_table(
@@ -177,6 +201,10 @@ class Catalog(Protocol):
 
     def get_table(self, identifier: Identifier) -> TableInfo:
         """A table with its latest schema; NotFound (TABLE)."""
+        ...
+
+    def get_table_by_id(self, table_id: str) -> TableInfo:
+        """The table with an id, whatever its name is; NotFound (TABLE)."""
         ...
 
     def alter_table(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:

@@ -24,6 +24,8 @@ from headwater.catalog.wire import (
     GetTableResponse,
     IdentifierModel,
     ListDatabasesResponse,
+    ListTableDetailsResponse,
+    ListTablesGloballyResponse,
     ListTablesResponse,
     RenameTableRequest,
 )
@@ -181,13 +183,50 @@ class RestCatalog:
         database: str,
         *,
         pattern: str | None = None,
+        table_type: str | None = None,
         max_results: int | None = None,
         page_token: str | None = None,
     ) -> Page[str]:
         """Table names."""
-        params = paging(max_results, page_token, tableNamePattern=pattern)
+        params = paging(max_results, page_token, tableNamePattern=pattern, tableType=table_type)
         page = self._requests.get(ListTablesResponse, params, "databases", database, "tables")
         return Page(tuple(page.tables or ()), page.next_page_token or None)
+
+    def list_table_details(
+        self,
+        database: str,
+        *,
+        pattern: str | None = None,
+        table_type: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[TableInfo]:
+        """Tables with their latest schemas."""
+        params = paging(max_results, page_token, tableNamePattern=pattern, tableType=table_type)
+        page = self._requests.get(
+            ListTableDetailsResponse, params, "databases", database, "table-details"
+        )
+        tables = tuple(item.info(database) for item in page.table_details or ())
+        return Page(tables, page.next_page_token or None)
+
+    def list_tables_globally(
+        self,
+        *,
+        database_pattern: str | None = None,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Identifier]:
+        """The tables of all databases."""
+        params = paging(
+            max_results,
+            page_token,
+            databaseNamePattern=database_pattern,
+            tableNamePattern=pattern,
+        )
+        page = self._requests.get(ListTablesGloballyResponse, params, "tables")
+        tables = tuple(item.identifier() for item in page.tables or ())
+        return Page(tables, page.next_page_token or None)
 
     def create_table(
         self, identifier: Identifier, schema: Schema, *, ignore_if_exists: bool = False
@@ -208,6 +247,11 @@ class RestCatalog:
         """A table with its latest schema; NotFound (TABLE)."""
         answer = self._requests.get(GetTableResponse, None, *table_path(identifier))
         return answer.info(identifier.database)
+
+    def get_table_by_id(self, table_id: str) -> TableInfo:
+        """The table with an id, whatever its name is; NotFound (TABLE)."""
+        answer = self._requests.get(GetTableResponse, None, "tables", "id", table_id)
+        return answer.info(answer.database or "")
 
     def alter_table(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
         """Apply changes, all or none; one new schema version."""

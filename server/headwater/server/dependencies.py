@@ -105,13 +105,13 @@ class PageRequest:
 
 async def _page(
     max_results: Annotated[
-        int, Query(alias="maxResults", ge=1, description="How many at most; never more than 100.")
-    ] = _LARGEST_PAGE,
+        int, Query(alias="maxResults", ge=0, description="How many at most; 0, as more, is 100.")
+    ] = 0,
     page_token: Annotated[
         str | None, Query(alias="pageToken", description="`nextPageToken` of the page before.")
     ] = None,
 ) -> PageRequest:
-    return PageRequest(min(max_results, _LARGEST_PAGE), page_token or None)
+    return PageRequest(min(max_results or _LARGEST_PAGE, _LARGEST_PAGE), page_token or None)
 
 
 PageOf: TypeAlias = Annotated[PageRequest, Depends(_page)]

@@ -27,6 +27,7 @@ from headwater.catalog.sql.schema_state import (
     no_tables,
 )
 from headwater.catalog.sql.snapshots import Snapshots
+from headwater.catalog.sql.table_reads import TableReads
 from headwater.catalog.sql.tables import Tables
 from headwater.catalog.sql.tags import Tags
 from headwater.storage.errors import Invalid
@@ -56,7 +57,8 @@ class SqlCatalog:
         self._storage_options = dict(storage_options)
         self._outbox = Outbox(context)
         self._databases = Databases(context, self._outbox)
-        self._tables = Tables(context, self._outbox)
+        self._table_reads = TableReads(context, self._outbox)
+        self._tables = Tables(context, self._outbox, self._table_reads)
         self._commits = Commits(context, self._outbox)
         self._snapshots = Snapshots(context, self._outbox)
         self._rollbacks = Rollbacks(context, self._outbox, self._snapshots)
@@ -172,11 +174,35 @@ class SqlCatalog:
         database: str,
         *,
         pattern: str | None = None,
+        table_type: str | None = None,
         max_results: int | None = None,
         page_token: str | None = None,
     ) -> Page[str]:
         """Table names; all of them when `max_results` is None."""
-        return self._tables.list(database, pattern, max_results, page_token)
+        return self._table_reads.list(database, pattern, table_type, max_results, page_token)
+
+    def list_table_details(
+        self,
+        database: str,
+        *,
+        pattern: str | None = None,
+        table_type: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[TableInfo]:
+        """Tables with their latest schemas."""
+        return self._table_reads.details(database, pattern, table_type, max_results, page_token)
+
+    def list_tables_globally(
+        self,
+        *,
+        database_pattern: str | None = None,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Identifier]:
+        """The tables of all databases."""
+        return self._table_reads.list_globally(database_pattern, pattern, max_results, page_token)
 
     def create_table(
         self, identifier: Identifier, schema: Schema, *, ignore_if_exists: bool = False
@@ -186,7 +212,11 @@ class SqlCatalog:
 
     def get_table(self, identifier: Identifier) -> TableInfo:
         """A table with its latest schema; NotFound (TABLE)."""
-        return self._tables.get(identifier)
+        return self._table_reads.get(identifier)
+
+    def get_table_by_id(self, table_id: str) -> TableInfo:
+        """The table with an id, whatever its name is; NotFound (TABLE)."""
+        return self._table_reads.get_by_id(table_id)
 
     def alter_table(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
         """Apply changes, all or none; one new schema version."""

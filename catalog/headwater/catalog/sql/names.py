@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 import unicodedata
 from collections.abc import Iterator, Mapping
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, and_, true
 from sqlalchemy.orm import InstrumentedAttribute
 
 from headwater.catalog.identifier import Identifier
@@ -30,6 +31,8 @@ __all__ = [
 # Room for ".db", or "-" and a UUID, within the 255 bytes of a file name.
 _LONGEST = 200
 _SYSTEM_DATABASE = "sys"
+# Halves of characters beyond 16 bits: no text has them.
+_SURROGATES = range(0xD800, 0xE000)
 
 
 def check_database_name(name: str) -> None:
@@ -118,7 +121,51 @@ def check_page(max_results: int | None) -> None:
 def pattern_clause(
     column: InstrumentedAttribute[str], pattern: str, *, is_sqlite: bool
 ) -> ColumnElement[bool]:
-    """The names that a LIKE pattern matches: ``%``, ``_``, and backslash to take them literally."""
+    """The names that a LIKE pattern matches: ``%``, ``_``, and backslash to take them literally.
+
+    What stands before the first wildcard becomes a range, so that an index finds the names
+    whatever a database makes of LIKE.
+    """
+    prefix, rest = _literal_prefix(pattern)
+    if not rest:
+        return column == prefix
+    clauses: list[ColumnElement[bool]] = []
+    if prefix:
+        clauses.append(column >= prefix)
+        end = _first_after(prefix)
+        if end is not None:
+            clauses.append(column < end)
+    if rest.strip("%"):
+        clauses.append(_matches(column, pattern, is_sqlite))
+    return and_(true(), *clauses)
+
+
+def _literal_prefix(pattern: str) -> tuple[str, str]:
+    """What every matching name begins with, and the rest of the pattern."""
+    prefix: list[str] = []
+    at = 0
+    while at < len(pattern) and pattern[at] not in "%_":
+        if pattern[at] == "\\" and at + 1 < len(pattern):
+            at += 1
+        prefix.append(pattern[at])
+        at += 1
+    return "".join(prefix), pattern[at:]
+
+
+def _first_after(prefix: str) -> str | None:
+    """The least text, by code points, after all those with a prefix; None when there is none."""
+    for at in range(len(prefix) - 1, -1, -1):
+        following = ord(prefix[at]) + 1
+        if following in _SURROGATES:
+            following = _SURROGATES.stop
+        if following <= sys.maxunicode:
+            return prefix[:at] + chr(following)
+    return None
+
+
+def _matches(
+    column: InstrumentedAttribute[str], pattern: str, is_sqlite: bool
+) -> ColumnElement[bool]:
     if not is_sqlite:
         # A trailing single backslash is an error in PostgreSQL; it stands for itself here.
         trailing = len(pattern) - len(pattern.rstrip("\\"))

@@ -1,23 +1,18 @@
-"""Tables: their names, places and schemas."""
+"""Tables: how they are made, changed, renamed and dropped."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import delete, exists, insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Page, TableInfo
+from headwater.catalog.protocol import TableInfo
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.lookup import (
-    database_not_found,
-    find_table,
-    name_page,
-    table_not_found,
-)
+from headwater.catalog.sql.lookup import database_not_found, find_table
 from headwater.catalog.sql.models import (
     BranchRow,
     DatabaseRow,
@@ -29,14 +24,13 @@ from headwater.catalog.sql.models import (
     TableRow,
 )
 from headwater.catalog.sql.names import (
-    check_page,
     check_table_name,
     inside,
     normalised_location,
     path_key,
-    pattern_clause,
 )
 from headwater.catalog.sql.outbox import Action, Outbox
+from headwater.catalog.sql.table_reads import TableReads
 from headwater.storage.errors import (
     AlreadyExists,
     Conflict,
@@ -50,6 +44,7 @@ from headwater.storage.schema import Schema, TableSchema
 from headwater.storage.schema_change import SchemaChange
 from headwater.storage.schema_evolution import apply_changes
 from headwater.storage.schema_rules import new_table_schema
+from headwater.storage.table_type import table_type
 
 __all__ = ["Tables", "drop_table_rows"]
 
@@ -64,35 +59,14 @@ class Tables:
     Args:
         context: Where and with what.
         outbox: Writes schema files, deletes dropped tables' files.
+        reads: Tells what there is.
     """
 
-    def __init__(self, context: CatalogContext, outbox: Outbox) -> None:
+    def __init__(self, context: CatalogContext, outbox: Outbox, reads: TableReads) -> None:
         self._context = context
         self._sql = context.database
         self._outbox = outbox
-
-    def list(
-        self, database: str, pattern: str | None, max_results: int | None, token: str | None
-    ) -> Page[str]:
-        """Names in their order; NotFound (DATABASE)."""
-        check_page(max_results)
-        with self._sql.read() as connection:
-            database_id, _ = self._database(connection, database)
-            query = (
-                select(TableRow.name)
-                .where(TableRow.database_id == database_id)
-                .order_by(TableRow.name)
-            )
-            if pattern:
-                query = query.where(
-                    pattern_clause(TableRow.name, pattern, is_sqlite=self._sql.is_sqlite)
-                )
-            if token:
-                query = query.where(TableRow.name > token)
-            if max_results is not None:
-                query = query.limit(max_results + 1)
-            names = connection.execute(query).scalars().all()
-        return name_page(names, max_results)
+        self._reads = reads
 
     def create(self, identifier: Identifier, schema: Schema, ignore_if_exists: bool) -> None:
         """Create a table; its first schema file is on storage when this returns."""
@@ -158,6 +132,7 @@ class Tables:
                 "name": identifier.table,
                 "path": path,
                 "is_external": external_path is not None,
+                "kind": table_type(schema.options).value,
                 "created_at": now,
                 "updated_at": now,
             }
@@ -175,60 +150,10 @@ class Tables:
         self._sql.write(work)
         return table_id
 
-    def get(self, identifier: Identifier) -> TableInfo:
-        """A table with its latest schema, whose file is on storage; NotFound (TABLE)."""
-        info, is_pending, table_id = self._read(identifier)
-        if is_pending:
-            self._outbox.settle(table_id, identifier.branch)
-            info, _, _ = self._read(identifier)
-        return info
-
-    def _read(self, identifier: Identifier) -> tuple[TableInfo, bool, str]:
-        with self._sql.read() as connection:
-            record = find_table(connection, self._context, identifier)
-            # Snapshots that wait for storage do not concern the schema.
-            is_pending = exists().where(
-                OutboxRow.table_id == TableRow.id,
-                OutboxRow.branch == record.branch,
-                OutboxRow.action == Action.SCHEMA.value,
-            )
-            row = connection.execute(
-                select(
-                    TableRow.owner,
-                    TableRow.created_at,
-                    TableRow.created_by,
-                    TableRow.updated_at,
-                    TableRow.updated_by,
-                    SchemaRow.document,
-                    is_pending.label("is_pending"),
-                )
-                .join(SchemaRow, SchemaRow.table_id == TableRow.id)
-                .where(
-                    TableRow.id == record.id,
-                    SchemaRow.branch == record.branch,
-                    SchemaRow.schema_id == record.schema_id,
-                )
-            ).one_or_none()
-        if row is None:  # dropped between the two look-ups
-            raise table_not_found(identifier)
-        info = TableInfo(
-            id=record.id,
-            identifier=identifier,
-            path=record.path,
-            is_external=record.is_external,
-            schema=TableSchema.from_json(row.document, f"the schema of table {identifier}"),
-            owner=row.owner,
-            created_at=row.created_at,
-            created_by=row.created_by,
-            updated_at=row.updated_at,
-            updated_by=row.updated_by,
-        )
-        return info, bool(row.is_pending), record.id
-
     def alter(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
         """Apply changes, all or none; the new schema file is on storage when this returns."""
         for _ in range(_ALTER_ATTEMPTS):
-            info = self.get(identifier)
+            info = self._reads.get(identifier)
             if info.is_external:
                 raise Unsupported(
                     f"table {identifier} is external: its schema is in its files at {info.path}; "

@@ -44,7 +44,6 @@ _OF_A_TABLE: tuple[_Operation, ...] = (
     ("forwardBranch", "POST", "/branches/{branch}/forward", "Forward the main branch"),
 )
 _OTHERS: tuple[_Operation, ...] = (
-    ("getTableById", "GET", _PREFIX + "/tables/id/{tableId}", "Get a table by its id"),
     ("registerTable", "POST", _DATABASE + "/register", "Register a table"),
     ("createView", "POST", _DATABASE + "/views", "Create a view"),
     ("alterView", "POST", _DATABASE + "/views/{view}", "Change a view"),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Annotated
-from urllib.parse import quote_plus, unquote_plus
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog, TableInfo
 from headwater.catalog.wire import (
     AlterTableRequest,
     AuthTableQueryRequest,
@@ -33,9 +29,6 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/{prefix}", tags=["table"])
 
-# How many names are asked for at a time when a listing runs over several databases.
-_STEP = 100
-
 DatabasePattern = Annotated[
     str | None,
     Query(alias="databaseNamePattern", description="A SQL LIKE pattern of database names."),
@@ -47,6 +40,7 @@ TableType = Annotated[
     str | None,
     Query(alias="tableType", description="Only tables of this type (option `type`); all if empty."),
 ]
+TableId = Annotated[Segment, Path(alias="tableId", description="A table's `id`.")]
 
 
 @router.get(
@@ -61,18 +55,15 @@ def list_tables(
     pattern: NamePattern = None,
     table_type: TableType = None,
 ) -> ListTablesResponse:
-    """Table names in order, by pages. A page narrowed by type may be short, and not the last."""
+    """Table names in order, by pages."""
     found = catalog.list_tables(
         database,
         pattern=pattern or None,
+        table_type=table_type or None,
         max_results=page.max_results,
         page_token=page.page_token,
     )
-    names = list(found.items)
-    if table_type:
-        tables = _present(catalog, database, names)
-        names = [info.identifier.name for info in tables if _type_of(info) == table_type.lower()]
-    return ListTablesResponse(tables=names, next_page_token=found.next_token)
+    return ListTablesResponse(tables=list(found.items), next_page_token=found.next_token)
 
 
 @router.get(
@@ -88,17 +79,14 @@ def list_table_details(
     table_type: TableType = None,
 ) -> ListTableDetailsResponse:
     """As `List tables`, each with what `Get a table` says."""
-    found = catalog.list_tables(
+    found = catalog.list_table_details(
         database,
         pattern=pattern or None,
+        table_type=table_type or None,
         max_results=page.max_results,
         page_token=page.page_token,
     )
-    details = [
-        GetTableResponse.of(info)
-        for info in _present(catalog, database, found.items)
-        if not table_type or _type_of(info) == table_type.lower()
-    ]
+    details = [GetTableResponse.of(info) for info in found.items]
     return ListTableDetailsResponse(table_details=details, next_page_token=found.next_token)
 
 
@@ -114,76 +102,20 @@ def list_tables_globally(
     pattern: NamePattern = None,
 ) -> ListTablesGloballyResponse:
     """Names in order of database and table, by pages."""
-    after = _parse_place(page.page_token)
-    found: list[Identifier] = []
-    for identifier in _all_tables(catalog, database_pattern or None, pattern or None, after):
-        if len(found) == page.max_results:
-            return ListTablesGloballyResponse(
-                tables=[IdentifierModel.of(item) for item in found],
-                next_page_token=_place(found[-1]),
-            )
-        found.append(identifier)
-    return ListTablesGloballyResponse(tables=[IdentifierModel.of(item) for item in found])
+    found = catalog.list_tables_globally(
+        database_pattern=database_pattern or None,
+        pattern=pattern or None,
+        max_results=page.max_results,
+        page_token=page.page_token,
+    )
+    tables = [IdentifierModel.of(identifier) for identifier in found.items]
+    return ListTablesGloballyResponse(tables=tables, next_page_token=found.next_token)
 
 
-def _place(identifier: Identifier) -> str:
-    return f"{quote_plus(identifier.database)}/{quote_plus(identifier.name)}"
-
-
-def _parse_place(token: str | None) -> Identifier | None:
-    if token is None:
-        return None
-    database, slash, name = token.partition("/")
-    if not slash:
-        raise Invalid(f"page token '{token}' is not one that this listing gave out")
-    return Identifier(unquote_plus(database), unquote_plus(name))
-
-
-def _all_tables(
-    catalog: Catalog, database_pattern: str | None, pattern: str | None, after: Identifier | None
-) -> Iterator[Identifier]:
-    if after is not None:
-        yield from _tables_of(catalog, after.database, pattern, after.name)
-    token = None if after is None else after.database
-    while True:
-        databases = catalog.list_databases(
-            pattern=database_pattern, max_results=_STEP, page_token=token
-        )
-        for database in databases.items:
-            yield from _tables_of(catalog, database, pattern, None)
-        token = databases.next_token
-        if token is None:
-            return
-
-
-def _tables_of(
-    catalog: Catalog, database: str, pattern: str | None, after: str | None
-) -> Iterator[Identifier]:
-    token = after
-    while True:
-        try:
-            tables = catalog.list_tables(
-                database, pattern=pattern, max_results=_STEP, page_token=token
-            )
-        except NotFound:
-            return  # dropped since it was listed
-        for name in tables.items:
-            yield Identifier(database, name)
-        token = tables.next_token
-        if token is None:
-            return
-
-
-def _present(catalog: Catalog, database: str, names: Iterable[str]) -> Iterator[TableInfo]:
-    for name in names:
-        try:
-            yield catalog.get_table(Identifier(database, name))
-        except NotFound:
-            continue  # dropped since it was listed
-
-
-def _type_of(info: TableInfo) -> str:
-    return info.schema.options.get("type", "table").lower()
+@router.get("/tables/id/{tableId}", summary="Get a table by its id", responses=failures("no table"))
+def get_table_by_id(catalog: CatalogOf, table_id: TableId) -> GetTableResponse:
+    """The table that has an id, whatever its name is now."""
+    return GetTableResponse.of(catalog.get_table_by_id(table_id))
 
 
 @router.post(

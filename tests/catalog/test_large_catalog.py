@@ -1,0 +1,219 @@
+"""A large catalog is listed, paged, searched and read through its indexes, on every database.
+
+The plans are the databases' own. What an index does not bound would grow with the catalog: a step
+that reads a whole table, and a sort of more than a page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from sqlalchemy import Connection, Engine, event, insert, text
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.engine import open_engine
+from headwater.catalog.sql.models import BranchRow, DatabaseRow, OutboxRow, SchemaRow, TableRow
+from headwater.migrations import upgrade
+from headwater.storage.schema import Schema
+from headwater.storage.schema_rules import new_table_schema
+
+DATABASES, TABLES = 1000, 30
+
+Statement: TypeAlias = tuple[str, Any]
+
+_SORT = re.compile(r"Sort .*rows=(\d+)")
+
+
+@contextmanager
+def _recorded() -> Iterator[list[Statement]]:
+    """Every query that is executed, with its parameters."""
+    seen: list[Statement] = []
+
+    def record(_: Any, __: Any, statement: str, parameters: Any, ___: Any, many: bool) -> None:
+        if statement.startswith("SELECT"):
+            seen.append((statement, parameters))
+
+    event.listen(Engine, "before_cursor_execute", record)
+    try:
+        yield seen
+    finally:
+        event.remove(Engine, "before_cursor_execute", record)
+
+
+def _fill(connection: Connection, schema: Schema) -> None:
+    document = new_table_schema(schema, 0).to_json()
+    audit = {"created_at": 0, "updated_at": 0}
+    databases = [
+        {"id": f"d{d:03}", "warehouse": "main", "name": f"db{d:03}", "location": f"file:///x/{d}",
+         "options": "{}", **audit}
+        for d in range(DATABASES)
+    ]  # fmt: skip
+    # One database holds most of them: a plan that is good for the average only would show.
+    places = [(d, t) for d in range(DATABASES) for t in range(TABLES)]
+    places += [(500, t) for t in range(TABLES, 5000)]
+    tables = [
+        {"id": f"d{d:03}t{t:04}", "database_id": f"d{d:03}", "name": f"table{t:04}",
+         "path": f"file:///x/{d}/{t}", "is_external": False, "is_protected": False,
+         "kind": "format-table" if t == 4000 else "table", **audit}
+        for d, t in places
+    ]  # fmt: skip
+    branches = [
+        {"table_id": table["id"], "branch": "main", "schema_id": 0, "snapshot_id": 0}
+        for table in tables
+    ]
+    schemas = [
+        {"table_id": table["id"], "branch": "main", "schema_id": 0, "document": document}
+        for table in tables
+    ]
+    # Another warehouse's storage is away for a while.
+    backlog = [
+        {"warehouse": "other", "table_id": f"x{t:05}", "branch": "main", "action": "schema",
+         "number": 0, "path": "", "created_at": 0}
+        for t in range(20_000)
+    ]  # fmt: skip
+    connection.execute(insert(OutboxRow), backlog)
+    connection.execute(insert(DatabaseRow), databases)
+    connection.execute(insert(TableRow), tables)
+    connection.execute(insert(BranchRow), branches)
+    connection.execute(insert(SchemaRow), schemas)
+
+
+def _analyze(connection: Connection) -> None:
+    names = ("hw_databases", "hw_tables", "hw_branches", "hw_schemas", "hw_outbox")
+    for name in names:
+        is_mysql = connection.dialect.name in ("mysql", "mariadb")
+        connection.execute(text(f"ANALYZE TABLE {name}" if is_mysql else f"ANALYZE {name}"))
+
+
+def _sqlite_faults(connection: Connection, statement: Statement) -> list[str]:
+    plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement[0]}", statement[1])
+    steps = [str(row[-1]) for row in plan]
+    # What a subquery has found, a page, is scanned again to join it to the others.
+    return [s for s in steps if s.startswith("SCAN hw_") or "TEMP B-TREE" in s]
+
+
+def _postgresql_faults(connection: Connection, statement: Statement) -> list[str]:
+    plan = connection.exec_driver_sql(f"EXPLAIN {statement[0]}", statement[1])
+    steps = [str(row[0]).strip(" ->") for row in plan]
+    # To sort a page is cheaper, sometimes, than to follow an index in its order.
+    sorts = [s for s in steps if (found := _SORT.match(s)) and int(found[1]) > 1000]
+    return [*sorts, *(s for s in steps if s.startswith(("Seq Scan on hw_", "Parallel")))]
+
+
+def _mysql_faults(connection: Connection, statement: Statement) -> list[str]:
+    plan = connection.exec_driver_sql(f"EXPLAIN {statement[0]}", statement[1])
+    return [
+        str(dict(row._mapping))
+        for row in plan
+        if str(row.table).startswith("hw_")
+        and (row.type in ("ALL", "index") or "filesort" in str(row.Extra))
+    ]
+
+
+_FAULTS: dict[str, Callable[[Connection, Statement], list[str]]] = {
+    "sqlite": _sqlite_faults,
+    "postgresql": _postgresql_faults,
+    "mysql": _mysql_faults,
+    "mariadb": _mysql_faults,
+}
+
+
+@pytest.fixture
+def large(database_url: str, tmp_path: Path, orders_schema: Schema) -> Iterator[SqlCatalog]:
+    upgrade(database_url)
+    engine = open_engine(database_url)
+    with engine.begin() as connection:
+        _fill(connection, orders_schema)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        _analyze(connection)
+    engine.dispose()
+    opened = SqlCatalog.open(database_url, warehouse="main", location=str(tmp_path / "lake"))
+    with closing(opened) as catalog:
+        yield catalog
+
+
+def test_every_query_of_a_large_catalog_follows_an_index(
+    large: SqlCatalog, database_url: str
+) -> None:
+    questions: dict[str, Callable[[], int]] = {
+        "databases": lambda: len(large.list_databases(max_results=100).items),
+        "later databases": lambda: len(
+            large.list_databases(max_results=100, page_token="db500").items
+        ),
+        "some databases": lambda: len(large.list_databases(pattern="db9%", max_results=100).items),
+        "a database": lambda: len([large.get_database("db777")]),
+        "tables": lambda: len(large.list_tables("db500", max_results=100).items),
+        "later tables": lambda: len(
+            large.list_tables("db500", max_results=100, page_token="table4950").items
+        ),
+        "some tables": lambda: len(
+            large.list_tables("db500", pattern="table12%", max_results=100).items
+        ),
+        "tables of a type": lambda: len(
+            large.list_tables("db500", table_type="format-table", max_results=100).items
+        ),
+        "details": lambda: len(large.list_table_details("db500", max_results=100).items),
+        "later details": lambda: len(
+            large.list_table_details("db500", max_results=100, page_token="table4999").items
+        ),
+        "all tables": lambda: len(large.list_tables_globally(max_results=100).items),
+        "all later tables": lambda: len(
+            large.list_tables_globally(max_results=100, page_token="db500/table4000").items
+        ),
+        "some of all tables": lambda: len(
+            large.list_tables_globally(pattern="table4%", max_results=100).items
+        ),
+        "some of some databases": lambda: len(
+            large.list_tables_globally(
+                database_pattern="db99%", pattern="table001%", max_results=100
+            ).items
+        ),
+        "a table": lambda: len([large.get_table(Identifier("db500", "table3333"))]),
+        "a table by id": lambda: len([large.get_table_by_id("d500t3333")]),
+    }
+    answers: dict[str, int] = {}
+    asked: dict[str, list[Statement]] = {}
+    for name, ask in questions.items():
+        with _recorded() as statements:
+            answers[name] = ask()
+        asked[name] = statements
+    assert answers == {
+        **dict.fromkeys(questions, 100),
+        "later tables": 49,
+        "tables of a type": 1,
+        "later details": 0,
+        "a database": 1,
+        "a table": 1,
+        "a table by id": 1,
+    }
+    engine = open_engine(database_url)
+    with engine.connect() as connection:
+        faults = {
+            name: (found, statement)
+            for name, statements in asked.items()
+            for statement in statements
+            if (found := _FAULTS[connection.dialect.name](connection, statement))
+        }
+    engine.dispose()
+    assert not faults, json.dumps(faults, indent=2, default=str)
+    # Where few of many databases have what is asked for, few statements look through them all.
+    assert {name: len(statements) for name, statements in asked.items()}["some of all tables"] < 40
+
+
+def test_a_large_catalog_is_paged_to_its_end(large: SqlCatalog) -> None:
+    found = 0
+    token: str | None = None
+    while True:
+        page = large.list_tables_globally(max_results=1000, page_token=token)
+        found += len(page.items)
+        token = page.next_token
+        if token is None:
+            break
+    assert found == DATABASES * TABLES + 5000 - TABLES
