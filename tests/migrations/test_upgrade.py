@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Engine, Row, event, insert, inspect, select, text
+from sqlalchemy.dialects import mysql
+from sqlalchemy.schema import CreateTable
 
+from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.engine import open_engine
-from headwater.catalog.sql.models import REVISION, VERSION_TABLE, Base
-from headwater.migrations import current, newest, upgrade
+from headwater.catalog.sql.models import (
+    REVISION,
+    VERSION_TABLE,
+    Base,
+    OutboxRow,
+    PartitionRow,
+    WarehouseRow,
+)
+from headwater.migrations import check_current, current, downgrade, newest, upgrade
 from headwater.storage.errors import Invalid
+from headwater.storage.schema import Schema
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
 
 VERSIONS = Path(__file__).parents[2] / "migrations" / "headwater" / "migrations" / "versions"
 
@@ -29,7 +46,7 @@ VERSIONS = Path(__file__).parents[2] / "migrations" / "headwater" / "migrations"
 )
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
     if request.param == "sqlite":
-        names = iter(range(10))
+        names = count()
         return lambda: f"sqlite:///{tmp_path}/{next(names)}.db"
     found: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
     return found
@@ -85,11 +102,7 @@ def test_a_catalog_that_makes_its_tables_makes_the_same(
 def test_an_upgrade_is_repeatable_and_reaches_the_newest_from_every_revision(
     new_database: Callable[[], str],
 ) -> None:
-    revisions = sorted(
-        match[1]
-        for path in VERSIONS.glob("*.py")
-        if (match := re.search(r'^revision = "(\w+)"', path.read_text(), re.MULTILINE))
-    )
+    revisions = _revisions()
     assert revisions[-1] == newest()
     for revision in revisions:
         url = new_database()
@@ -101,3 +114,234 @@ def test_an_upgrade_is_repeatable_and_reaches_the_newest_from_every_revision(
 def test_an_unusable_url_is_refused() -> None:
     with pytest.raises(Invalid):
         upgrade("nonsense")
+
+
+def _revisions() -> list[str]:
+    return sorted(
+        match[1]
+        for path in VERSIONS.glob("*.py")
+        if (match := re.search(r'^revision = "(\w+)"', path.read_text(), re.MULTILINE))
+    )
+
+
+def _shape_of(url: str) -> dict[str, object]:
+    engine = open_engine(url)
+    try:
+        return _shape(engine)
+    finally:
+        engine.dispose()
+
+
+def test_a_downgrade_leads_back_to_what_was_there(new_database: Callable[[], str]) -> None:
+    *earlier, last = _revisions()
+    for revision in earlier:
+        untouched, url = new_database(), new_database()
+        upgrade(untouched, revision)
+        assert upgrade(url) == last
+        assert downgrade(url, revision) == revision == current(url)
+        assert downgrade(url, revision) == revision
+        assert _shape_of(url) == _shape_of(untouched)
+        assert upgrade(url) == last
+
+
+ORDERS = Identifier("sales", "orders")
+
+
+def test_tables_and_partitions_survive_the_way_down_and_up(
+    new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    url, place = new_database(), str(tmp_path / "lake")
+    columns = pa.schema([("dt", pa.string()), ("country", pa.string())])
+    sizes = [
+        PartitionStatistics({"dt": f"2026-01-0{day}", "country": "é/="}, 10, 100, 1, 1, 2)
+        for day in range(1, 4)
+    ]
+    with closing(SqlCatalog.open(url, warehouse="main", location=place, create=True)) as catalog:
+        catalog.create_database("sales")
+        catalog.create_table(ORDERS, Schema.from_arrow(columns, partition_keys=["dt", "country"]))
+        assert catalog.commit_snapshot(ORDERS, None, _first_snapshot(), None, sizes)
+        before = catalog.get_table(ORDERS), catalog.latest_snapshot(ORDERS)
+    rows = _partitions(url)
+    assert len(rows) == 3
+    downgrade(url, "0001")
+    upgrade(url)
+    assert _partitions(url) == rows
+    with closing(SqlCatalog.open(url, warehouse="main", location=place)) as catalog:
+        assert (catalog.get_table(ORDERS), catalog.latest_snapshot(ORDERS)) == before
+
+
+def _first_snapshot() -> Snapshot:
+    return Snapshot.from_document(
+        {
+            "version": 3,
+            "uuid": "2b0f2d5e-1f43-4a0f-9c5b-0a2f3a8d1c11",
+            "id": 1,
+            "schemaId": 0,
+            "baseManifestList": "manifest-list-0",
+            "deltaManifestList": "manifest-list-1",
+            "commitUser": "a-user",
+            "commitIdentifier": 1,
+            "commitKind": "APPEND",
+            "timeMillis": 1_700_000_000_000,
+            "totalRecordCount": 30,
+            "deltaRecordCount": 30,
+        }
+    )
+
+
+def _partitions(url: str) -> list[Row[str, str, str, int]]:
+    engine = open_engine(url)
+    try:
+        with engine.connect() as connection:
+            columns = (
+                PartitionRow.sort_name,
+                PartitionRow.spec_key,
+                PartitionRow.spec,
+                PartitionRow.record_count,
+            )
+            return list(connection.execute(select(*columns).order_by(PartitionRow.sort_name)))
+    finally:
+        engine.dispose()
+
+
+def test_a_downgrade_loses_nothing_unasked(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    upgrade(url)
+    _insert(url, WarehouseRow, name="x", location="/x", options="{}", created_at=1, updated_at=1)
+    before = _shape_of(url)
+    with pytest.raises(Invalid, match="no place for 1 warehouses; nothing was changed"):
+        downgrade(url, "0001")
+    assert _shape_of(url) == before
+    assert current(url) == newest()
+    assert downgrade(url, "0001", discard=True) == "0001"
+
+
+def test_a_downgrade_never_passes_over_what_an_earlier_server_would_misread(
+    new_database: Callable[[], str],
+) -> None:
+    url = new_database()
+    upgrade(url)
+    action = {"warehouse": "main", "table_id": "t", "branch": "main", "number": 1, "path": ""}
+    _insert(url, OutboxRow, id=1, action="snapshot", created_at=1, **action)
+    assert downgrade(url, "0001") == "0001"
+    upgrade(url)
+    _insert(url, OutboxRow, id=2, action="other", created_at=1, **action)
+    with pytest.raises(Invalid, match="storage has yet to follow 1 decisions"):
+        downgrade(url, "0001", discard=True)
+
+
+def _insert(url: str, model: type[Base], **values: object) -> None:
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(insert(model), values)
+    engine.dispose()
+
+
+def test_upgrades_at_once_wait_for_each_other(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    with ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(upgrade, [url] * 4)) == {newest()}
+    assert len(_shape_of(url)) == len(Base.metadata.tables) + 1
+
+
+@pytest.mark.parametrize("way", ["up", "down", "made"])
+def test_a_change_of_tables_that_is_interrupted_is_finished_by_the_next(
+    new_database: Callable[[], str], way: str, tmp_path: Path
+) -> None:
+    """Whichever statement was the last one that the database ran."""
+    untouched = new_database()
+    upgrade(untouched, "0001" if way == "down" else newest())
+    wanted = _shape_of(untouched)
+
+    def change(url: str) -> None:
+        match way:
+            case "up":
+                upgrade(url)
+            case "down":
+                downgrade(url, "0001")
+            case _:
+                place = str(tmp_path / "lake")
+                SqlCatalog.open(url, warehouse="main", location=place, create=True).close()
+
+    step = 1
+    while True:
+        url = new_database()
+        if way == "down":
+            upgrade(url)
+        with _interrupted_after(step) as steps, suppress(Interruption):
+            change(url)
+        if len(steps) < step:
+            break
+        change(url)
+        assert _shape_of(url) == wanted, f"after step {step}: {steps[-1]}"
+        step += 13 if step > 2 else 1  # one after the other would take minutes
+    assert step > 10
+
+
+class Interruption(BaseException):
+    """As of a process that is killed: nobody handles it."""
+
+
+@contextmanager
+def _interrupted_after(step: int) -> Iterator[list[str]]:
+    """Ends everything once the database has run so many statements that change tables."""
+    seen: list[str] = []
+
+    def watch(_: object, __: object, statement: str, *rest: object) -> None:
+        if statement.lstrip().split(" ", 1)[0] in ("CREATE", "ALTER", "DROP", "INSERT", "UPDATE"):
+            seen.append(statement)
+            if len(seen) == step:
+                raise Interruption
+
+    event.listen(Engine, "after_cursor_execute", watch)
+    try:
+        yield seen
+    finally:
+        event.remove(Engine, "after_cursor_execute", watch)
+
+
+def test_a_database_of_a_newer_version_is_left_alone(
+    new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    url = new_database()
+    upgrade(url)
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    engine.dispose()
+    for touch in (
+        lambda: upgrade(url),
+        lambda: downgrade(url, "0001"),
+        lambda: check_current(url),
+        lambda: SqlCatalog.open(url, warehouse="main", location=str(tmp_path)),
+    ):
+        with pytest.raises(Invalid, match="revision 9999, made by a newer version of Headwater"):
+            touch()
+    assert current(url) == "9999"
+
+
+def test_a_database_of_an_older_version_has_to_be_upgraded(
+    new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    url = new_database()
+    upgrade(url, "0001")
+    with pytest.raises(Invalid, match="'headwater db upgrade'"):
+        SqlCatalog.open(url, warehouse="main", location=str(tmp_path))
+
+
+@pytest.mark.parametrize("revision", ["0000", "base", "-1", "head", ""])
+def test_a_downgrade_needs_a_revision_that_there_is(tmp_path: Path, revision: str) -> None:
+    with pytest.raises(Invalid, match="is not a revision; there are 0001, 0002"):
+        downgrade(f"sqlite:///{tmp_path}/x.db", revision)
+
+
+@pytest.mark.mariadb
+def test_mysql_and_mariadb_are_told_apart(new_mariadb_database: Callable[[], str]) -> None:
+    with pytest.raises(Invalid, match="write its URL as mariadb"):
+        upgrade(new_mariadb_database().replace("mariadb:", "mysql:"))
+
+
+def test_the_tables_can_be_made_on_mysql() -> None:
+    for table in Base.metadata.sorted_tables:
+        made = str(CreateTable(table).compile(dialect=mysql.dialect()))
+        assert made.rstrip().endswith("ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_0900_bin")

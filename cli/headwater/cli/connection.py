@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_CATALOG",
+    "DEFAULT_DATABASE",
     "CatalogOption",
+    "DatabaseOption",
     "LocationOption",
     "TokenOption",
     "WarehouseOption",
@@ -24,6 +26,19 @@ __all__ = [
 DEFAULT_CATALOG = "http://127.0.0.1:8080"
 """Where `headwater serve` listens unless it is told otherwise."""
 
+DEFAULT_DATABASE = "sqlite:///headwater.db"
+"""The database of `headwater serve` unless it is told otherwise."""
+
+DatabaseOption = Annotated[
+    str,
+    typer.Option(
+        "--database-url",
+        envvar="HEADWATER_DATABASE_URL",
+        metavar="URL",
+        help="The database, such as sqlite:///file.db, postgresql://user@host/name or "
+        "mariadb://user@host/name.",
+    ),
+]
 CatalogOption = Annotated[
     str,
     typer.Option(

@@ -21,10 +21,13 @@ from headwater.catalog.sql.schema_state import (
 from headwater.storage.errors import Invalid
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
-__all__ = ["CONNECTION", "check_current", "current", "downgrade", "newest", "upgrade"]
+__all__ = ["CONNECTION", "DISCARD", "check_current", "current", "downgrade", "newest", "upgrade"]
 
 CONNECTION = "connection"
 """The attribute of Alembic's configuration in which `env.py` finds its connection."""
+
+DISCARD = "discard"
+"""Likewise: whether a script may lose what the revision before it has no place for."""
 
 
 def upgrade(database_url: str, revision: str = "head") -> str:
@@ -55,14 +58,14 @@ def upgrade(database_url: str, revision: str = "head") -> str:
     return _change(database_url, work)
 
 
-def downgrade(database_url: str, revision: str) -> str:
+def downgrade(database_url: str, revision: str, *, discard: bool = False) -> str:
     """Bring a database back to an earlier revision, for an earlier version of Headwater.
-
-    What that version has no place for must be gone before: it is refused otherwise.
 
     Args:
         database_url: As for `upgrade`.
         revision: The revision to go back to.
+        discard: Lose what that revision has no place for (views, functions, permissions, tokens,
+            warehouses) instead of refusing while there is any.
 
     Returns:
         The revision it is at now.
@@ -86,7 +89,7 @@ def downgrade(database_url: str, revision: str) -> str:
             raise too_new(found)
         if found < revision:
             raise Invalid(f"the database is at revision {found}, which is before {revision}")
-        command.downgrade(_config(connection), revision)
+        command.downgrade(_config(connection, discard=discard), revision)
         return revision_of(connection) or ""
 
     return _change(database_url, work)
@@ -134,8 +137,9 @@ def _revisions() -> list[str]:
     return [script.revision for script in scripts][::-1]
 
 
-def _config(connection: Connection | None = None) -> Config:
+def _config(connection: Connection | None = None, *, discard: bool = False) -> Config:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes[CONNECTION] = connection
+    config.attributes[DISCARD] = discard
     return config

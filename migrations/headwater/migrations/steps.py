@@ -18,11 +18,13 @@ __all__ = [
     "NAME",
     "SERIAL",
     "add_column",
+    "count_rows",
     "create_index",
     "create_table",
     "drop_column",
     "drop_index",
     "drop_table",
+    "has_column",
     "name_type",
 ]
 
@@ -85,22 +87,31 @@ def drop_index(name: str, table: str) -> None:
 
 def add_column(table: str, column: sa.Column[str] | sa.Column[int] | sa.Column[bool]) -> None:
     """Add a column."""
-    if not _has_column(table, column.name):
+    if not has_column(table, column.name):
         op.add_column(table, column)
 
 
 def drop_column(table: str, column: str) -> None:
     """Drop a column."""
-    if _has_column(table, column):
+    if has_column(table, column):
         op.drop_column(table, column)
+
+
+def count_rows(table: str, condition: str = "1 = 1") -> int:
+    """How many rows meet a condition in SQL; none where the table is gone already."""
+    if not _inspector().has_table(table):
+        return 0
+    query = sa.select(sa.func.count()).select_from(sa.table(table)).where(sa.text(condition))
+    return op.get_bind().execute(query).scalar_one()
+
+
+def has_column(table: str, name: str) -> bool:
+    """Whether a table has a column."""
+    return any(column["name"] == name for column in _inspector().get_columns(table))
 
 
 def _has_index(name: str, table: str) -> bool:
     return any(index["name"] == name for index in _inspector().get_indexes(table))
-
-
-def _has_column(table: str, name: str) -> bool:
-    return any(column["name"] == name for column in _inspector().get_columns(table))
 
 
 def _inspector() -> sa.Inspector:

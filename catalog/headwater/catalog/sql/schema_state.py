@@ -91,7 +91,10 @@ def create_missing_tables(database: SqlDatabase) -> None:
         if revision_of(connection) is not None:
             return
         # There are some, without a revision, where a crash ended this before.
-        Base.metadata.create_all(connection)
+        for table in Base.metadata.sorted_tables:
+            table.create(connection, checkfirst=True)
+            for index in table.indexes:
+                index.create(connection, checkfirst=True)
         _version.create(connection, checkfirst=True)
         connection.execute(_version.insert().values(version_num=REVISION))
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import sqlalchemy as sa
-from alembic import op
+from alembic import context, op
 
+from headwater.migrations.runner import DISCARD
 from headwater.migrations.steps import (
     DOCUMENT,
     HASH,
     ID,
     NAME,
     add_column,
+    count_rows,
     create_index,
     create_table,
     drop_column,
     drop_index,
     drop_table,
+    has_column,
     name_type,
 )
+from headwater.storage.errors import Invalid
 
 revision = "0002"
 down_revision = "0001"
@@ -145,6 +150,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    _refuse_losses()
     drop_index("ix_hw_partitions_table_id_branch_sort_name_spec_key", "hw_partitions")
     for column in ("updated_by", "created_by", "options", "is_done", "sort_name"):
         drop_column("hw_partitions", column)
@@ -162,6 +168,48 @@ def downgrade() -> None:
         "hw_warehouses",
     ):
         drop_table(table)
+
+
+def _refuse_losses() -> None:
+    """Refuse to go back where something has no place in the tables as they were.
+
+    A server of that time would take a restorable table for a table, and a format table for one of
+    Paimon's; nor could it finish what the outbox has to do.
+    """
+    open_actions = count_rows(
+        "hw_outbox", "action NOT IN ('schema', 'snapshot', 'rollback', 'drop')"
+    )
+    if open_actions:
+        raise Invalid(
+            f"storage has yet to follow {open_actions} decisions that an earlier version cannot "
+            "read: start this version's server once, then stop it and retry"
+        )
+    other_kinds = (
+        count_rows("hw_tables", "kind <> 'table'") if has_column("hw_tables", "kind") else 0
+    )
+    never = {
+        "dropped tables that can be restored (restore or purge them)": count_rows(
+            "hw_dropped_tables"
+        ),
+        "tables that are not Paimon's (drop them)": other_kinds,
+    }
+    unless_told = {
+        what: count_rows(f"hw_{what}")
+        for what in ("views", "functions", "grants", "tokens", "warehouses")
+    }
+    if any(never.values()):
+        raise Invalid(
+            f"revision {down_revision} has no place for {_list(never)}; nothing was changed"
+        )
+    if any(unless_told.values()) and not context.config.attributes[DISCARD]:
+        raise Invalid(
+            f"revision {down_revision} has no place for {_list(unless_told)}; nothing was changed: "
+            "remove them, or lose them for ever with --discard"
+        )
+
+
+def _list(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
 def _flag(name: str) -> sa.Column[bool]:
