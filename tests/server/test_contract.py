@@ -63,7 +63,7 @@ OPERATIONS = [
     f"{method} {path}" for methods, path in SPECIFIED + UNSPECIFIED for method in methods.split()
 ]
 
-KINDS = {None, "DATABASE", "TABLE", "SNAPSHOT", "TAG", "VIEW", "FUNCTION"}
+KINDS = {None, "DATABASE", "TABLE", "SNAPSHOT", "TAG", "BRANCH", "VIEW", "FUNCTION"}
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headwater.catalog.branches import Branches
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.page import Page
 from headwater.storage.schema import Schema, TableSchema
@@ -118,6 +119,11 @@ class Catalog(Protocol):
     @property
     def storage_options(self) -> Mapping[str, str]:
         """What file access needs to reach the warehouse (endpoint, credentials); never log it."""
+        ...
+
+    @property
+    def branches(self) -> Branches:
+        """The branches of tables."""
         ...
 
     def close(self) -> None:

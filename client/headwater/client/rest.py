@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from headwater.catalog.branches import Branches
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import (
     ConsumerInfo,
@@ -45,6 +46,7 @@ from headwater.catalog.wire_history import (
     TagInstant,
     snapshots_from_wire,
 )
+from headwater.client.branches import RestBranches
 from headwater.client.requests import Requests, paging, table_path, without_prefix
 from headwater.client.settle import settle_commit
 from headwater.client.transport import Timeouts
@@ -131,6 +133,11 @@ class RestCatalog:
             if key not in _NOT_FOR_STORAGE
             and not key.startswith((_HEADER_PREFIX, _TABLE_DEFAULT_PREFIX))
         }
+
+    @property
+    def branches(self) -> Branches:
+        """The branches of tables."""
+        return RestBranches(self._requests)
 
     def close(self) -> None:
         """Give back connections; later calls make new ones."""

@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from headwater.catalog.protocol import Catalog
 from headwater.server.absent import routes as absent
 from headwater.server.authentication import Authentication
+from headwater.server.branches import routes as branches
 from headwater.server.config import routes as config
 from headwater.server.consumers import routes as consumers
 from headwater.server.databases import routes as databases
@@ -75,7 +76,17 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.services = Services(dict(catalogs), settings)
-    for feature in (health, config, databases, tables, snapshots, tags, consumers, absent):
+    for feature in (
+        health,
+        config,
+        databases,
+        tables,
+        snapshots,
+        tags,
+        branches,
+        consumers,
+        absent,
+    ):
         app.include_router(feature.router)
     install_error_handlers(app)
     # The last one added is the outermost.

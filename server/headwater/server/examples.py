@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from headwater.catalog import wire, wire_history
+from headwater.catalog import wire, wire_branches, wire_history
 
 __all__ = ["EXAMPLES"]
 
@@ -89,6 +89,7 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
         "nextSnapshot": 9,
         "updatedAt": 1767225600000,
     },
+    wire_branches.CreateBranchRequest: {"branch": "b", "fromTag": "v1"},
     wire.CreateDatabaseRequest: {"name": "sales", "options": {"owner": "billing"}},
     wire.CreateTableRequest: {"identifier": _ORDERS, "schema": _SCHEMA},
     wire_history.CreateTagRequest: {"tagName": "v1", "snapshotId": 8, "timeRetained": "7 d"},
@@ -99,6 +100,7 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
         "resourceName": "sales.orders",
         "code": 404,
     },
+    wire_branches.ForwardBranchRequest: {},
     wire.GetDatabaseResponse: {
         "id": "7a3f4f0e-0c1b-4c39-8a57-54b2a9f0f6d3",
         "name": "sales",
@@ -124,7 +126,7 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
     },
     wire_history.GetVersionSnapshotResponse: {"snapshot": _SNAPSHOT},
     wire.IdentifierModel: _ORDERS,
-    wire.ListBranchesResponse: {"branches": []},
+    wire.ListBranchesResponse: {"branches": ["b"]},
     wire_history.ListConsumersResponse: {
         "consumers": [
             {"consumerId": "billing", "nextSnapshot": 9, "updatedAt": 1767225600000},
@@ -151,6 +153,7 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
         "lastFileCreationTime": 1767225600000,
         "totalBuckets": 4,
     },
+    wire_branches.RenameBranchRequest: {"toBranch": "c"},
     wire.RenameTableRequest: {
         "source": _ORDERS,
         "destination": {"database": "archive", "object": "orders_2025"},

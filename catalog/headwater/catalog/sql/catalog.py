@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headwater.catalog.branches import Branches
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import (
     ConsumerInfo,
@@ -13,6 +14,7 @@ from headwater.catalog.protocol import (
     TableInfo,
     TagInfo,
 )
+from headwater.catalog.sql.branches import SqlBranches
 from headwater.catalog.sql.commit import Commits
 from headwater.catalog.sql.consumers import Consumers
 from headwater.catalog.sql.context import CatalogContext
@@ -64,6 +66,7 @@ class SqlCatalog:
         self._rollbacks = Rollbacks(context, self._outbox, self._snapshots)
         self._tags = Tags(context, self._outbox, self._snapshots)
         self._consumers = Consumers(context, self._outbox)
+        self._branches = SqlBranches(context, self._outbox, self._snapshots)
 
     @staticmethod
     def open(
@@ -126,6 +129,11 @@ class SqlCatalog:
     def storage_options(self) -> Mapping[str, str]:
         """What file access needs to reach the warehouse; never log it."""
         return self._storage_options
+
+    @property
+    def branches(self) -> Branches:
+        """The branches of tables."""
+        return self._branches
 
     def repair(self) -> RepairReport:
         """Make storage follow every decision that a crash left open."""

@@ -8,7 +8,6 @@ Every step can be repeated, so whoever comes by after a crash finishes it.
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,26 +15,59 @@ from enum import StrEnum
 from sqlalchemy import delete, insert, select
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.sql.branch_files import follow_fork, follow_forward, follow_move
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import lock_branch
 from headwater.catalog.sql.models import OutboxRow, SchemaRow, SnapshotRow, TableRow
-from headwater.storage.errors import CorruptData, HeadwaterError
-from headwater.storage.file_access import FileAccess, FileStatus
+from headwater.catalog.sql.placed_files import (
+    delete_later_tags,
+    delete_snapshots_after,
+    numbered_files,
+    put,
+)
+from headwater.storage.errors import HeadwaterError
 from headwater.storage.layout import TableLayout
-from headwater.storage.tag import read_tag_file
 
-__all__ = ["Action", "Outbox", "RepairReport", "numbered_files", "tag_names"]
+__all__ = ["SCHEMA_ACTIONS", "Action", "Outbox", "RepairReport"]
 
 _LOG = logging.getLogger(__name__)
 
 
 class Action(StrEnum):
-    """What storage has to do."""
+    """What storage has to do.
+
+    Attributes:
+        SCHEMA: Write the schema file `number`.
+        SNAPSHOT: Write the snapshot file `number` and its hints.
+        ROLLBACK: Delete what came after snapshot `number`.
+        SCHEMA_ROLLBACK: Delete the schema files after `number`.
+        FORK: Write a new branch's files, from snapshot `number` and the tag's file `path`.
+        MOVE: Bring a renamed branch's files from the directory `path`.
+        FORWARD: Replace what came after snapshot `number` by what the branch at `path` has.
+        DROP: Delete the directory `path`.
+    """
 
     SCHEMA = "schema"
     SNAPSHOT = "snapshot"
     ROLLBACK = "rollback"
+    SCHEMA_ROLLBACK = "schema-rollback"
+    FORK = "fork"
+    MOVE = "move"
+    FORWARD = "forward"
     DROP = "drop"
+
+
+SCHEMA_ACTIONS = tuple(
+    action.value
+    for action in (
+        Action.SCHEMA,
+        Action.SCHEMA_ROLLBACK,
+        Action.FORK,
+        Action.MOVE,
+        Action.FORWARD,
+    )
+)
+"""What a table's schema waits for; snapshots alone do not concern it."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +182,14 @@ class Outbox:
                     self._write_snapshot(connection, table_id, layout, row.number)
                 case Action.ROLLBACK:
                     self._roll_back(connection, table_id, layout, row.number)
+                case Action.SCHEMA_ROLLBACK:
+                    self._roll_schema_back(layout, row.number)
+                case Action.FORK:
+                    follow_fork(connection, self._files, table_id, layout, row.number, row.path)
+                case Action.MOVE:
+                    follow_move(self._files, layout, row.path)
+                case Action.FORWARD:
+                    follow_forward(connection, self._files, table_id, layout, row.number, row.path)
         connection.execute(delete(OutboxRow).where(OutboxRow.id == row.id))
         return True, len(rows) > 1
 
@@ -163,12 +203,16 @@ class Outbox:
                 SchemaRow.schema_id == number,
             )
         ).scalar_one()
-        self._put(layout.schema(number), document)
+        put(self._files, layout.schema(number), document)
 
     def _write_snapshot(
         self, connection: Connection, table_id: str, layout: TableLayout, number: int
     ) -> None:
-        self._put(layout.snapshot(number), _snapshot_document(connection, table_id, layout, number))
+        put(
+            self._files,
+            layout.snapshot(number),
+            _snapshot_document(connection, table_id, layout, number),
+        )
         self._files.write(layout.latest_hint, str(number).encode())
         if number == 1:
             self._files.write(layout.earliest_hint, b"1")
@@ -182,62 +226,19 @@ class Outbox:
         ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
         if number not in ids:
             # The snapshot expired and only a tag kept it.
-            self._put(layout.snapshot(number), document)
+            put(files, layout.snapshot(number), document)
             files.write(layout.earliest_hint, str(number).encode())
         files.write(layout.latest_hint, str(number).encode())
-        for later in sorted((i for i in ids if i > number), reverse=True):
-            files.delete(layout.snapshot(later))
-        changelogs = f"{layout.branch_location}/changelog"
-        for later in numbered_files(files.list(changelogs), "changelog-"):
-            if later > number:
-                files.delete(f"{changelogs}/changelog-{later}")
-                files.delete(f"{changelogs}/LATEST")  # readers list the files without it
-        for name in tag_names(files, layout):
-            self._delete_later_tag(layout, name, number)
+        delete_snapshots_after(files, layout, number)
+        delete_later_tags(files, layout, number)
         # Once more: putting a file makes the deletions beside it durable too.
         files.write(layout.latest_hint, str(number).encode())
 
-    def _delete_later_tag(self, layout: TableLayout, name: str, number: int) -> None:
-        try:
-            tag = read_tag_file(self._files, layout, name)
-        except CorruptData as error:
-            _LOG.warning("a rollback leaves an unreadable tag: %s", error)
-            return
-        if tag is not None and tag.snapshot.id > number:
-            self._files.delete(layout.tag(name))
-
-    def _put(self, path: str, document: str) -> None:
-        if self._files.write_if_absent(path, document.encode()):
-            return
-        found = self._files.read(path)
-        if found != document.encode() and not _same_json(found, document):
-            raise CorruptData(
-                f"{path} is not the file that the catalog decided on: something else wrote it. "
-                "Compare it with the catalog's database, move it away, and retry"
-            )
-
-
-def numbered_files(statuses: list[FileStatus], prefix: str) -> list[int]:
-    """The numbers of files named `prefix` and a number, ascending."""
-    texts = (s.name.removeprefix(prefix) for s in statuses if s.name.startswith(prefix))
-    return sorted(int(text) for text in texts if text.isascii() and text.isdigit())
-
-
-def tag_names(files: FileAccess, layout: TableLayout) -> list[str]:
-    """The names of a table's tags, in order."""
-    prefix = "tag-"
-    return sorted(
-        status.name.removeprefix(prefix)
-        for status in files.list(layout.tag_directory)
-        if status.name.startswith(prefix)
-    )
-
-
-def _same_json(found: bytes, document: str) -> bool:
-    try:
-        return bool(json.loads(found) == json.loads(document))
-    except ValueError:
-        return False
+    def _roll_schema_back(self, layout: TableLayout, number: int) -> None:
+        # SchemaManager.java deletes the newest first, too.
+        there = numbered_files(self._files.list(layout.schema_directory), "schema-")
+        for later in sorted((i for i in there if i > number), reverse=True):
+            self._files.delete(layout.schema(later))
 
 
 def _snapshot_document(

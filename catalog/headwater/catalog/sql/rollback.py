@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql.branch_history import delete_branch_rows
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch
-from headwater.catalog.sql.models import BranchRow, SnapshotRow
+from headwater.catalog.sql.measure import insert_measured, measure_unknown
+from headwater.catalog.sql.models import BranchRow, PartitionRow, SnapshotRow
 from headwater.catalog.sql.outbox import Action, Outbox
 from headwater.catalog.sql.snapshots import Snapshots, settled_table, snapshot_not_found
 from headwater.catalog.sql.statistics import apply_statistics
@@ -20,7 +23,7 @@ from headwater.storage.table_storage import PartitionStatistics
 from headwater.storage.tag import read_tag_file
 from headwater.storage.types import Json
 
-__all__ = ["Rollbacks"]
+__all__ = ["Rollbacks", "reversed_statistics"]
 
 
 class Rollbacks:
@@ -62,36 +65,31 @@ class Rollbacks:
         self._roll_back(record, tag.snapshot, from_snapshot)
 
     def _roll_back(self, seen: TableRecord, target: Snapshot, from_snapshot: int | None) -> None:
+        expected = seen.snapshot_id if from_snapshot is None else from_snapshot
+        _expect(seen, expected)
+        measured = measure_unknown(self._context, seen, target)
+
         def work(connection: Connection) -> None:
             lock_branch(connection, seen.id, seen.branch)
             record = find_table(connection, self._context, seen.identifier)
-            expected = seen.snapshot_id if from_snapshot is None else from_snapshot
-            if record.id != seen.id or record.snapshot_id != expected:
-                raise Conflict(
-                    f"table {seen.identifier}: the latest snapshot is {record.snapshot_id}, "
-                    f"not {expected}; nothing was rolled back",
-                    resource_type=ResourceType.SNAPSHOT,
-                    resource_name=str(record.snapshot_id),
-                )
+            if record.id != seen.id:
+                raise Conflict(f"another table is now named {seen.identifier}; look, then retry")
+            _expect(record, expected)
             if record.is_pending:
                 raise Conflict(f"table {seen.identifier} is being changed by others; retry")
-            self._take_back(connection, record, target)
+            self._take_back(connection, record, target, measured)
 
         self._context.database.write(work)
         self._outbox.settle(seen.id, seen.branch)
 
-    def _take_back(self, connection: Connection, record: TableRecord, target: Snapshot) -> None:
+    def _take_back(
+        self,
+        connection: Connection,
+        record: TableRecord,
+        target: Snapshot,
+        measured: Sequence[PartitionStatistics] | None,
+    ) -> None:
         here = (SnapshotRow.table_id == record.id, SnapshotRow.branch == record.branch)
-        later = (
-            connection.execute(
-                select(SnapshotRow.statistics).where(*here, SnapshotRow.snapshot_id > target.id)
-            )
-            .scalars()
-            .all()
-        )
-        changes = [_reverse(item) for text in later for item in json.loads(text)]
-        apply_statistics(connection, self._context, record, changes)
-        connection.execute(delete(SnapshotRow).where(*here, SnapshotRow.snapshot_id > target.id))
         known = connection.execute(
             select(SnapshotRow.uuid).where(*here, SnapshotRow.snapshot_id == target.id)
         ).one_or_none()
@@ -102,31 +100,46 @@ class Rollbacks:
                 resource_type=ResourceType.SNAPSHOT,
                 resource_name=str(target.id),
             )
-        if known is None:
-            connection.execute(
-                insert(SnapshotRow),
-                {
-                    "table_id": record.id,
-                    "branch": record.branch,
-                    "snapshot_id": target.id,
-                    "uuid": target.uuid,
-                    "document": target.to_json(),
-                    "commit_user": target.commit_user,
-                    "commit_identifier": target.commit_identifier,
-                    "commit_kind": target.commit_kind.value,
-                    "record_count": target.total_record_count,
-                    "file_size_in_bytes": 0,
-                    "file_count": 0,
-                    "last_file_creation_time": 0,
-                    "statistics": "[]",
-                },
-            )
+        if known is None and measured is None:
+            raise Conflict(f"table {record.identifier} was changed meanwhile; look, then retry")
+        if known is not None:
+            changes = reversed_statistics(connection, record, target.id)
+            apply_statistics(connection, self._context, record, changes)
+        connection.execute(delete(SnapshotRow).where(*here, SnapshotRow.snapshot_id > target.id))
+        if known is None and measured is not None:
+            delete_branch_rows(connection, record.id, record.branch, (PartitionRow,))
+            insert_measured(connection, self._context, record, target, measured)
         connection.execute(
             update(BranchRow)
             .where(BranchRow.table_id == record.id, BranchRow.branch == record.branch)
             .values(snapshot_id=target.id, snapshot_uuid=target.uuid)
         )
         self._outbox.add(connection, Action.ROLLBACK, record.id, record.branch, number=target.id)
+
+
+def _expect(record: TableRecord, snapshot_id: int) -> None:
+    if record.snapshot_id != snapshot_id:
+        # pypaimon looks for these first words.
+        raise Conflict(
+            f"Latest snapshot {record.snapshot_id} is not {snapshot_id}: others changed table "
+            f"{record.identifier}; nothing was rolled back",
+            resource_type=ResourceType.SNAPSHOT,
+            resource_name=str(record.snapshot_id),
+        )
+
+
+def reversed_statistics(
+    connection: Connection, record: TableRecord, after: int
+) -> list[PartitionStatistics]:
+    """What takes back the changes of all snapshots after one."""
+    later = connection.execute(
+        select(SnapshotRow.statistics).where(
+            SnapshotRow.table_id == record.id,
+            SnapshotRow.branch == record.branch,
+            SnapshotRow.snapshot_id > after,
+        )
+    ).scalars()
+    return [_reverse(item) for text in later for item in json.loads(text)]
 
 
 def _reverse(document: dict[str, Json]) -> PartitionStatistics:

@@ -18,7 +18,8 @@ from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, read_table
 from headwater.catalog.sql.models import SnapshotRow
 from headwater.catalog.sql.names import check_page
-from headwater.catalog.sql.outbox import Outbox, numbered_files
+from headwater.catalog.sql.outbox import Outbox
+from headwater.catalog.sql.placed_files import numbered_files
 from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.tag import read_tag_file
@@ -41,7 +42,7 @@ def settled_table(context: CatalogContext, outbox: Outbox, identifier: Identifie
     """
     for _ in range(_SETTLE_ATTEMPTS):
         record = read_table(context, identifier)
-        record.require_managed()
+        record.require_snapshots()
         if not record.is_pending:
             return record
         outbox.settle(record.id, record.branch)
@@ -120,7 +121,7 @@ class Snapshots:
         elif version == _LATEST:
             found = self.by_id(record, record.snapshot_id)
         elif version == _EARLIEST:
-            ids = self._existing(record)
+            ids = self.existing(record)
             found = self.by_id(record, ids[0]) if ids else None
         else:
             tag = None
@@ -145,7 +146,7 @@ class Snapshots:
         """The snapshots that exist, newest first; the token is the page's last id."""
         check_page(max_results)
         record = settled_table(self._context, self._outbox, identifier)
-        ids = self._existing(record)[::-1]
+        ids = self.existing(record)[::-1]
         if token:
             if not (token.isascii() and token.isdigit()):
                 raise Invalid(f"'{token}' is not a page token of a list of snapshots")
@@ -155,7 +156,8 @@ class Snapshots:
         items = tuple(documents[i] for i in page if i in documents)
         return Page(items, str(page[-1]) if len(page) < len(ids) else None)
 
-    def _existing(self, record: TableRecord) -> Sequence[int]:
+    def existing(self, record: TableRecord) -> Sequence[int]:
+        """The ids of the snapshots that exist, ascending; CorruptData if the latest does not."""
         statuses = self._files.list(record.layout.snapshot_directory)
         ids = [i for i in numbered_files(statuses, "snapshot-") if 0 < i <= record.snapshot_id]
         if record.snapshot_id > 0 and (not ids or ids[-1] != record.snapshot_id):

@@ -11,7 +11,8 @@ from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import find_table, lock_branch, name_page
 from headwater.catalog.sql.models import SnapshotRow
 from headwater.catalog.sql.names import check_page
-from headwater.catalog.sql.outbox import Outbox, tag_names
+from headwater.catalog.sql.outbox import Outbox
+from headwater.catalog.sql.placed_files import tag_names
 from headwater.catalog.sql.snapshots import Snapshots, settled_table, snapshot_not_found
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.tag import (

@@ -9,7 +9,6 @@ from fastapi import APIRouter
 
 from headwater.catalog.wire import (
     Empty,
-    ListBranchesResponse,
     ListFunctionDetailsResponse,
     ListFunctionsGloballyResponse,
     ListFunctionsResponse,
@@ -17,7 +16,7 @@ from headwater.catalog.wire import (
     ListViewsGloballyResponse,
     ListViewsResponse,
 )
-from headwater.server.dependencies import CatalogOf, Segment, TableName
+from headwater.server.dependencies import CatalogOf, Segment
 from headwater.server.failures import failures
 from headwater.storage.errors import NotFound, ResourceType
 
@@ -100,14 +99,3 @@ def get_function(catalog: CatalogOf, database: Segment, function: Segment) -> Em
         resource_type=ResourceType.FUNCTION,
         resource_name=function,
     )
-
-
-@router.get(
-    "/databases/{database}/tables/{table}/branches",
-    summary="List branches",
-    responses=failures("no table"),
-)
-def list_branches(catalog: CatalogOf, name: TableName) -> ListBranchesResponse:
-    """There are none but `main`, which this list leaves out."""
-    catalog.get_table(name)
-    return ListBranchesResponse(branches=[])

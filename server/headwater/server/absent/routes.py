@@ -38,10 +38,6 @@ _OF_A_TABLE: tuple[_Operation, ...] = (
     ("markDonePartitions", "POST", "/partitions/mark", "Mark partitions as done"),
     ("listPartitionsByNames", "POST", "/partitions/list-by-names", "List partitions by name"),
     ("listPartitionsByFilter", "POST", "/partitions/list-by-filter", "List partitions by filter"),
-    ("createBranch", "POST", "/branches", "Create a branch"),
-    ("dropBranch", "DELETE", "/branches/{branch}", "Drop a branch"),
-    ("renameBranch", "POST", "/branches/{branch}/rename", "Rename a branch"),
-    ("forwardBranch", "POST", "/branches/{branch}/forward", "Forward the main branch"),
 )
 _OTHERS: tuple[_Operation, ...] = (
     ("registerTable", "POST", _DATABASE + "/register", "Register a table"),
