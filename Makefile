@@ -12,6 +12,8 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
+# Two processes, one of which has the Spark session and its tests.
+SHARED := --numprocesses=2 --dist=loadgroup
 ARGS ?=
 
 # The newest of the interpreters that are new enough: the name alone proves nothing, so each is run.
@@ -58,7 +60,7 @@ demo: java $(READY) ## Run the whole of Headwater on a year of real flights (ARG
 
 .PHONY: test
 test: java $(READY) ## Run the tests (ARGS goes to pytest); other clients and slow suites have targets of their own
-	@$(PYTEST) -m "not interop and not interop_java and not slow" $(ARGS)
+	@$(PYTEST) $(SHARED) -m "not interop and not interop_java and not interop_suite and not slow" $(ARGS)
 
 .PHONY: test-postgresql
 test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs are missing
@@ -70,12 +72,17 @@ test-mariadb: $(READY) ## Run the tests on MariaDB; fails if its programs are mi
 
 .PHONY: test-slow
 test-slow: java $(READY) ## Run the tests that take minutes
-	@$(PYTEST) -m "slow and not interop and not interop_java" $(ARGS)
+	@$(PYTEST) -m "slow and not interop and not interop_java and not interop_suite" $(ARGS)
 
 .PHONY: test-interop
 test-interop: java $(READY) ## Run the tests with pypaimon, pypaimon-rust and (where Maven is) Paimon's Java library
 	@tests/interop/environments $(BIN)/python
 	@$(PYTEST) -m "interop or interop_java" --must-run=interop $(ARGS)
+
+.PHONY: test-pypaimon
+test-pypaimon: $(READY) ## Run pypaimon's own REST tests against this server; PAIMON_REPOSITORY may name a clone
+	@tests/interop/environments $(BIN)/python
+	@$(PYTEST) -m interop_suite --must-run=interop_suite $(ARGS)
 
 .PHONY: check
 check: $(READY) ## Lint, types, import direction, namespace, OpenAPI drift, documentation

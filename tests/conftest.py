@@ -53,6 +53,13 @@ def pytest_runtest_makereport(
     return report
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests are shared out among processes, one of them has the Spark session."""
+    for item in items:
+        if item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 def java_version() -> int:
     """The major version of the Java that Spark would start; 0 without one."""
     home = os.environ.get("JAVA_HOME")
