@@ -13,6 +13,7 @@ from typing import Protocol
 from headwater.catalog.branches import Branches
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.page import Page
+from headwater.catalog.partitions import Partitions
 from headwater.storage.schema import Schema, TableSchema
 from headwater.storage.schema_change import SchemaChange
 from headwater.storage.snapshot import Snapshot
@@ -124,6 +125,11 @@ class Catalog(Protocol):
     @property
     def branches(self) -> Branches:
         """The branches of tables."""
+        ...
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions of tables that keep them in the catalog."""
         ...
 
     def close(self) -> None:

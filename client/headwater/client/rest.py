@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from headwater.catalog.branches import Branches
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.partitions import Partitions
 from headwater.catalog.protocol import (
     ConsumerInfo,
     DatabaseInfo,
@@ -47,6 +48,7 @@ from headwater.catalog.wire_history import (
     snapshots_from_wire,
 )
 from headwater.client.branches import RestBranches
+from headwater.client.partitions import RestPartitions
 from headwater.client.requests import Requests, paging, table_path, without_prefix
 from headwater.client.settle import settle_commit
 from headwater.client.transport import Timeouts
@@ -106,6 +108,7 @@ class RestCatalog:
             retries=retries,
             runtime=runtime,
         )
+        self._partitions = RestPartitions(self._requests)
 
     def __repr__(self) -> str:
         return f"RestCatalog({self.url!r}, warehouse={self._requests.asked_for!r})"
@@ -138,6 +141,11 @@ class RestCatalog:
     def branches(self) -> Branches:
         """The branches of tables."""
         return RestBranches(self._requests)
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions of tables that keep them in the catalog."""
+        return self._partitions
 
     def close(self) -> None:
         """Give back connections; later calls make new ones."""

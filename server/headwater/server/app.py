@@ -21,6 +21,7 @@ from headwater.server.envelope import Envelope
 from headwater.server.errors import install_error_handlers
 from headwater.server.health import routes as health
 from headwater.server.openapi import describe
+from headwater.server.partitions import routes as partitions
 from headwater.server.settings import ServerSettings
 from headwater.server.snapshots import routes as snapshots
 from headwater.server.tables import routes as tables
@@ -83,6 +84,7 @@ def create_app(
         tables,
         snapshots,
         tags,
+        partitions,
         branches,
         consumers,
         absent,

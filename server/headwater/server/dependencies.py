@@ -24,6 +24,7 @@ __all__ = [
     "ServicesOf",
     "TableName",
     "list_of",
+    "page_size",
 ]
 
 
@@ -115,3 +116,8 @@ async def _page(
 
 
 PageOf: TypeAlias = Annotated[PageRequest, Depends(_page)]
+
+
+def page_size(asked: int | None) -> int:
+    """How many entries a page holds, asked for in a body; None and 0 are the most."""
+    return min(asked or _LARGEST_PAGE, _LARGEST_PAGE)

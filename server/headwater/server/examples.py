@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from headwater.catalog import wire, wire_branches, wire_history
+from headwater.catalog import wire, wire_branches, wire_history, wire_partitions
 
 __all__ = ["EXAMPLES"]
 
@@ -54,6 +54,22 @@ _SNAPSHOT: dict[str, JsonValue] = {
     "totalRecordCount": 1200,
     "deltaRecordCount": 100,
 }
+_PARTITION: dict[str, JsonValue] = {
+    "spec": {"dt": "2026-01-01"},
+    "recordCount": 100,
+    "fileSizeInBytes": 5321,
+    "fileCount": 4,
+    "lastFileCreationTime": 1767225600000,
+    "totalBuckets": 4,
+    "done": False,
+    "createdAt": 1767225600000,
+    "updatedAt": 1767225600000,
+}
+_FILTER = (
+    '{"kind": "LEAF", "transform": {"name": "FIELD_REF", "fieldRef": '
+    '{"index": 0, "name": "dt", "type": "STRING"}}, '
+    '"function": "GREATER_OR_EQUAL", "literals": ["2026-01-01"]}'
+)
 _ORDERS: dict[str, JsonValue] = {"database": "sales", "object": "orders"}
 
 EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
@@ -154,6 +170,20 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
         "totalBuckets": 4,
     },
     wire_branches.RenameBranchRequest: {"toBranch": "c"},
+    wire_partitions.CreatePartitionsRequest: {
+        "partitionSpecs": [{"dt": "2026-01-01"}],
+        "ignoreIfExists": True,
+    },
+    wire_partitions.CreatePartitionsResponse: {"created": [{"dt": "2026-01-01"}], "existed": []},
+    wire_partitions.DropPartitionsRequest: {
+        "partitionSpecs": [{"dt": "2026-01-01"}],
+        "ignoreIfNotExists": True,
+    },
+    wire_partitions.DropPartitionsResponse: {"dropped": [{"dt": "2026-01-01"}], "missing": []},
+    wire_partitions.ListPartitionsByFilterRequest: {"filter": _FILTER, "maxResults": 100},
+    wire_partitions.ListPartitionsResponse: {"partitions": [_PARTITION], "nextPageToken": None},
+    wire_partitions.PartitionModel: _PARTITION,
+    wire_partitions.PartitionSpecsRequest: {"specs": [{"dt": "2026-01-01"}]},
     wire.RenameTableRequest: {
         "source": _ORDERS,
         "destination": {"database": "archive", "object": "orders_2025"},

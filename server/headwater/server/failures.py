@@ -16,6 +16,7 @@ _EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
     "unavailable": (503, "the database did not answer; try again", None, None),
     "no database": (404, "database 'sales' does not exist", "DATABASE", "sales"),
     "no table": (404, "table sales.orders does not exist", "TABLE", "orders"),
+    "no partition": (404, "table sales.orders has no partition dt=7", "PARTITION", "dt=7"),
     "no column": (404, "column 'amount' does not exist", "COLUMN", "amount"),
     "no snapshot": (404, "snapshot 7 of table sales.orders does not exist", "SNAPSHOT", "7"),
     "no tag": (404, "tag 'v1' of table sales.orders does not exist", "TAG", "v1"),
@@ -24,11 +25,14 @@ _EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
     "no function": (404, "function sales.area does not exist", "FUNCTION", "area"),
     "database exists": (409, "database 'sales' exists already", "DATABASE", "sales"),
     "table exists": (409, "table sales.orders exists already", "TABLE", "orders"),
+    "partition exists": (409, "partition dt=7 exists already", "PARTITION", "dt=7"),
     "column exists": (409, "column 'amount' exists already", "COLUMN", "amount"),
     "tag exists": (409, "tag 'v1' exists already", "TAG", "v1"),
     "branch exists": (409, "table sales.orders has a branch 'b' already", "BRANCH", "b"),
     "busy": (409, "table sales.orders is being changed by others; retry", None, None),
     "moved on": (409, "the latest snapshot is 9, not 8", None, None),
+    "no partitions here": (501, "the partitions of this table are in its files", "TABLE",
+                           "sales.orders"),
     "unsupported": (501, "this server does not do that yet", None, None),
 }  # fmt: skip
 

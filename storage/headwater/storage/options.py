@@ -242,6 +242,11 @@ class TableOptions:
         return self.raw.get("partition.default-name", "__DEFAULT_PARTITION__")
 
     @property
+    def partitions_in_catalog(self) -> bool:
+        """Whether the catalog keeps the table's partitions (``metastore.partitioned-table``)."""
+        return self._boolean("metastore.partitioned-table", False)
+
+    @property
     def legacy_partition_name(self) -> bool:
         """Whether a DATE partition is named by its day number, as Paimon does by default."""
         return self._boolean("partition.legacy-name", True)

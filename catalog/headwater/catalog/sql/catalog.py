@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from headwater.catalog.branches import Branches
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.partitions import Partitions
 from headwater.catalog.protocol import (
     ConsumerInfo,
     DatabaseInfo,
@@ -22,6 +23,7 @@ from headwater.catalog.sql.databases import Databases
 from headwater.catalog.sql.engine import SqlDatabase, database_exists, open_engine
 from headwater.catalog.sql.names import normalised_location
 from headwater.catalog.sql.outbox import Outbox, RepairReport
+from headwater.catalog.sql.partitions import SqlPartitions
 from headwater.catalog.sql.rollback import Rollbacks
 from headwater.catalog.sql.schema_state import (
     check_revision,
@@ -66,6 +68,7 @@ class SqlCatalog:
         self._rollbacks = Rollbacks(context, self._outbox, self._snapshots)
         self._tags = Tags(context, self._outbox, self._snapshots)
         self._consumers = Consumers(context, self._outbox)
+        self._partitions = SqlPartitions(context, self._outbox)
         self._branches = SqlBranches(context, self._outbox, self._snapshots)
 
     @staticmethod
@@ -134,6 +137,11 @@ class SqlCatalog:
     def branches(self) -> Branches:
         """The branches of tables."""
         return self._branches
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions of tables that keep them in the catalog."""
+        return self._partitions
 
     def repair(self) -> RepairReport:
         """Make storage follow every decision that a crash left open."""

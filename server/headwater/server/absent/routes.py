@@ -32,12 +32,6 @@ _Operation: TypeAlias = tuple[str, str, str, str]
 _OF_A_TABLE: tuple[_Operation, ...] = (
     ("replaceTable", "POST", "/replace", "Replace a table's schema"),
     ("rollbackSchema", "POST", "/rollback-schema", "Roll a table's schema back"),
-    ("listPartitions", "GET", "/partitions", "List partitions"),
-    ("createPartitions", "POST", "/partitions", "Create partitions"),
-    ("dropPartitions", "POST", "/partitions/drop", "Drop partitions"),
-    ("markDonePartitions", "POST", "/partitions/mark", "Mark partitions as done"),
-    ("listPartitionsByNames", "POST", "/partitions/list-by-names", "List partitions by name"),
-    ("listPartitionsByFilter", "POST", "/partitions/list-by-filter", "List partitions by filter"),
 )
 _OTHERS: tuple[_Operation, ...] = (
     ("registerTable", "POST", _DATABASE + "/register", "Register a table"),

@@ -1,0 +1,1 @@
+"""Partitions as objects of the catalog."""

@@ -1,0 +1,134 @@
+"""Partitions: what each holds, whether it is done."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from headwater.catalog.wire import Empty
+from headwater.catalog.wire_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    DropPartitionsRequest,
+    DropPartitionsResponse,
+    ListPartitionsByFilterRequest,
+    ListPartitionsResponse,
+    PartitionSpecsRequest,
+)
+from headwater.server.dependencies import CatalogOf, PageOf, TableName, page_size
+from headwater.server.failures import failures
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/v1/{prefix}/databases/{database}/tables/{table}/partitions", tags=["partition"]
+)
+
+
+@router.get(
+    "",
+    summary="List partitions",
+    responses=failures("no table", "no partitions here"),
+)
+def list_partitions(
+    catalog: CatalogOf,
+    name: TableName,
+    page: PageOf,
+    pattern: Annotated[
+        str | None,
+        Query(
+            alias="partitionNamePattern",
+            description="A LIKE pattern over names such as `dt=2026-01-01/hour=5`.",
+        ),
+    ] = None,
+) -> ListPartitionsResponse:
+    """In the order of their names, by pages."""
+    found = catalog.partitions.list(
+        name, pattern=pattern or None, max_results=page.max_results, page_token=page.page_token
+    )
+    return ListPartitionsResponse.of(found.items, found.next_token)
+
+
+@router.post(
+    "",
+    summary="Create partitions",
+    responses=failures("no table", "partition exists", "no partitions here"),
+)
+def create_partitions(
+    catalog: CatalogOf, name: TableName, body: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Registers partitions, and takes what is reported of them; all of it or nothing."""
+    reported = body.partition_statistics
+    statistics = None if reported is None else [item.statistics() for item in reported]
+    result = catalog.partitions.create(
+        name,
+        body.partition_specs,
+        ignore_if_exists=body.ignore_if_exists is not False,
+        statistics=statistics,
+        replace_statistics=body.replace_statistics,
+    )
+    return CreatePartitionsResponse.of(result)
+
+
+@router.post(
+    "/drop",
+    summary="Drop partitions",
+    responses=failures("no table", "no partition", "no partitions here"),
+)
+def drop_partitions(
+    catalog: CatalogOf, name: TableName, body: DropPartitionsRequest
+) -> DropPartitionsResponse:
+    """Forgets partitions; deleting their files is the client's."""
+    result = catalog.partitions.drop(
+        name,
+        body.partition_specs,
+        ignore_if_not_exists=body.ignore_if_not_exists is not False,
+    )
+    return DropPartitionsResponse.of(result)
+
+
+@router.post(
+    "/mark",
+    summary="Mark partitions as done",
+    responses=failures("no table", "no partitions here"),
+)
+def mark_done_partitions(catalog: CatalogOf, name: TableName, body: PartitionSpecsRequest) -> Empty:
+    """Those that do not exist are registered."""
+    catalog.partitions.mark_done(name, body.specs)
+    return Empty()
+
+
+@router.post(
+    "/list-by-names",
+    summary="List partitions by name",
+    responses=failures("no table", "no partitions here"),
+)
+def list_partitions_by_names(
+    catalog: CatalogOf, name: TableName, body: PartitionSpecsRequest
+) -> ListPartitionsResponse:
+    """Those of at most 1000 given partitions that exist, in one page."""
+    return ListPartitionsResponse.of(catalog.partitions.list_by_names(name, body.specs))
+
+
+@router.post(
+    "/list-by-filter",
+    summary="List partitions by filter",
+    responses=failures("no table", "no partitions here"),
+)
+def list_partitions_by_filter(
+    catalog: CatalogOf, name: TableName, body: ListPartitionsByFilterRequest
+) -> ListPartitionsResponse:
+    """Partitions that may match a predicate, by pages.
+
+    There may be others among them: evaluate the predicate again. A page can be empty and have a
+    token: go on with it.
+    """
+    found = catalog.partitions.list_by_filter(
+        name,
+        body.filter,
+        pattern=body.partition_name_pattern or None,
+        max_results=page_size(body.max_results),
+        page_token=body.page_token or None,
+    )
+    return ListPartitionsResponse.of(found.items, found.next_token)
