@@ -21,7 +21,7 @@ from headwater.catalog.partitions import (
     Spec,
 )
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch
+from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch, read_table
 from headwater.catalog.sql.models import PartitionRow
 from headwater.catalog.sql.names import check_page, partition_name
 from headwater.catalog.sql.outbox import Outbox
@@ -31,7 +31,6 @@ from headwater.catalog.sql.partition_names import (
     pattern_names,
     predicate_names,
 )
-from headwater.catalog.sql.snapshots import settled_table
 from headwater.catalog.sql.statistics import (
     chunks,
     ordered_spec,
@@ -209,7 +208,11 @@ class SqlPartitions:
     # Reading ----------------------------------------------------------------------------------
 
     def _table(self, identifier: Identifier) -> tuple[TableRecord, TableSchema]:
-        record = settled_table(self._context, self._outbox, identifier)
+        """A table of any type, with files that agree with what the rows say."""
+        record = read_table(self._context, identifier)
+        record.require_managed()
+        if record.is_pending:
+            self._outbox.settle(record.id, record.branch)
         with self._context.database.read() as connection:
             return record, _partitioned(connection, record)
 
