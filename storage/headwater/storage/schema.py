@@ -69,12 +69,15 @@ class Schema:
 
     @staticmethod
     def from_json(document: Json) -> Schema:
-        """Read the wire form; raises Invalid when it is malformed. ``"options": null`` is empty."""
+        """Read the wire form; raises Invalid when it is malformed. ``"options": null`` is empty.
+
+        A schema without fields is read, too: some tables' columns are known without it.
+        """
         if not isinstance(document, dict):
             raise Invalid("a schema must be a JSON object")
         fields = document.get("fields")
-        if not isinstance(fields, list) or not fields:
-            raise Invalid("a schema needs a non-empty list 'fields'")
+        if not isinstance(fields, list):
+            raise Invalid("a schema needs a list 'fields'")
         comment = document.get("comment")
         if comment is not None and not isinstance(comment, str):
             raise Invalid("a schema's 'comment' must be a string")

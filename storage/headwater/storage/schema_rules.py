@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headwater.storage.errors import Invalid
+from headwater.storage.foreign_tables import OBJECT_FIELDS, check_format_options, foreign_schema
 from headwater.storage.options import ChangelogProducer, TableOptions
 from headwater.storage.schema import Schema, TableSchema, highest_field_id
+from headwater.storage.table_type import TableType, table_type
 from headwater.storage.types import (
     ArrayType,
     AtomicType,
@@ -41,6 +43,10 @@ def new_table_schema(schema: Schema, now_millis: int) -> TableSchema:
     Raises:
         Invalid: The schema is not allowed; the message says which rule it breaks.
     """
+    _check_creation(schema.options)
+    kind = table_type(schema.options)
+    if not kind.has_snapshots:
+        schema = foreign_schema(schema, kind)
     options = dict(schema.options)
     primary_keys = _keys_from_option(options, "primary-key", schema.primary_keys)
     partition_keys = _keys_from_option(options, "partition", schema.partition_keys)
@@ -72,22 +78,40 @@ def new_table_schema(schema: Schema, now_millis: int) -> TableSchema:
     return table_schema
 
 
+def _check_creation(options: Mapping[str, str]) -> None:
+    # CatalogUtils.validateCreateTable
+    if options.get("auto-create", "false").lower() == "true":
+        raise Invalid("option 'auto-create' is for reading files without a catalog; leave it out")
+    rows = options.get("target-file-row-num", "1").strip()
+    if not rows.isdigit() or int(rows) < 1:
+        raise Invalid(f"'target-file-row-num' must be a number of at least 1, not '{rows}'")
+
+
 def check_schema(schema: TableSchema) -> None:
     """Check a new version of a schema before it is stored; raises Invalid naming the rule."""
     names = [item.name for item in schema.fields]
     if not names:
         raise Invalid("a table needs at least one column")
     _refuse_duplicates(names, "column")
-    for name in names:
+    kind = table_type(schema.options)
+    for name in names if kind.has_snapshots else ():
         if name in SYSTEM_FIELD_NAMES or name.startswith(KEY_FIELD_PREFIX):
             raise Invalid(f"column name '{name}' is reserved; choose another")
-    for keys, kind in ((schema.primary_keys, "primary key"), (schema.partition_keys, "partition")):
-        _refuse_duplicates(keys, f"{kind} column")
+    for keys, role in ((schema.primary_keys, "primary key"), (schema.partition_keys, "partition")):
+        _refuse_duplicates(keys, f"{role} column")
         for key in keys:
             if key not in names:
-                raise Invalid(f"{kind} column '{key}' is not among the columns {', '.join(names)}")
+                raise Invalid(f"{role} column '{key}' is not among the columns {', '.join(names)}")
             if not isinstance(schema.field_by_name[key].type, AtomicType):
-                raise Invalid(f"{kind} column '{key}' must not be of a nested type")
+                raise Invalid(f"{role} column '{key}' must not be of a nested type")
+    if kind is TableType.FORMAT:
+        check_format_options(schema.options)
+    if kind is TableType.OBJECT and schema.fields != OBJECT_FIELDS:
+        raise Invalid(
+            "an object table's columns cannot be changed: a listing of its files fills them"
+        )
+    if not kind.has_snapshots:
+        return
     if schema.primary_keys and set(schema.primary_keys) <= set(schema.partition_keys):
         raise Invalid(
             "the primary key must have a column beside the partition columns: otherwise a "

@@ -58,7 +58,7 @@ class Commits:
             record = find_table(connection, self._context, identifier)
             if table_id is not None and record.id != table_id:
                 raise table_not_found(identifier)
-            record.require_managed()
+            record.require_snapshots()
             if record.is_pending:
                 return _Outcome.SETTLE_FIRST, record
             return self._decide(connection, record, snapshot, base_uuid, statistics), record
@@ -96,6 +96,8 @@ class Commits:
             BranchRow.table_id == record.id,
             BranchRow.branch == record.branch,
             BranchRow.snapshot_id == snapshot.id - 1,
+            # A rollback of the schema at the same time must not take away what this names.
+            BranchRow.schema_id >= snapshot.schema_id,
         )
         if base_uuid is not None:
             head = head.where(BranchRow.snapshot_uuid == base_uuid)
@@ -108,13 +110,14 @@ class Commits:
         )
         document = snapshot.to_json()
         if moved.rowcount != 1:
-            is_replay = self._is_replay(connection, record, snapshot, document)
-            return _Outcome.DONE if is_replay else _Outcome.CONFLICT
-        if snapshot.schema_id > record.schema_id:
-            raise Invalid(
-                f"table {record.identifier}: snapshot {snapshot.id} names schema "
-                f"{snapshot.schema_id}, but the latest is {record.schema_id}"
-            )
+            if self._is_replay(connection, record, snapshot, document):
+                return _Outcome.DONE
+            if snapshot.schema_id > record.schema_id:
+                raise Invalid(
+                    f"table {record.identifier}: snapshot {snapshot.id} names schema "
+                    f"{snapshot.schema_id}, but the latest is {record.schema_id}"
+                )
+            return _Outcome.CONFLICT
         sizes = self._sizes(connection, record, snapshot.id - 1).plus(statistics)
         connection.execute(
             insert(SnapshotRow),

@@ -14,6 +14,7 @@ from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.models import BranchRow, DatabaseRow, OutboxRow, TableRow
 from headwater.storage.errors import NotFound, ResourceType, Unsupported
 from headwater.storage.layout import TableLayout
+from headwater.storage.table_type import TableType
 
 __all__ = [
     "TableRecord",
@@ -35,6 +36,7 @@ class TableRecord:
         id: The table's UUID.
         path: Its URI.
         is_external: Whether its files are not the catalog's.
+        kind: Its type.
         branch: The branch.
         schema_id: The latest schema's version.
         snapshot_id: The latest snapshot; 0 for none.
@@ -46,6 +48,7 @@ class TableRecord:
     id: str
     path: str
     is_external: bool
+    kind: TableType
     branch: str
     schema_id: int
     snapshot_id: int
@@ -67,6 +70,17 @@ class TableRecord:
                 resource_name=str(self.identifier),
             )
 
+    def require_snapshots(self) -> None:
+        """Refuse a table whose snapshots the catalog does not keep; raises Unsupported."""
+        self.require_managed()
+        if not self.kind.has_snapshots:
+            raise Unsupported(
+                f"table {self.identifier} is of type {self.kind}: it has no snapshots, its files "
+                f"are in {self.path}",
+                resource_type=ResourceType.TABLE,
+                resource_name=str(self.identifier),
+            )
+
 
 def find_table(
     connection: Connection, context: CatalogContext, identifier: Identifier
@@ -80,6 +94,7 @@ def find_table(
             TableRow.id,
             TableRow.path,
             TableRow.is_external,
+            TableRow.kind,
             BranchRow.schema_id,
             BranchRow.snapshot_id,
             BranchRow.snapshot_uuid,
@@ -101,6 +116,7 @@ def find_table(
         id=row.id,
         path=row.path,
         is_external=row.is_external,
+        kind=TableType(row.kind),
         branch=identifier.branch,
         schema_id=row.schema_id,
         snapshot_id=row.snapshot_id,

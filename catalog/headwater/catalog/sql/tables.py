@@ -44,7 +44,7 @@ from headwater.storage.schema import Schema, TableSchema
 from headwater.storage.schema_change import SchemaChange
 from headwater.storage.schema_evolution import apply_changes
 from headwater.storage.schema_rules import new_table_schema
-from headwater.storage.table_type import table_type
+from headwater.storage.table_type import TableType, table_type
 
 __all__ = ["Tables", "drop_table_rows"]
 
@@ -77,6 +77,8 @@ class Tables:
         first = new_table_schema(
             replace(schema, options=options), self._context.runtime.now_millis()
         )
+        if path is not None:
+            _check_external(identifier, first)
         table_id = self._insert(identifier, first, path, ignore_if_exists)
         if table_id is None:
             return
@@ -124,6 +126,7 @@ class Tables:
                 # A renamed table's files, or somebody's: leave them and take a fresh directory.
                 path = f"{path}-{table_id}"
         now = self._context.runtime.now_millis()
+        kind = table_type(schema.options)
 
         def work(connection: Connection) -> None:
             table = {
@@ -132,7 +135,7 @@ class Tables:
                 "name": identifier.table,
                 "path": path,
                 "is_external": external_path is not None,
-                "kind": table_type(schema.options).value,
+                "kind": kind.value,
                 "created_at": now,
                 "updated_at": now,
             }
@@ -145,7 +148,8 @@ class Tables:
             if external_path is None:
                 known = {"path_key": path_key(path), "path": path, "table_id": table_id}
                 connection.execute(insert(PathRow), known)
-                self._outbox.add(connection, Action.SCHEMA, table_id, MAIN_BRANCH)
+                if kind.has_snapshots:
+                    self._outbox.add(connection, Action.SCHEMA, table_id, MAIN_BRANCH)
 
         self._sql.write(work)
         return table_id
@@ -154,7 +158,7 @@ class Tables:
         """Apply changes, all or none; the new schema file is on storage when this returns."""
         for _ in range(_ALTER_ATTEMPTS):
             info = self._reads.get(identifier)
-            if info.is_external:
+            if info.is_external and table_type(info.schema.options).has_snapshots:
                 raise Unsupported(
                     f"table {identifier} is external: its schema is in its files at {info.path}; "
                     "change it with the engine that writes them",
@@ -202,9 +206,10 @@ class Tables:
             connection.execute(
                 update(TableRow).where(TableRow.id == record.id).values(updated_at=now)
             )
-            self._outbox.add(
-                connection, Action.SCHEMA, record.id, record.branch, number=following.id
-            )
+            if record.kind.has_snapshots:
+                self._outbox.add(
+                    connection, Action.SCHEMA, record.id, record.branch, number=following.id
+                )
             return True
 
         return self._sql.write(work)
@@ -304,6 +309,16 @@ class Tables:
                 f"{location}, whose files the catalog manages; leave option 'path' out"
             )
         return path
+
+
+def _check_external(identifier: Identifier, schema: TableSchema) -> None:
+    # CatalogUtils.validateCatalogManagedFormatTablePartitions
+    in_catalog = schema.options.get("metastore.partitioned-table", "false").lower() == "true"
+    if in_catalog and table_type(schema.options) is TableType.FORMAT:
+        raise Invalid(
+            f"table {identifier}: the catalog keeps the partitions ('metastore.partitioned-table') "
+            "of format tables whose files are its own; leave option 'path' or this one out"
+        )
 
 
 def drop_table_rows(

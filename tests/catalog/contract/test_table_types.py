@@ -1,0 +1,163 @@
+"""Tables of every type and place, over every catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Catalog
+from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unsupported
+from headwater.storage.schema import Schema
+from headwater.storage.schema_change import AddColumn, SetOption, UpdateComment
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.types import parse_type
+
+FOREIGN = ("format-table", "object-table", "lance-table", "iceberg-table")
+NAME = Identifier("sales", "files")
+
+
+@pytest.fixture
+def plain() -> Schema:
+    """A schema without keys."""
+    return Schema.from_arrow(pa.schema([("id", pa.int64()), ("dt", pa.string())]))
+
+
+def _typed(schema: Schema, table_type: str, **options: str) -> Schema:
+    fields = () if table_type == "object-table" else schema.fields
+    named = {key.replace("_", "-"): value for key, value in options.items()}
+    return replace(schema, fields=fields, options={"type": table_type, **named})
+
+
+@pytest.mark.parametrize("table_type", FOREIGN)
+def test_a_table_of_a_foreign_type_has_a_place_and_no_files_of_ours(
+    catalog: Catalog,
+    plain: Schema,
+    tmp_path: Path,
+    snapshot: Callable[..., Snapshot],
+    table_type: str,
+) -> None:
+    catalog.create_database("sales")
+    catalog.create_table(NAME, _typed(plain, table_type, my_key="value"))
+    info = catalog.get_table(NAME)
+    assert not info.is_external
+    assert info.path == f"file://{tmp_path}/lake/sales.db/files"
+    assert info.schema.options == {"type": table_type, "my-key": "value"}
+    assert not Path(info.path.removeprefix("file://")).exists()
+    for refused in (
+        lambda: catalog.latest_snapshot(NAME),
+        lambda: catalog.list_snapshots(NAME),
+        lambda: catalog.commit_snapshot(NAME, info.id, snapshot(1), None, []),
+        lambda: catalog.create_tag(NAME, "v1"),
+        lambda: catalog.rollback_to_snapshot(NAME, 1),
+    ):
+        with pytest.raises(Unsupported, match=table_type):
+            refused()
+    # Its schema changes in the catalog alone.
+    catalog.alter_table(NAME, [SetOption("other", "x"), UpdateComment("theirs")])
+    changed = catalog.get_table(NAME).schema
+    assert (changed.id, changed.options["other"], changed.comment) == (1, "x", "theirs")
+    directory = tmp_path / "lake" / "sales.db" / "files"
+    assert not directory.exists()
+    # Its data is the catalog's all the same.
+    directory.mkdir(parents=True)
+    (directory / "data.csv").write_text("1,2\n")
+    catalog.rename_table(NAME, Identifier("sales", "renamed"))
+    catalog.drop_table(Identifier("sales", "renamed"))
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize("table_type", FOREIGN)
+def test_a_foreign_table_may_be_external(
+    catalog: Catalog, plain: Schema, tmp_path: Path, table_type: str
+) -> None:
+    catalog.create_database("sales")
+    place = tmp_path / "elsewhere" / "files"
+    catalog.create_table(NAME, _typed(plain, table_type, path=str(place)))
+    info = catalog.get_table(NAME)
+    assert (info.is_external, info.path) == (True, f"file://{place}")
+    catalog.alter_table(NAME, [SetOption("other", "x")])
+    assert catalog.get_table(NAME).schema.options["other"] == "x"
+    place.mkdir(parents=True)
+    catalog.drop_table(NAME)
+    assert place.exists()
+
+
+def test_an_object_table_has_the_columns_of_a_listing(catalog: Catalog, plain: Schema) -> None:
+    catalog.create_database("sales")
+    catalog.create_table(NAME, _typed(plain, "object-table"))
+    schema = catalog.get_table(NAME).schema
+    assert [f"{field.name} {field.type}" for field in schema.fields] == [
+        "path STRING NOT NULL",
+        "name STRING NOT NULL",
+        "length BIGINT NOT NULL",
+        "mtime BIGINT NOT NULL",
+        "atime BIGINT NOT NULL",
+        "owner STRING",
+    ]
+    with pytest.raises(Invalid, match="columns cannot be changed"):
+        catalog.alter_table(NAME, [AddColumn(("more",), parse_type("INT"))])
+
+
+def test_a_format_tables_columns_change(catalog: Catalog, plain: Schema) -> None:
+    catalog.create_database("sales")
+    catalog.create_table(NAME, replace(_typed(plain, "format-table"), partition_keys=("dt",)))
+    catalog.alter_table(NAME, [AddColumn(("rowkind",), parse_type("INT"))])
+    schema = catalog.get_table(NAME).schema
+    assert [field.name for field in schema.fields] == ["id", "dt", "rowkind"]
+    assert schema.partition_keys == ("dt",)
+    with pytest.raises(Invalid, match="'type' cannot be changed"):
+        catalog.alter_table(NAME, [SetOption("type", "table")])
+    with pytest.raises(Invalid, match="must not be empty"):
+        catalog.alter_table(
+            NAME, [SetOption("file.format", "csv"), SetOption("csv.field-delimiter", "")]
+        )
+    assert catalog.get_table(NAME).schema == schema
+
+
+@pytest.mark.parametrize(
+    ("options", "keys", "error", "message"),
+    [
+        ({"type": "some-table"}, (), Invalid, "'some-table' is not a table type"),
+        ({"type": "format-table"}, ("id",), Invalid, "primary key"),
+        ({"type": "format-table", "primary-key": "id"}, (), Invalid, "primary key"),
+        ({"type": "format-table", "file.format": "xls"}, (), Unsupported, "not 'xls'"),
+        ({"type": "format-table", "file.format": "csv", "quote": ""}, (), Invalid, "'quote'"),
+        (
+            {"type": "format-table", "file.format": "json", "json.line-delimiter": ""}, (),
+            Invalid, "json.line-delimiter",
+        ),
+        (
+            {"type": "format-table", "metastore.partitioned-table": "true",
+             "format-table.implementation": "engine"}, (), Invalid, "directories",
+        ),
+        (
+            {"type": "format-table", "metastore.partitioned-table": "true",
+             "path": "/somewhere/else"}, (), Invalid, "leave option 'path'",
+        ),
+        ({"type": "object-table"}, ("id",), Invalid, "keys"),
+        ({"type": "object-table"}, (), Invalid, "columns are given"),
+        ({"auto-create": "true"}, (), Invalid, "auto-create"),
+        ({"target-file-row-num": "0"}, (), Invalid, "target-file-row-num"),
+    ],
+)  # fmt: skip
+def test_what_a_type_does_not_have_is_refused(
+    catalog: Catalog, plain: Schema, options: Mapping[str, str], keys: tuple[str, ...],
+    error: type[HeadwaterError], message: str,
+) -> None:  # fmt: skip
+    catalog.create_database("sales")
+    with pytest.raises(error, match=message):
+        catalog.create_table(NAME, replace(plain, options=options, primary_keys=keys))
+    with pytest.raises(NotFound):
+        catalog.get_table(NAME)
+
+
+def test_a_table_without_columns_is_refused(catalog: Catalog) -> None:
+    catalog.create_database("sales")
+    for table_type in ("table", "format-table", "iceberg-table"):
+        with pytest.raises(Invalid, match="at least one column"):
+            catalog.create_table(NAME, Schema((), options={"type": table_type}))
