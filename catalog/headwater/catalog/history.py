@@ -203,6 +203,16 @@ class TableHistory:
         elif tag is not None:
             self._catalog.rollback_to_tag(self.identifier, tag)
 
+    def rollback_schema(self, schema_id: int) -> Self:
+        """Make an earlier schema the latest; the handle itself, refreshed.
+
+        Raises:
+            Invalid: There is no such schema.
+            Conflict: A snapshot, tag or changelog still refers to a later one.
+        """
+        self._catalog.rollback_schema(self.identifier, schema_id)
+        return self.refresh()
+
     def tags(self) -> list[TagInfo]:
         """The tags, by name."""
         names = _all_pages(lambda token: self._catalog.list_tags(self.identifier, page_token=token))

@@ -283,6 +283,15 @@ class Catalog(Protocol):
         """Likewise, to the snapshot that a tag names."""
         ...
 
+    def rollback_schema(self, identifier: Identifier, schema_id: int) -> None:
+        """Make an earlier schema the latest; later ones go away.
+
+        Raises:
+            Invalid: There is no such schema.
+            Conflict: A snapshot, tag or changelog still refers to a later one.
+        """
+        ...
+
     # Tags
 
     def create_tag(

@@ -28,6 +28,7 @@ __all__ = [
     "ListTagsResponse",
     "PartitionStatisticsModel",
     "ResetConsumerRequest",
+    "RollbackSchemaRequest",
     "RollbackTableRequest",
     "SnapshotInstant",
     "TableSnapshotModel",
@@ -170,6 +171,12 @@ class RollbackTableRequest(WireModel):
 
     instant: Annotated[SnapshotInstant | TagInstant, Field(discriminator="type")]
     from_snapshot: int | None = None
+
+
+class RollbackSchemaRequest(WireModel):
+    """``POST …/rollback-schema``."""
+
+    schema_id: int
 
 
 class CreateTagRequest(WireModel):

@@ -42,6 +42,7 @@ from headwater.catalog.wire_history import (
     ListTagsResponse,
     PartitionStatisticsModel,
     ResetConsumerRequest,
+    RollbackSchemaRequest,
     RollbackTableRequest,
     SnapshotInstant,
     TagInstant,
@@ -375,6 +376,11 @@ class RestCatalog:
         """Likewise, to the snapshot that a tag names."""
         body = RollbackTableRequest(instant=TagInstant(tag_name=tag), from_snapshot=from_snapshot)
         self._requests.post(Empty, body, *table_path(identifier), "rollback")
+
+    def rollback_schema(self, identifier: Identifier, schema_id: int) -> None:
+        """Make an earlier schema the latest; Invalid, Conflict."""
+        body = RollbackSchemaRequest(schema_id=schema_id)
+        self._requests.post(Empty, body, *table_path(identifier), "rollback-schema")
 
     # Tags
 

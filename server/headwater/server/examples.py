@@ -189,6 +189,7 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
         "destination": {"database": "archive", "object": "orders_2025"},
     },
     wire_history.ResetConsumerRequest: {"consumerId": "billing", "nextSnapshotId": 3},
+    wire_history.RollbackSchemaRequest: {"schemaId": 3},
     wire_history.RollbackTableRequest: {
         "instant": {"type": "snapshot", "snapshotId": 5},
         "fromSnapshot": 8,

@@ -29,6 +29,7 @@ _EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
     "column exists": (409, "column 'amount' exists already", "COLUMN", "amount"),
     "tag exists": (409, "tag 'v1' exists already", "TAG", "v1"),
     "branch exists": (409, "table sales.orders has a branch 'b' already", "BRANCH", "b"),
+    "schema in use": (409, "Cannot rollback to schema 0, schema 1 is still referenced", None, None),
     "busy": (409, "table sales.orders is being changed by others; retry", None, None),
     "moved on": (409, "the latest snapshot is 9, not 8", None, None),
     "no partitions here": (501, "the partitions of this table are in its files", "TABLE",

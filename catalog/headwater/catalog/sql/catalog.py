@@ -25,6 +25,7 @@ from headwater.catalog.sql.names import normalised_location
 from headwater.catalog.sql.outbox import Outbox, RepairReport
 from headwater.catalog.sql.partitions import SqlPartitions
 from headwater.catalog.sql.rollback import Rollbacks
+from headwater.catalog.sql.schema_rollback import SchemaRollbacks
 from headwater.catalog.sql.schema_state import (
     check_revision,
     create_missing_tables,
@@ -70,6 +71,7 @@ class SqlCatalog:
         self._consumers = Consumers(context, self._outbox)
         self._partitions = SqlPartitions(context, self._outbox)
         self._branches = SqlBranches(context, self._outbox, self._snapshots)
+        self._schema_rollbacks = SchemaRollbacks(context, self._outbox, self._snapshots)
 
     @staticmethod
     def open(
@@ -288,6 +290,10 @@ class SqlCatalog:
     ) -> None:
         """Likewise, to the snapshot that a tag names."""
         self._rollbacks.to_tag(identifier, tag, from_snapshot)
+
+    def rollback_schema(self, identifier: Identifier, schema_id: int) -> None:
+        """Make an earlier schema the latest; Invalid, Conflict."""
+        self._schema_rollbacks.to_schema(identifier, schema_id)
 
     # Tags
 

@@ -20,7 +20,7 @@ from headwater.catalog.sql.lookup import (
 )
 from headwater.catalog.sql.models import BranchRow, DatabaseRow, OutboxRow, SchemaRow, TableRow
 from headwater.catalog.sql.names import check_page, pattern_clause
-from headwater.catalog.sql.outbox import Action, Outbox
+from headwater.catalog.sql.outbox import SCHEMA_ACTIONS, Outbox
 from headwater.storage.errors import NotFound, ResourceType
 from headwater.storage.layout import MAIN_BRANCH
 from headwater.storage.schema import TableSchema
@@ -177,7 +177,7 @@ class TableReads:
             waiting = select(OutboxRow.table_id).where(
                 OutboxRow.table_id.in_(chunk),
                 OutboxRow.branch == MAIN_BRANCH,
-                OutboxRow.action == Action.SCHEMA.value,
+                OutboxRow.action.in_(SCHEMA_ACTIONS),
             )
             pending.update(connection.execute(waiting).scalars())
         tables = tuple(
@@ -194,7 +194,7 @@ class TableReads:
             pending = exists().where(
                 OutboxRow.table_id == BranchRow.table_id,
                 OutboxRow.branch == BranchRow.branch,
-                OutboxRow.action == Action.SCHEMA.value,
+                OutboxRow.action.in_(SCHEMA_ACTIONS),
             )
             row = connection.execute(
                 _table_columns()

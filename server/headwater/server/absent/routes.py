@@ -31,7 +31,6 @@ _Operation: TypeAlias = tuple[str, str, str, str]
 
 _OF_A_TABLE: tuple[_Operation, ...] = (
     ("replaceTable", "POST", "/replace", "Replace a table's schema"),
-    ("rollbackSchema", "POST", "/rollback-schema", "Roll a table's schema back"),
 )
 _OTHERS: tuple[_Operation, ...] = (
     ("registerTable", "POST", _DATABASE + "/register", "Register a table"),

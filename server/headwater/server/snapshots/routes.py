@@ -11,6 +11,7 @@ from headwater.catalog.wire_history import (
     GetTableSnapshotResponse,
     GetVersionSnapshotResponse,
     ListSnapshotsResponse,
+    RollbackSchemaRequest,
     RollbackTableRequest,
     SnapshotInstant,
     TableSnapshotModel,
@@ -100,4 +101,15 @@ def rollback_table(catalog: CatalogOf, name: TableName, body: RollbackTableReque
         catalog.rollback_to_snapshot(name, body.instant.snapshot_id, body.from_snapshot)
     else:
         catalog.rollback_to_tag(name, body.instant.tag_name, body.from_snapshot)
+    return Empty()
+
+
+@router.post(
+    "/rollback-schema",
+    summary="Roll a table's schema back",
+    responses=failures("no table", "schema in use", "unsupported"),
+)
+def rollback_schema(catalog: CatalogOf, name: TableName, body: RollbackSchemaRequest) -> Empty:
+    """Makes an earlier schema the latest, if no snapshot, tag or changelog needs a later one."""
+    catalog.rollback_schema(name, body.schema_id)
     return Empty()
