@@ -1,0 +1,466 @@
+"""Storage and database fail, stall and fill up under commits: each happens once, or not at all.
+
+A process that dies is in ``test_crashes.py``; here everybody lives, and is told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from threading import Event, Lock, Thread
+
+import pytest
+from sqlalchemy import make_url
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql import SqlCatalog
+from headwater.migrations import upgrade
+from headwater.storage.errors import HeadwaterError, NotFound, Unavailable
+from headwater.storage.file_access import FileStatus
+from headwater.storage.local_files import LocalFileAccess
+from headwater.storage.schema import Schema, TableSchema
+from headwater.storage.schema_change import SetOption
+from headwater.storage.snapshot import Snapshot
+
+MakeSnapshot = Callable[..., Snapshot]
+MOST_STEPS = 60
+
+
+def _check_agreement(catalog: SqlCatalog, table: Identifier) -> list[Snapshot]:
+    """That database and files tell the same history; the snapshots, oldest first."""
+    directory = Path(catalog.get_table(table).path.removeprefix("file://"), "snapshot")
+    history = list(catalog.list_snapshots(table).items)[::-1]
+    on_disk = {
+        path.name: json.loads(path.read_text()) for path in directory.glob("snapshot-[0-9]*")
+    }
+    assert on_disk == {f"snapshot-{item.id}": item.document for item in history}
+    assert [item.id for item in history] == list(range(1, len(history) + 1))
+    latest = catalog.latest_snapshot(table)
+    assert (None if latest is None else latest.snapshot) == (history[-1] if history else None)
+    if history:
+        assert (directory / "LATEST").read_text() == str(len(history))
+    return history
+
+
+class FailingFiles(LocalFileAccess):
+    """The local disk, of which the chosen call fails: undone, or done but without an answer."""
+
+    def __init__(self) -> None:
+        self.fail_at: int | None = None
+        self.is_done = False
+        self.failures = 0
+        self._taken = 0
+
+    def arm(self, step: int, *, is_done: bool) -> None:
+        self.fail_at, self.is_done, self._taken = step, is_done, 0
+
+    def _fails(self) -> bool:
+        self._taken += 1
+        if self._taken != self.fail_at:
+            return False
+        self.fail_at = None
+        self.failures += 1
+        return True
+
+    def write(self, path: str, data: bytes) -> None:
+        fails = self._fails()
+        if not fails or self.is_done:
+            super().write(path, data)
+        if fails:
+            raise Unavailable(f"{path}: the store did not answer")
+
+    def write_if_absent(self, path: str, data: bytes) -> bool:
+        fails = self._fails()
+        if not fails:
+            return super().write_if_absent(path, data)
+        if self.is_done:
+            super().write_if_absent(path, data)
+        raise Unavailable(f"{path}: the store did not answer")
+
+    def delete(self, path: str) -> None:
+        fails = self._fails()
+        if not fails or self.is_done:
+            super().delete(path)
+        if fails:
+            raise Unavailable(f"{path}: the store did not answer")
+
+    def list(self, directory: str) -> list[FileStatus]:
+        if self._fails():
+            raise Unavailable(f"{directory}: the store did not answer")
+        return super().list(directory)
+
+
+@pytest.fixture
+def files() -> FailingFiles:
+    return FailingFiles()
+
+
+@pytest.fixture
+def failing(
+    database_url: str,
+    tmp_path: Path,
+    files: FailingFiles,
+    orders: Identifier,
+    orders_schema: Schema,
+) -> Iterator[SqlCatalog]:
+    """A catalog with an empty table, whose storage fails when told."""
+    upgrade(database_url)
+    catalog = SqlCatalog.open(
+        database_url, warehouse="main", location=str(tmp_path / "lake"), files=files
+    )
+    catalog.create_database(orders.database)
+    catalog.create_table(orders, orders_schema)
+    yield catalog
+    catalog.close()
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["undone", "done"])
+def test_a_commit_during_which_storage_fails_happens_once(
+    failing: SqlCatalog,
+    files: FailingFiles,
+    orders: Identifier,
+    snapshot: MakeSnapshot,
+    is_done: bool,
+) -> None:
+    base: str | None = None
+    for number in range(1, MOST_STEPS):
+        offered = snapshot(number)
+        files.arm(number, is_done=is_done)
+        try:
+            assert failing.commit_snapshot(orders, None, offered, base, [])
+            failed = False
+        except Unavailable:
+            failed = True
+        assert failed is (files.fail_at is None)
+        files.fail_at = None
+        if number % 2:
+            # A rival comes by first: what is decided stays decided.
+            rival = snapshot(number)
+            assert not failing.commit_snapshot(orders, None, rival, base, [])
+        assert failing.commit_snapshot(orders, None, offered, base, [])
+        assert _check_agreement(failing, orders)[-1] == offered
+        base = offered.uuid
+        if not failed:
+            break
+    assert files.failures >= 2
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["undone", "done"])
+def test_a_rollback_during_which_storage_fails_is_finished_by_whoever_comes_next(
+    failing: SqlCatalog,
+    files: FailingFiles,
+    orders: Identifier,
+    snapshot: MakeSnapshot,
+    is_done: bool,
+) -> None:
+    for step in range(1, MOST_STEPS):
+        latest = failing.latest_snapshot(orders)
+        base = None if latest is None else latest.snapshot.uuid
+        for number in range(1 if latest is None else latest.snapshot.id + 1, 4):
+            made = snapshot(number)
+            assert failing.commit_snapshot(orders, None, made, base, [])
+            base = made.uuid
+        failing.create_tag(orders, "late", 3)
+        files.arm(step, is_done=is_done)
+        try:
+            failing.rollback_to_snapshot(orders, 1)
+            failed = False
+        except Unavailable:
+            failed = True
+        files.fail_at = None
+        history = _check_agreement(failing, orders)
+        if len(history) == 3:
+            assert failed
+            assert list(failing.list_tags(orders).items) == ["late"]
+            failing.delete_tag(orders, "late")
+        else:
+            assert len(history) == 1
+            assert list(failing.list_tags(orders).items) == []
+        if not failed:
+            break
+    else:
+        pytest.fail("a rollback has more steps than were tried")
+    assert files.failures >= 5
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["undone", "done"])
+def test_tables_made_and_changed_while_storage_fails_are_whole_or_not_there(
+    failing: SqlCatalog,
+    files: FailingFiles,
+    orders: Identifier,
+    orders_schema: Schema,
+    is_done: bool,
+) -> None:
+    table = Identifier("sales", "new")
+    files.arm(1, is_done=is_done)
+    with pytest.raises(Unavailable):
+        failing.create_table(table, orders_schema)
+    files.fail_at = None
+    with pytest.raises(NotFound):
+        failing.get_table(table)
+    failing.create_table(table, orders_schema)
+    files.arm(1, is_done=is_done)
+    with pytest.raises(Unavailable):
+        failing.alter_table(table, [SetOption("write-only", "true")])
+    info = failing.get_table(table)
+    on_disk = Path(info.path.removeprefix("file://"), "schema", f"schema-{info.schema.id}")
+    assert TableSchema.from_json(on_disk.read_text()) == info.schema
+
+
+class StallingFiles(LocalFileAccess):
+    """The local disk, on which the put of one file takes until it is let go on."""
+
+    def __init__(self, name: str) -> None:
+        self.reached, self.let_go = Event(), Event()
+        self._name = name
+
+    def write_if_absent(self, path: str, data: bytes) -> bool:
+        if path.endswith(self._name) and not self.reached.is_set():
+            self.reached.set()
+            assert self.let_go.wait(timeout=60)
+        return super().write_if_absent(path, data)
+
+
+def test_a_stalled_storage_shows_nothing_early_and_loses_nothing(
+    database_url: str,
+    tmp_path: Path,
+    orders: Identifier,
+    orders_schema: Schema,
+    snapshot: MakeSnapshot,
+) -> None:
+    """Readers of the table wait with it; they never see a snapshot whose file is not there."""
+    upgrade(database_url)
+    files = StallingFiles("orders/snapshot/snapshot-2")
+    location = str(tmp_path / "lake")
+    slow = SqlCatalog.open(database_url, warehouse="main", location=location, files=files)
+    other = SqlCatalog.open(database_url, warehouse="main", location=location)
+    is_sqlite = database_url.startswith("sqlite")
+    calm = Identifier("sales", "calm")
+    with closing(slow), closing(other), ThreadPoolExecutor(4) as pool:
+        other.create_database(orders.database)
+        for name in (orders, calm):
+            other.create_table(name, orders_schema)
+        first, second, third = snapshot(1), snapshot(2), snapshot(3)
+        assert other.commit_snapshot(orders, None, first, None, [])
+        try:
+            stalled = pool.submit(slow.commit_snapshot, orders, None, second, first.uuid, [])
+            assert files.reached.wait(timeout=60)
+            reading = pool.submit(other.latest_snapshot, orders)
+            following = pool.submit(other.commit_snapshot, orders, None, third, second.uuid, [])
+            if not is_sqlite:
+                # Other tables go on; SQLite has one writer for all of them.
+                assert other.commit_snapshot(calm, None, snapshot(1), None, [])
+            assert other.latest_snapshot(calm) is not None or is_sqlite
+            assert not reading.done()
+            assert not stalled.done()
+        finally:
+            files.let_go.set()
+        assert stalled.result() is True
+        assert following.result() is True
+        seen = reading.result()
+        assert seen is not None
+        assert seen.snapshot.id >= 2
+        assert _check_agreement(other, orders) == [first, second, third]
+
+
+@contextmanager
+def _small_disk(folder: Path, size: str = "64k") -> Iterator[Path]:
+    """A disk of a few pages."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _fill(ballast: Path) -> None:
+    with ballast.open("wb", buffering=0) as sink, suppress(OSError):
+        while True:
+            sink.write(b"x" * 512)
+
+
+def test_a_full_disk_refuses_commits_and_none_is_lost(
+    database_url: str,
+    tmp_path: Path,
+    orders: Identifier,
+    orders_schema: Schema,
+    snapshot: MakeSnapshot,
+) -> None:
+    upgrade(database_url)
+    with _small_disk(tmp_path / "lake") as lake:
+        catalog = SqlCatalog.open(database_url, warehouse="main", location=str(lake))
+        with closing(catalog):
+            catalog.create_database(orders.database)
+            catalog.create_table(orders, orders_schema)
+            first = snapshot(1)
+            assert catalog.commit_snapshot(orders, None, first, None, [])
+            _fill(lake / "ballast")
+            offered = snapshot(2)
+            for _ in range(2):
+                with pytest.raises(Unavailable, match="snapshot-2"):
+                    catalog.commit_snapshot(orders, None, offered, first.uuid, [])
+            with pytest.raises(Unavailable, match="snapshot-2"):
+                catalog.latest_snapshot(orders)
+            with pytest.raises(HeadwaterError):
+                catalog.create_table(Identifier("sales", "new"), orders_schema)
+            (lake / "ballast").unlink()
+            assert catalog.commit_snapshot(orders, None, offered, first.uuid, [])
+            assert _check_agreement(catalog, orders) == [first, offered]
+            assert list(catalog.list_tables("sales").items) == ["orders"]
+            left = [p for p in lake.rglob("*") if "tmp" in p.name]
+            assert left == []
+
+
+def test_a_full_disk_under_the_database_changes_nothing(
+    tmp_path: Path, orders: Identifier, orders_schema: Schema, snapshot: MakeSnapshot
+) -> None:
+    """SQLite's file is on the full disk, the tables' files are not."""
+    with _small_disk(tmp_path / "database", "1m") as disk:
+        url = f"sqlite:///{disk}/headwater.db"
+        upgrade(url)
+        catalog = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
+        with closing(catalog):
+            catalog.create_database(orders.database)
+            catalog.create_table(orders, orders_schema)
+            first = snapshot(1)
+            assert catalog.commit_snapshot(orders, None, first, None, [])
+            _fill(disk / "ballast")
+            large = snapshot(2, properties={"note": "x" * 65_536})
+            with pytest.raises(Unavailable):
+                catalog.commit_snapshot(orders, None, large, first.uuid, [])
+            assert _check_agreement(catalog, orders) == [first]
+            (disk / "ballast").unlink()
+            assert catalog.commit_snapshot(orders, None, large, first.uuid, [])
+            assert _check_agreement(catalog, orders) == [first, large]
+
+
+class CuttingProxy:
+    """Stands between a catalog and its database, and cuts a connection at the chosen message.
+
+    Messages from the catalog are counted while it is armed. The chosen one is either swallowed, or
+    passed on with only the answer lost.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = Lock()
+        self._armed: int | None = None
+        self._is_passed_on = False
+        self.cuts = 0
+        Thread(target=self._accept, daemon=True).start()
+
+    def arm(self, message: int, *, is_passed_on: bool) -> None:
+        with self._lock:
+            self._armed, self._is_passed_on = message, is_passed_on
+
+    def disarm(self) -> bool:
+        """Whether it did cut."""
+        with self._lock:
+            armed, self._armed = self._armed, None
+            return armed is None
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(self._target) as server:
+            while True:
+                ready, _, _ = select.select([client, server], [], [])
+                for source in ready:
+                    data = source.recv(1 << 20)
+                    if not data:
+                        return
+                    if source is server:
+                        client.sendall(data)
+                        continue
+                    is_cut = self._is_chosen()
+                    if not is_cut or self._is_passed_on:
+                        server.sendall(data)
+                    if is_cut:
+                        if self._is_passed_on:
+                            server.recv(1 << 20)  # it has done what it was told
+                        return
+
+    def _is_chosen(self) -> bool:
+        with self._lock:
+            if self._armed is None:
+                return False
+            self._armed -= 1
+            if self._armed:
+                return False
+            self._armed = None
+            self.cuts += 1
+            return True
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+    ],
+)
+def server_url(request: pytest.FixtureRequest) -> str:
+    """An empty database behind a network."""
+    create: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
+    return create()
+
+
+@pytest.mark.parametrize("is_passed_on", [False, True], ids=["unsent", "unanswered"])
+def test_a_commit_whose_database_is_cut_off_anywhere_happens_once(
+    server_url: str,
+    tmp_path: Path,
+    orders: Identifier,
+    orders_schema: Schema,
+    snapshot: MakeSnapshot,
+    is_passed_on: bool,
+) -> None:
+    upgrade(server_url)
+    target = make_url(server_url)
+    proxy = CuttingProxy(target.host or "", target.port or 0)
+    through = target.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
+    catalog = SqlCatalog.open(through, warehouse="main", location=str(tmp_path / "lake"))
+    with closing(proxy), closing(catalog):
+        catalog.create_database(orders.database)
+        catalog.create_table(orders, orders_schema)
+        base: str | None = None
+        unknown = 0
+        for number in range(1, MOST_STEPS):
+            offered = snapshot(number)
+            proxy.arm(number, is_passed_on=is_passed_on)
+            try:
+                # Cut off before its commit was sent, it is tried again by itself.
+                assert catalog.commit_snapshot(orders, None, offered, base, [])
+            except Unavailable:
+                unknown += 1
+            was_cut = proxy.disarm()
+            assert catalog.commit_snapshot(orders, None, offered, base, [])
+            history = _check_agreement(catalog, orders)
+            assert len(history) == number
+            assert history[-1] == offered
+            base = offered.uuid
+            if not was_cut:
+                break
+        else:
+            pytest.fail("a commit has more messages than were tried")
+        assert proxy.cuts >= 8
+        assert 1 <= unknown < proxy.cuts
