@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headwater.catalog.branches import Branches
+from headwater.catalog.dropped_tables import DroppedTables
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.page import Page
 from headwater.catalog.partitions import Partitions
+from headwater.catalog.protection import Protection
 from headwater.storage.schema import Schema, TableSchema
 from headwater.storage.schema_change import SchemaChange
 from headwater.storage.snapshot import Snapshot
@@ -134,6 +136,16 @@ class Catalog(Protocol):
 
     def close(self) -> None:
         """Give back connections."""
+        ...
+
+    @property
+    def dropped_tables(self) -> DroppedTables:
+        """Dropped tables that can be restored."""
+        ...
+
+    @property
+    def protection(self) -> Protection:
+        """Flags that refuse drops."""
         ...
 
     # Databases

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli import database, demo, openapi, serve, table, token
+from headwater.cli import database, demo, dropped, openapi, protection, serve, table, token
 from headwater.storage.errors import HeadwaterError
 
 __all__ = ["app", "main"]
@@ -23,6 +23,9 @@ app = typer.Typer(
 app.command("serve")(serve.serve)
 app.add_typer(database.app, name="db")
 app.add_typer(table.app, name="table")
+app.add_typer(dropped.app, name="dropped")
+app.command("protect")(protection.protect)
+app.command("unprotect")(protection.unprotect)
 app.add_typer(token.app, name="token")
 app.command("openapi")(openapi.openapi)
 app.command("demo")(demo.demo)

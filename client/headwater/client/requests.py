@@ -139,6 +139,19 @@ class Requests:
         transport = self.connected().transport
         return transport.request("POST", self.path(*segments), body=body).read(model)
 
+    def manage(
+        self,
+        method: str,
+        model: type[T],
+        *segments: str,
+        params: Mapping[str, str] | None = None,
+        body: BaseModel | None = None,
+    ) -> T:
+        """Use Headwater's own management API, which other servers lack, about the warehouse."""
+        handshake = self.connected()
+        path = f"/management/v1/warehouses/{encode_path(handshake.prefix, *segments)}"
+        return handshake.transport.request(method, path, params=params, body=body).read(model)
+
     def delete(self, *segments: str) -> None:
         """Delete something."""
         self.connected().transport.request("DELETE", self.path(*segments)).read(Empty)

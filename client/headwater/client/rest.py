@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headwater.catalog.branches import Branches
+from headwater.catalog.dropped_tables import DroppedTables
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.partitions import Partitions
+from headwater.catalog.protection import Protection
 from headwater.catalog.protocol import (
     ConsumerInfo,
     DatabaseInfo,
@@ -49,7 +51,9 @@ from headwater.catalog.wire_history import (
     snapshots_from_wire,
 )
 from headwater.client.branches import RestBranches
+from headwater.client.dropped_tables import RestDroppedTables
 from headwater.client.partitions import RestPartitions
+from headwater.client.protection import RestProtection
 from headwater.client.requests import Requests, paging, table_path, without_prefix
 from headwater.client.settle import settle_commit
 from headwater.client.transport import Timeouts
@@ -151,6 +155,16 @@ class RestCatalog:
     def close(self) -> None:
         """Give back connections; later calls make new ones."""
         self._requests.close()
+
+    @property
+    def dropped_tables(self) -> DroppedTables:
+        """Dropped tables that can be restored; Headwater's servers have them."""
+        return RestDroppedTables(self._requests)
+
+    @property
+    def protection(self) -> Protection:
+        """Flags that refuse drops; Headwater's servers have them."""
+        return RestProtection(self._requests)
 
     # Databases
 

@@ -20,6 +20,7 @@ from headwater.server.dependencies import Services
 from headwater.server.envelope import Envelope
 from headwater.server.errors import install_error_handlers
 from headwater.server.health import routes as health
+from headwater.server.management import dropped_tables, protection
 from headwater.server.openapi import describe
 from headwater.server.partitions import routes as partitions
 from headwater.server.settings import ServerSettings
@@ -90,6 +91,8 @@ def create_app(
         absent,
     ):
         app.include_router(feature.router)
+    for noun in (dropped_tables, protection):
+        app.include_router(noun.router)
     install_error_handlers(app)
     # The last one added is the outermost.
     app.add_middleware(Authentication, tokens=_token_check(settings, find_token, runtime))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from headwater.catalog import wire, wire_branches, wire_history, wire_partitions
+from headwater.catalog import wire, wire_branches, wire_history, wire_management, wire_partitions
 
 __all__ = ["EXAMPLES"]
 
@@ -71,6 +71,14 @@ _FILTER = (
     '"function": "GREATER_OR_EQUAL", "literals": ["2026-01-01"]}'
 )
 _ORDERS: dict[str, JsonValue] = {"database": "sales", "object": "orders"}
+_DROPPED: dict[str, JsonValue] = {
+    "id": "0b5e8d4c-6c1f-4f43-9a53-0a3f7e6f2a11",
+    "identifier": _ORDERS,
+    "path": "file:///lake/sales.db/orders",
+    "droppedAt": 1767225600000,
+    "droppedBy": "nightly-spark",
+    "keptUntil": 1767830400000,
+}
 
 EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
     wire.AlterDatabaseRequest: {"removals": ["comment"], "updates": {"owner": "billing"}},
@@ -108,6 +116,14 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
     wire_branches.CreateBranchRequest: {"branch": "b", "fromTag": "v1"},
     wire.CreateDatabaseRequest: {"name": "sales", "options": {"owner": "billing"}},
     wire.CreateTableRequest: {"identifier": _ORDERS, "schema": _SCHEMA},
+    wire_management.DroppedTableModel: _DROPPED,
+    wire_management.ListDroppedTablesResponse: {
+        "droppedTables": [_DROPPED],
+        "nextPageToken": None,
+    },
+    wire_management.ProtectionModel: {"protected": True},
+    wire_management.RestoreTableRequest: {"destination": None},
+    wire_management.RestoreTableResponse: {"identifier": _ORDERS},
     wire_history.CreateTagRequest: {"tagName": "v1", "snapshotId": 8, "timeRetained": "7 d"},
     wire.Empty: {},
     wire.ErrorResponse: {

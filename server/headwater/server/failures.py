@@ -11,6 +11,8 @@ __all__ = ["failures"]
 _EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
     "invalid": (400, "field 'name': Field required", None, None),
     "unauthorised": (401, "the token is not one of this catalog's", None, None),
+    "protected": (403, "table sales.orders is protected and cannot be dropped", "TABLE",
+                  "sales.orders"),
     "internal": (500, "internal error; the server's log has the details under request id 7d1…",
                  None, None),
     "unavailable": (503, "the database did not answer; try again", None, None),
@@ -42,6 +44,7 @@ _ALWAYS = ("invalid", "unauthorised", "internal", "unavailable")
 _DESCRIPTIONS = {
     400: "The request is wrong.",
     401: "No token, or a wrong one.",
+    403: "The caller may not do that, or nobody may.",
     404: "Something named in the request does not exist.",
     409: "A name is taken, or somebody else came first.",
     500: "The server failed; the outcome is unknown.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from headwater.catalog.branches import Branches
 from headwater.catalog.identifier import Identifier
@@ -20,10 +21,12 @@ from headwater.catalog.sql.commit import Commits
 from headwater.catalog.sql.consumers import Consumers
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.databases import Databases
+from headwater.catalog.sql.dropped_tables import DroppedTables
 from headwater.catalog.sql.engine import SqlDatabase, database_exists, open_engine
 from headwater.catalog.sql.names import normalised_location
 from headwater.catalog.sql.outbox import Outbox, RepairReport
 from headwater.catalog.sql.partitions import SqlPartitions
+from headwater.catalog.sql.protection import Protection
 from headwater.catalog.sql.rollback import Rollbacks
 from headwater.catalog.sql.schema_rollback import SchemaRollbacks
 from headwater.catalog.sql.schema_state import (
@@ -43,7 +46,20 @@ from headwater.storage.schema_change import SchemaChange
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
-__all__ = ["SqlCatalog"]
+__all__ = ["SqlCatalog", "SweepReport"]
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """What a sweep did.
+
+    Attributes:
+        repaired: What it did about decisions that storage had yet to follow.
+        purged: How many dropped tables it deleted because their time was up.
+    """
+
+    repaired: RepairReport
+    purged: int
 
 
 class SqlCatalog:
@@ -61,9 +77,11 @@ class SqlCatalog:
         self._context = context
         self._storage_options = dict(storage_options)
         self._outbox = Outbox(context)
-        self._databases = Databases(context, self._outbox)
+        self._dropped_tables = DroppedTables(context, self._outbox)
+        self._protection = Protection(context)
+        self._databases = Databases(context, self._outbox, self._dropped_tables)
         self._table_reads = TableReads(context, self._outbox)
-        self._tables = Tables(context, self._outbox, self._table_reads)
+        self._tables = Tables(context, self._outbox, self._table_reads, self._dropped_tables)
         self._commits = Commits(context, self._outbox)
         self._snapshots = Snapshots(context, self._outbox)
         self._rollbacks = Rollbacks(context, self._outbox, self._snapshots)
@@ -83,6 +101,7 @@ class SqlCatalog:
         runtime: Runtime = SYSTEM_RUNTIME,
         create: bool = False,
         files: FileAccess | None = None,
+        undrop_millis: int = 0,
     ) -> SqlCatalog:
         """Open a warehouse, and repair what a crash left half done.
 
@@ -94,6 +113,7 @@ class SqlCatalog:
             runtime: Clock and names.
             create: Make the catalog's tables in a database that has none.
             files: The file access; by default the one that reaches `location`.
+            undrop_millis: How long dropped tables can be restored; 0 deletes them at once.
 
         Raises:
             Invalid: The URL or the location is malformed, or the database has no tables or those
@@ -112,7 +132,7 @@ class SqlCatalog:
             if create:
                 create_missing_tables(database)
             check_revision(database)
-            context = CatalogContext(database, files, runtime, warehouse, location)
+            context = CatalogContext(database, files, runtime, warehouse, location, undrop_millis)
             catalog = SqlCatalog(context, options)
             catalog.repair()
         except BaseException:
@@ -149,9 +169,27 @@ class SqlCatalog:
         """Make storage follow every decision that a crash left open."""
         return self._outbox.repair()
 
+    def sweep(self) -> SweepReport:
+        """Do what is to be done now and then: repair, and purge tables whose time is up.
+
+        Any number of servers may do it at the same time.
+        """
+        repaired = self._outbox.repair()
+        return SweepReport(repaired, self._dropped_tables.purge_expired())
+
     def close(self) -> None:
         """Give back connections."""
         self._context.database.close()
+
+    @property
+    def dropped_tables(self) -> DroppedTables:
+        """Dropped tables that can be restored."""
+        return self._dropped_tables
+
+    @property
+    def protection(self) -> Protection:
+        """Flags that refuse drops."""
+        return self._protection
 
     # Databases
 

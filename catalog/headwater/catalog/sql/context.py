@@ -21,6 +21,7 @@ class CatalogContext:
         runtime: Clock and names.
         warehouse: The warehouse's name.
         location: Its URI, without a trailing slash.
+        undrop_millis: How long dropped tables can be restored; 0 deletes them at once.
     """
 
     database: SqlDatabase
@@ -28,3 +29,4 @@ class CatalogContext:
     runtime: Runtime
     warehouse: str
     location: str
+    undrop_millis: int = 0

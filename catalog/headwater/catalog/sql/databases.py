@@ -9,8 +9,10 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import DatabaseInfo, Page
 from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.dropped_tables import DroppedTables
 from headwater.catalog.sql.lookup import database_not_found, name_page
 from headwater.catalog.sql.models import DatabaseRow, TableRow
 from headwater.catalog.sql.names import (
@@ -21,7 +23,8 @@ from headwater.catalog.sql.names import (
     pattern_clause,
 )
 from headwater.catalog.sql.outbox import Outbox
-from headwater.catalog.sql.tables import drop_table_rows
+from headwater.catalog.sql.protection import refuse_protected
+from headwater.catalog.sql.table_rows import drop_table_rows, lock_table
 from headwater.storage.errors import AlreadyExists, Invalid, ResourceType
 from headwater.storage.layout import MAIN_BRANCH
 
@@ -36,12 +39,14 @@ class Databases:
     Args:
         context: Where and with what.
         outbox: Follows the dropping of tables on storage.
+        dropped: Keeps dropped tables that can be restored.
     """
 
-    def __init__(self, context: CatalogContext, outbox: Outbox) -> None:
+    def __init__(self, context: CatalogContext, outbox: Outbox, dropped: DroppedTables) -> None:
         self._context = context
         self._sql = context.database
         self._outbox = outbox
+        self._dropped = dropped
 
     def list(self, pattern: str | None, max_results: int | None, token: str | None) -> Page[str]:
         """Names in their order."""
@@ -152,26 +157,43 @@ class Databases:
         self._sql.write(work)
 
     def drop(self, name: str) -> None:
-        """Drop a database and every table in it."""
+        """Drop a database and every table in it; the tables may be restored later."""
+        place = self._dropped.place() if self._dropped.are_kept else None
 
         def work(connection: Connection) -> list[str]:
-            database_id = connection.execute(
-                select(DatabaseRow.id)
+            database = connection.execute(
+                select(DatabaseRow.id, DatabaseRow.is_protected)
                 .where(DatabaseRow.warehouse == self._context.warehouse, DatabaseRow.name == name)
                 .with_for_update()
-            ).scalar_one_or_none()
-            if database_id is None:
+            ).one_or_none()
+            if database is None:
                 raise database_not_found(name)
+            refuse_protected(ResourceType.DATABASE, name, database.is_protected)
             # The lock above makes table creations that have begun end first, and later ones fail.
-            tables = connection.execute(
-                select(TableRow.id, TableRow.path, TableRow.is_external).where(
-                    TableRow.database_id == database_id
-                )
-            ).all()
-            for table in tables:
-                drop_table_rows(connection, self._outbox, table.id, table.path, table.is_external)
-            connection.execute(delete(DatabaseRow).where(DatabaseRow.id == database_id))
-            return [table.id for table in tables]
+            ids = connection.execute(
+                select(TableRow.id)
+                .where(TableRow.database_id == database.id)
+                .order_by(TableRow.name)
+            ).scalars()
+            dropped: list[str] = []
+            for table_id in ids.all():
+                lock_table(connection, table_id)
+                table = connection.execute(
+                    select(TableRow.name, TableRow.is_protected).where(
+                        TableRow.id == table_id, TableRow.database_id == database.id
+                    )
+                ).one_or_none()
+                if table is None:
+                    continue  # dropped, or moved elsewhere, before the lock was had
+                identifier = Identifier(name, table.name)
+                refuse_protected(ResourceType.TABLE, identifier, table.is_protected)
+                if place is None:
+                    drop_table_rows(connection, self._outbox, table_id)
+                else:
+                    self._dropped.put_away(connection, place, table_id, identifier)
+                dropped.append(table_id)
+            connection.execute(delete(DatabaseRow).where(DatabaseRow.id == database.id))
+            return dropped
 
         for table_id in self._sql.write(work):
             self._outbox.settle(table_id, MAIN_BRANCH)

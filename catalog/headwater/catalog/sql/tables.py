@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import TableInfo
 from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.dropped_tables import DroppedTables
 from headwater.catalog.sql.lookup import database_not_found, find_table
 from headwater.catalog.sql.models import (
     BranchRow,
     DatabaseRow,
-    OutboxRow,
-    PartitionRow,
     PathRow,
     SchemaRow,
-    SnapshotRow,
     TableRow,
 )
 from headwater.catalog.sql.names import (
@@ -30,12 +28,15 @@ from headwater.catalog.sql.names import (
     path_key,
 )
 from headwater.catalog.sql.outbox import Action, Outbox
+from headwater.catalog.sql.protection import refuse_protected
 from headwater.catalog.sql.table_reads import TableReads
+from headwater.catalog.sql.table_rows import drop_table_rows, lock_table
 from headwater.storage.errors import (
     AlreadyExists,
     Conflict,
     HeadwaterError,
     Invalid,
+    NotFound,
     ResourceType,
     Unsupported,
 )
@@ -46,7 +47,7 @@ from headwater.storage.schema_evolution import apply_changes
 from headwater.storage.schema_rules import new_table_schema
 from headwater.storage.table_type import TableType, table_type
 
-__all__ = ["Tables", "drop_table_rows"]
+__all__ = ["Tables"]
 
 _PATH = "path"
 _ALTER_ATTEMPTS = 10
@@ -60,13 +61,21 @@ class Tables:
         context: Where and with what.
         outbox: Writes schema files, deletes dropped tables' files.
         reads: Tells what there is.
+        dropped: Keeps dropped tables that can be restored.
     """
 
-    def __init__(self, context: CatalogContext, outbox: Outbox, reads: TableReads) -> None:
+    def __init__(
+        self,
+        context: CatalogContext,
+        outbox: Outbox,
+        reads: TableReads,
+        dropped: DroppedTables,
+    ) -> None:
         self._context = context
         self._sql = context.database
         self._outbox = outbox
         self._reads = reads
+        self._dropped = dropped
 
     def create(self, identifier: Identifier, schema: Schema, ignore_if_exists: bool) -> None:
         """Create a table; its first schema file is on storage when this returns."""
@@ -86,7 +95,7 @@ class Tables:
             self._outbox.settle(table_id, MAIN_BRANCH)
         except HeadwaterError:
             # Nothing half done: without its schema file the table must not stay.
-            self._sql.write(lambda connection: self._drop(connection, table_id))
+            self._sql.write(lambda connection: drop_table_rows(connection, self._outbox, table_id))
             raise
 
     def _insert(
@@ -220,6 +229,10 @@ class Tables:
 
         def work(connection: Connection) -> None:
             record = self._main(connection, source)
+            lock_table(connection, record)
+            if self._main(connection, source) != record:
+                # Dropped and kept meanwhile, it must not come back by another name.
+                raise Conflict(f"table {source} is being dropped and made anew; retry")
             database_id, _ = self._database(connection, destination.database)
             self._refuse_taken(connection, database_id, destination)
             connection.execute(
@@ -242,27 +255,33 @@ class Tables:
                 raise Conflict(f"{destination} is being created and dropped; retry") from error
 
     def drop(self, identifier: Identifier, ignore_if_not_exists: bool) -> None:
-        """Drop a table and, unless it is external, its files."""
+        """Drop a table; its files, too, unless it is external or can be restored."""
+        place = self._dropped.place() if self._dropped.are_kept else None
 
         def work(connection: Connection) -> str:
             table_id = self._main(connection, identifier)
-            self._drop(connection, table_id)
+            lock_table(connection, table_id)
+            # Renamed, or dropped and made anew, before the locks were had.
+            if self._main(connection, identifier) != table_id:
+                raise Conflict(f"table {identifier} is being dropped and made anew; retry")
+            is_protected = connection.execute(
+                select(TableRow.is_protected).where(TableRow.id == table_id)
+            ).scalar_one()
+            refuse_protected(ResourceType.TABLE, identifier, is_protected)
+            if place is None:
+                drop_table_rows(connection, self._outbox, table_id)
+            else:
+                self._dropped.put_away(connection, place, table_id, identifier)
             return table_id
 
         try:
             table_id = self._sql.write(work)
-        except HeadwaterError as error:
-            if ignore_if_not_exists and error.resource_type is ResourceType.TABLE:
+        except NotFound:
+            if ignore_if_not_exists:
                 return
             raise
-        self._outbox.settle(table_id, MAIN_BRANCH)
-
-    def _drop(self, connection: Connection, table_id: str) -> None:
-        row = connection.execute(
-            select(TableRow.path, TableRow.is_external).where(TableRow.id == table_id)
-        ).one_or_none()
-        if row is not None:
-            drop_table_rows(connection, self._outbox, table_id, row.path, row.is_external)
+        if place is None:
+            self._outbox.settle(table_id, MAIN_BRANCH)
 
     def _main(self, connection: Connection, identifier: Identifier) -> str:
         if identifier.branch != MAIN_BRANCH:
@@ -319,17 +338,3 @@ def _check_external(identifier: Identifier, schema: TableSchema) -> None:
             f"table {identifier}: the catalog keeps the partitions ('metastore.partitioned-table') "
             "of format tables whose files are its own; leave option 'path' or this one out"
         )
-
-
-def drop_table_rows(
-    connection: Connection, outbox: Outbox, table_id: str, path: str, is_external: bool
-) -> None:
-    """Delete what the database knows of a table, and leave word to delete its files.
-
-    The branch rows go first: their locks make commits and settlements that have begun end.
-    """
-    for model in (BranchRow, SchemaRow, SnapshotRow, PartitionRow, OutboxRow):
-        connection.execute(delete(model).where(model.table_id == table_id))
-    connection.execute(delete(TableRow).where(TableRow.id == table_id))
-    if not is_external:
-        outbox.add(connection, Action.DROP, table_id, MAIN_BRANCH, path=path)

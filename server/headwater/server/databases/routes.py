@@ -70,7 +70,9 @@ def alter_database(
     )
 
 
-@router.delete("/{database}", summary="Drop a database", responses=failures("no database"))
+@router.delete(
+    "/{database}", summary="Drop a database", responses=failures("no database", "protected")
+)
 def drop_database(catalog: CatalogOf, database: Segment) -> Empty:
     """Drops every table in it, too; clients that do not want that look first."""
     catalog.drop_database(database)

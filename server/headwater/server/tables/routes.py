@@ -173,10 +173,15 @@ def alter_table(catalog: CatalogOf, name: TableName, body: AlterTableRequest) ->
 
 
 @router.delete(
-    "/databases/{database}/tables/{table}", summary="Drop a table", responses=failures("no table")
+    "/databases/{database}/tables/{table}",
+    summary="Drop a table",
+    responses=failures("no table", "protected"),
 )
 def drop_table(catalog: CatalogOf, name: TableName) -> Empty:
-    """Drops its files, too, unless the table is external."""
+    """Drops its files, too, unless the table is external.
+
+    Where dropped tables are kept for a while, the files stay until then.
+    """
     catalog.drop_table(name)
     return Empty()
 

@@ -1,0 +1,63 @@
+"""Dropped tables that can be restored."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from headwater.catalog.wire import Empty, IdentifierModel
+from headwater.catalog.wire_management import (
+    DroppedTableModel,
+    ListDroppedTablesResponse,
+    RestoreTableRequest,
+    RestoreTableResponse,
+)
+from headwater.server.dependencies import PageOf, Segment
+from headwater.server.failures import failures
+from headwater.server.management.dependencies import ManagedCatalog
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/management/v1/warehouses/{warehouse}/dropped-tables", tags=["management"]
+)
+
+
+@router.get("", summary="List dropped tables", responses=failures())
+def list_dropped_tables(
+    catalog: ManagedCatalog,
+    page: PageOf,
+    database: Annotated[
+        str | None, Query(description="Only what was in this database; it may be dropped, too.")
+    ] = None,
+) -> ListDroppedTablesResponse:
+    """What can be restored, in order of database, name and id, by pages."""
+    found = catalog.dropped_tables.list(
+        database=database or None, max_results=page.max_results, page_token=page.page_token
+    )
+    return ListDroppedTablesResponse(
+        dropped_tables=[DroppedTableModel.of(info) for info in found.items],
+        next_page_token=found.next_token,
+    )
+
+
+@router.post(
+    "/{table_id}/restore",
+    summary="Restore a dropped table",
+    responses=failures("no table", "no database", "table exists"),
+)
+def restore_table(
+    catalog: ManagedCatalog, table_id: Segment, body: RestoreTableRequest
+) -> RestoreTableResponse:
+    """Undoes the drop: the table is what it was, under its old name or the one that is given."""
+    destination = None if body.destination is None else body.destination.identifier()
+    restored = catalog.dropped_tables.restore(table_id, destination)
+    return RestoreTableResponse(identifier=IdentifierModel.of(restored))
+
+
+@router.delete("/{table_id}", summary="Purge a dropped table", responses=failures("no table"))
+def purge_table(catalog: ManagedCatalog, table_id: Segment) -> Empty:
+    """Deletes it for good, its files, too, unless it is external."""
+    catalog.dropped_tables.purge(table_id)
+    return Empty()

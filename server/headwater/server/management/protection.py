@@ -1,0 +1,60 @@
+"""Flags that refuse to drop a database or a table."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from headwater.catalog.wire_management import ProtectionModel
+from headwater.server.dependencies import Segment, TableName
+from headwater.server.failures import failures
+from headwater.server.management.dependencies import ManagedCatalog
+
+__all__ = ["router"]
+
+router = APIRouter(
+    prefix="/management/v1/warehouses/{warehouse}/databases/{database}", tags=["management"]
+)
+
+
+@router.get(
+    "/protection",
+    summary="Tell whether a database is protected",
+    responses=failures("no database"),
+)
+def get_database_protection(catalog: ManagedCatalog, database: Segment) -> ProtectionModel:
+    """Whether dropping it is refused."""
+    return ProtectionModel(protected=catalog.protection.is_database_protected(database))
+
+
+@router.post(
+    "/protection", summary="Protect a database, or stop to", responses=failures("no database")
+)
+def set_database_protection(
+    catalog: ManagedCatalog, database: Segment, body: ProtectionModel
+) -> ProtectionModel:
+    """A protected database cannot be dropped; its tables can, unless they are protected, too."""
+    catalog.protection.protect_database(database, body.protected)
+    return body
+
+
+@router.get(
+    "/tables/{table}/protection",
+    summary="Tell whether a table is protected",
+    responses=failures("no table"),
+)
+def get_table_protection(catalog: ManagedCatalog, name: TableName) -> ProtectionModel:
+    """Whether dropping it is refused."""
+    return ProtectionModel(protected=catalog.protection.is_table_protected(name))
+
+
+@router.post(
+    "/tables/{table}/protection",
+    summary="Protect a table, or stop to",
+    responses=failures("no table"),
+)
+def set_table_protection(
+    catalog: ManagedCatalog, name: TableName, body: ProtectionModel
+) -> ProtectionModel:
+    """A protected table cannot be dropped, nor can the database that holds it."""
+    catalog.protection.protect_table(name, body.protected)
+    return body

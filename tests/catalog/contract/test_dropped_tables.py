@@ -1,0 +1,225 @@
+"""Dropped tables come back whole, over every catalog that keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.catalog.conftest import Clock
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Catalog
+from headwater.catalog.sql import SqlCatalog
+from headwater.client.rest import RestCatalog
+from headwater.migrations import upgrade
+from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
+from headwater.storage.schema import Schema
+from headwater.storage.schema_change import SetOption
+from headwater.storage.snapshot import Snapshot
+
+WEEK = 7 * 24 * 3600 * 1000
+
+MakeSnapshot = Callable[..., Snapshot]
+
+
+@pytest.fixture
+def behind(database_url: str, tmp_path: Path, clock: Clock) -> Iterator[SqlCatalog]:
+    """A catalog that keeps dropped tables for a week."""
+    upgrade(database_url)
+    opened = SqlCatalog.open(
+        database_url,
+        warehouse="main",
+        location=str(tmp_path / "lake"),
+        runtime=clock.runtime,
+        undrop_millis=WEEK,
+    )
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=["embedded", "served"])
+def catalog(request: pytest.FixtureRequest, behind: SqlCatalog) -> Iterator[Catalog]:
+    if request.param == "embedded":
+        yield behind
+        return
+    serve: Callable[..., str] = request.getfixturevalue("serve")
+    client = RestCatalog(serve(behind), warehouse="main")
+    yield client
+    client.close()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_dropped_table_is_gone_and_comes_back_whole(
+    catalog: Catalog, table: Identifier, snapshot: MakeSnapshot, directory: Path, clock: Clock
+) -> None:
+    first = snapshot(1)
+    assert catalog.commit_snapshot(table, None, first, None, [])
+    catalog.create_tag(table, "v1", 1)
+    catalog.reset_consumer(table, "billing", 1)
+    catalog.alter_table(table, [SetOption("write-only", "true")])
+    before, files = catalog.get_table(table), _files(directory)
+
+    catalog.drop_table(table)
+
+    with pytest.raises(NotFound) as error:
+        catalog.get_table(table)
+    assert error.value.resource_type is ResourceType.TABLE
+    assert list(catalog.list_tables(table.database).items) == []
+    assert list(catalog.list_databases().items) == [table.database]
+    (dropped,) = catalog.dropped_tables.list().items
+    assert (dropped.id, dropped.identifier, dropped.path) == (before.id, table, before.path)
+    assert (dropped.dropped_at, dropped.kept_until) == (clock.millis, clock.millis + WEEK)
+    assert _files(directory) == files
+
+    assert catalog.dropped_tables.restore(dropped.id) == table
+
+    after = catalog.get_table(table)
+    assert (after.id, after.path, after.schema) == (before.id, before.path, before.schema)
+    assert list(catalog.dropped_tables.list().items) == []
+    latest = catalog.latest_snapshot(table)
+    assert latest is not None
+    assert latest.snapshot == first
+    assert list(catalog.list_tags(table).items) == ["v1"]
+    assert [item.next_snapshot for item in catalog.list_consumers(table).items] == [1]
+    assert catalog.commit_snapshot(table, before.id, snapshot(2), first.uuid, [])
+
+
+def test_a_name_is_free_after_a_drop(
+    catalog: Catalog, table: Identifier, orders_schema: Schema
+) -> None:
+    old = catalog.get_table(table)
+    catalog.drop_table(table)
+    catalog.create_table(table, orders_schema)
+    new = catalog.get_table(table)
+    assert new.id != old.id
+    assert new.path != old.path
+    with pytest.raises(AlreadyExists) as error:
+        catalog.dropped_tables.restore(old.id)
+    assert error.value.resource_type is ResourceType.TABLE
+    other = Identifier(table.database, "orders_old")
+    assert catalog.dropped_tables.restore(old.id, other) == other
+    assert (catalog.get_table(other).id, catalog.get_table(table).id) == (old.id, new.id)
+
+
+def test_tables_of_a_dropped_database_come_back_elsewhere(
+    catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
+) -> None:
+    first = snapshot(1)
+    assert catalog.commit_snapshot(table, None, first, None, [])
+    catalog.drop_database(table.database)
+    (dropped,) = catalog.dropped_tables.list(database=table.database).items
+    with pytest.raises(NotFound) as error:
+        catalog.dropped_tables.restore(dropped.id)
+    assert error.value.resource_type is ResourceType.DATABASE
+    catalog.create_database("archive")
+    restored = catalog.dropped_tables.restore(dropped.id, Identifier("archive", "orders"))
+    latest = catalog.latest_snapshot(restored)
+    assert latest is not None
+    assert latest.snapshot == first
+
+
+def test_a_purged_table_is_gone_for_good(
+    catalog: Catalog, table: Identifier, directory: Path
+) -> None:
+    catalog.drop_table(table)
+    (dropped,) = catalog.dropped_tables.list().items
+    assert _files(directory)
+    catalog.dropped_tables.purge(dropped.id)
+    assert not directory.exists()
+    assert list(catalog.dropped_tables.list().items) == []
+    for action in (
+        lambda: catalog.dropped_tables.purge(dropped.id),
+        lambda: catalog.dropped_tables.restore(dropped.id),
+    ):
+        with pytest.raises(NotFound) as error:
+            action()
+        assert error.value.resource_type is ResourceType.TABLE
+
+
+def test_a_sweep_purges_what_is_old_enough(
+    catalog: Catalog, behind: SqlCatalog, table: Identifier, orders_schema: Schema, clock: Clock
+) -> None:
+    other = Identifier(table.database, "other")
+    catalog.create_table(other, orders_schema)
+    paths = [Path(catalog.get_table(name).path.removeprefix("file://")) for name in (table, other)]
+    catalog.drop_table(table)
+    clock.turn(days=1)
+    catalog.drop_table(other)
+    clock.turn(days=6, milliseconds=-1)
+    assert behind.sweep().purged == 0
+    clock.turn(milliseconds=1)
+    assert behind.sweep().purged == 1
+    assert [info.identifier for info in catalog.dropped_tables.list().items] == [other]
+    assert [path.exists() for path in paths] == [False, True]
+    clock.turn(days=1)
+    assert behind.sweep().purged == 1
+    assert [path.exists() for path in paths] == [False, False]
+
+
+def test_dropped_tables_are_listed_in_pages(catalog: Catalog, orders_schema: Schema) -> None:
+    names = []
+    for database in ("b/x".replace("/", "-"), "a b"):
+        catalog.create_database(database)
+        for name in ("t+1", "t%2", "t"):
+            for _ in range(2):  # called the same, and dropped twice
+                identifier = Identifier(database, name)
+                catalog.create_table(identifier, orders_schema)
+                catalog.drop_table(identifier)
+                names.append(str(identifier))
+    found: list[str] = []
+    ids: set[str] = set()
+    token = None
+    while True:
+        page = catalog.dropped_tables.list(max_results=5, page_token=token)
+        assert len(page.items) <= 5
+        found += [str(info.identifier) for info in page.items]
+        ids |= {info.id for info in page.items}
+        token = page.next_token
+        if token is None:
+            break
+    assert found == sorted(names)
+    assert len(ids) == len(names)
+    only = catalog.dropped_tables.list(database="a b").items
+    assert {info.identifier.database for info in only} == {"a b"}
+    assert len(only) == 6
+
+
+def test_no_name_leads_to_a_dropped_table(catalog: Catalog, table: Identifier) -> None:
+    table_id = catalog.get_table(table).id
+    catalog.drop_table(table)
+    for database in ("$dropped", "dropped", "main/dropped"):
+        with pytest.raises(NotFound):
+            catalog.get_table(Identifier(database, table_id))
+        with pytest.raises(NotFound):
+            catalog.get_database(database)
+
+
+def test_a_drop_that_keeps_nothing_is_for_good(
+    behind: SqlCatalog, table: Identifier, database_url: str, tmp_path: Path
+) -> None:
+    at_once = SqlCatalog.open(database_url, warehouse="main", location=str(tmp_path / "lake"))
+    path = Path(at_once.get_table(table).path.removeprefix("file://"))
+    at_once.drop_table(table)
+    at_once.close()
+    assert not path.exists()
+    assert list(behind.dropped_tables.list().items) == []
+
+
+def test_a_commit_that_lost_to_a_drop_is_not_lost_by_its_undoing(
+    behind: SqlCatalog, table: Identifier, snapshot: MakeSnapshot
+) -> None:
+    first, second = snapshot(1), snapshot(2)
+    assert behind.commit_snapshot(table, None, first, None, [])
+    table_id = behind.get_table(table).id
+    behind.drop_table(table)
+    with pytest.raises(NotFound):
+        behind.commit_snapshot(table, table_id, second, first.uuid, [])
+    behind.dropped_tables.restore(table_id)
+    latest = behind.latest_snapshot(table)
+    assert latest is not None
+    assert latest.snapshot == first
+    assert behind.commit_snapshot(table, table_id, second, first.uuid, [])

@@ -1,0 +1,85 @@
+"""Protection refuses drops and nothing else, over every catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Catalog
+from headwater.storage.errors import Forbidden, NotFound, ResourceType
+from headwater.storage.schema import Schema
+from headwater.storage.schema_change import SetOption
+
+
+def test_nothing_is_protected_by_itself(catalog: Catalog, table: Identifier) -> None:
+    assert not catalog.protection.is_database_protected(table.database)
+    assert not catalog.protection.is_table_protected(table)
+
+
+def test_a_protected_table_is_not_dropped(catalog: Catalog, table: Identifier) -> None:
+    catalog.protection.protect_table(table)
+    assert catalog.protection.is_table_protected(table)
+    drops: tuple[Callable[[], None], ...] = (
+        lambda: catalog.drop_table(table),
+        lambda: catalog.drop_table(table, ignore_if_not_exists=True),
+        lambda: catalog.drop_database(table.database),
+    )
+    for drop in drops:
+        with pytest.raises(Forbidden, match="headwater unprotect") as error:
+            drop()
+        assert error.value.resource_type is ResourceType.TABLE
+        assert error.value.resource_name == "sales.orders"
+    assert list(catalog.list_tables(table.database).items) == [table.name]
+    catalog.protection.protect_table(table, False)
+    catalog.drop_table(table)
+    assert list(catalog.list_tables(table.database).items) == []
+
+
+def test_a_protected_database_is_not_dropped(
+    catalog: Catalog, table: Identifier, orders_schema: Schema
+) -> None:
+    catalog.protection.protect_database(table.database)
+    assert catalog.protection.is_database_protected(table.database)
+    with pytest.raises(Forbidden) as error:
+        catalog.drop_database(table.database)
+    assert error.value.resource_type is ResourceType.DATABASE
+    assert error.value.resource_name == "sales"
+    # Its tables come and go.
+    catalog.drop_table(table)
+    catalog.create_table(table, orders_schema)
+    catalog.protection.protect_database(table.database, False)
+    catalog.drop_database(table.database)
+    assert list(catalog.list_databases().items) == []
+
+
+def test_a_protected_table_can_be_changed_and_stays_protected(
+    catalog: Catalog, table: Identifier
+) -> None:
+    catalog.protection.protect_table(table)
+    catalog.protection.protect_table(table)
+    catalog.alter_table(table, [SetOption("write-only", "true")])
+    renamed = Identifier(table.database, "renamed")
+    catalog.rename_table(table, renamed)
+    assert catalog.protection.is_table_protected(renamed)
+    with pytest.raises(Forbidden):
+        catalog.drop_table(renamed)
+
+
+def test_what_is_not_there_cannot_be_protected(catalog: Catalog) -> None:
+    for action in (
+        lambda: catalog.protection.protect_database("none"),
+        lambda: catalog.protection.is_database_protected("none"),
+    ):
+        with pytest.raises(NotFound) as error:
+            action()
+        assert error.value.resource_type is ResourceType.DATABASE
+    none = Identifier("none", "none")
+    for action in (
+        lambda: catalog.protection.protect_table(none),
+        lambda: catalog.protection.is_table_protected(none),
+    ):
+        with pytest.raises(NotFound) as error:
+            action()
+        assert error.value.resource_type is ResourceType.TABLE
