@@ -12,10 +12,12 @@ from typing import Protocol
 
 from headwater.catalog.branches import Branches
 from headwater.catalog.dropped_tables import DroppedTables
+from headwater.catalog.functions import Functions
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.page import Page
 from headwater.catalog.partitions import Partitions
 from headwater.catalog.protection import Protection
+from headwater.catalog.views import Views
 from headwater.storage.schema import Schema, TableSchema
 from headwater.storage.schema_change import SchemaChange
 from headwater.storage.snapshot import Snapshot
@@ -132,6 +134,16 @@ class Catalog(Protocol):
     @property
     def partitions(self) -> Partitions:
         """The partitions of tables that keep them in the catalog."""
+        ...
+
+    @property
+    def views(self) -> Views:
+        """The views."""
+        ...
+
+    @property
+    def functions(self) -> Functions:
+        """The functions."""
         ...
 
     def close(self) -> None:

@@ -39,15 +39,9 @@ __all__ = [
     "JsonObject",
     "ListBranchesResponse",
     "ListDatabasesResponse",
-    "ListFunctionDetailsResponse",
-    "ListFunctionsGloballyResponse",
-    "ListFunctionsResponse",
     "ListTableDetailsResponse",
     "ListTablesGloballyResponse",
     "ListTablesResponse",
-    "ListViewDetailsResponse",
-    "ListViewsGloballyResponse",
-    "ListViewsResponse",
     "Paged",
     "RenameTableRequest",
     "WireModel",
@@ -321,42 +315,6 @@ class ListBranchesResponse(WireModel):
     """Branch names, without ``main``."""
 
     branches: list[str] | None = None
-
-
-class ListViewsResponse(Paged):
-    """View names."""
-
-    views: list[str] | None = None
-
-
-class ListViewDetailsResponse(Paged):
-    """Views."""
-
-    view_details: list[JsonObject] | None = None
-
-
-class ListViewsGloballyResponse(Paged):
-    """Views of all databases."""
-
-    views: list[IdentifierModel] | None = None
-
-
-class ListFunctionsResponse(Paged):
-    """Function names."""
-
-    functions: list[str] | None = None
-
-
-class ListFunctionDetailsResponse(Paged):
-    """Functions."""
-
-    function_details: list[JsonObject] | None = None
-
-
-class ListFunctionsGloballyResponse(Paged):
-    """Functions of all databases."""
-
-    functions: list[IdentifierModel] | None = None
 
 
 class AuthTableQueryRequest(WireModel):

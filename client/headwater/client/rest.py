@@ -52,11 +52,13 @@ from headwater.catalog.wire_history import (
 )
 from headwater.client.branches import RestBranches
 from headwater.client.dropped_tables import RestDroppedTables
+from headwater.client.functions import RestFunctions
 from headwater.client.partitions import RestPartitions
 from headwater.client.protection import RestProtection
 from headwater.client.requests import Requests, paging, table_path, without_prefix
 from headwater.client.settle import settle_commit
 from headwater.client.transport import Timeouts
+from headwater.client.views import RestViews
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema import Schema
@@ -151,6 +153,16 @@ class RestCatalog:
     def partitions(self) -> Partitions:
         """The partitions of tables that keep them in the catalog."""
         return self._partitions
+
+    @property
+    def views(self) -> RestViews:
+        """The views."""
+        return RestViews(self._requests)
+
+    @property
+    def functions(self) -> RestFunctions:
+        """The functions."""
+        return RestFunctions(self._requests)
 
     def close(self) -> None:
         """Give back connections; later calls make new ones."""

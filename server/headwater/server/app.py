@@ -19,6 +19,7 @@ from headwater.server.databases import routes as databases
 from headwater.server.dependencies import Services
 from headwater.server.envelope import Envelope
 from headwater.server.errors import install_error_handlers
+from headwater.server.functions import routes as functions
 from headwater.server.health import routes as health
 from headwater.server.management import dropped_tables, protection
 from headwater.server.openapi import describe
@@ -29,6 +30,7 @@ from headwater.server.tables import routes as tables
 from headwater.server.tags import routes as tags
 from headwater.server.token_check import FindToken, TokenCheck
 from headwater.server.version import VERSION
+from headwater.server.views import routes as views
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 __all__ = ["create_app"]
@@ -88,6 +90,8 @@ def create_app(
         partitions,
         branches,
         consumers,
+        views,
+        functions,
         absent,
     ):
         app.include_router(feature.router)

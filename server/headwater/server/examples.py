@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from headwater.catalog import wire, wire_branches, wire_history, wire_management, wire_partitions
+from headwater.server.examples_objects import OBJECT_EXAMPLES
 
 __all__ = ["EXAMPLES"]
 
@@ -166,17 +167,11 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
         "nextPageToken": None,
     },
     wire.ListDatabasesResponse: {"databases": ["sales"], "nextPageToken": None},
-    wire.ListFunctionDetailsResponse: {"functionDetails": [], "nextPageToken": None},
-    wire.ListFunctionsGloballyResponse: {"functions": [], "nextPageToken": None},
-    wire.ListFunctionsResponse: {"functions": [], "nextPageToken": None},
     wire_history.ListSnapshotsResponse: {"snapshots": [_SNAPSHOT], "nextPageToken": None},
     wire.ListTableDetailsResponse: {"tableDetails": [_TABLE], "nextPageToken": None},
     wire.ListTablesGloballyResponse: {"tables": [_ORDERS], "nextPageToken": None},
     wire.ListTablesResponse: {"tables": ["orders"], "nextPageToken": None},
     wire_history.ListTagsResponse: {"tags": ["v1"], "nextPageToken": None},
-    wire.ListViewDetailsResponse: {"viewDetails": [], "nextPageToken": None},
-    wire.ListViewsGloballyResponse: {"views": [], "nextPageToken": None},
-    wire.ListViewsResponse: {"views": [], "nextPageToken": None},
     wire_history.PartitionStatisticsModel: {
         "spec": {"dt": "2026-01-01"},
         "recordCount": 100,
@@ -219,4 +214,5 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
         "lastFileCreationTime": 1767225600000,
     },
     wire_history.TagInstant: {"type": "tag", "tagName": "v1"},
+    **OBJECT_EXAMPLES,
 }

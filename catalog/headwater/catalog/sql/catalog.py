@@ -23,6 +23,7 @@ from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.databases import Databases
 from headwater.catalog.sql.dropped_tables import DroppedTables
 from headwater.catalog.sql.engine import SqlDatabase, database_exists, open_engine
+from headwater.catalog.sql.functions import SqlFunctions
 from headwater.catalog.sql.names import normalised_location
 from headwater.catalog.sql.outbox import Outbox, RepairReport
 from headwater.catalog.sql.partitions import SqlPartitions
@@ -38,6 +39,7 @@ from headwater.catalog.sql.snapshots import Snapshots
 from headwater.catalog.sql.table_reads import TableReads
 from headwater.catalog.sql.tables import Tables
 from headwater.catalog.sql.tags import Tags
+from headwater.catalog.sql.views import SqlViews
 from headwater.storage.errors import Invalid
 from headwater.storage.file_access import FileAccess, open_file_access
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
@@ -87,6 +89,8 @@ class SqlCatalog:
         self._rollbacks = Rollbacks(context, self._outbox, self._snapshots)
         self._tags = Tags(context, self._outbox, self._snapshots)
         self._consumers = Consumers(context, self._outbox)
+        self._views = SqlViews(context)
+        self._functions = SqlFunctions(context)
         self._partitions = SqlPartitions(context, self._outbox)
         self._branches = SqlBranches(context, self._outbox, self._snapshots)
         self._schema_rollbacks = SchemaRollbacks(context, self._outbox, self._snapshots)
@@ -164,6 +168,16 @@ class SqlCatalog:
     def partitions(self) -> Partitions:
         """The partitions of tables that keep them in the catalog."""
         return self._partitions
+
+    @property
+    def views(self) -> SqlViews:
+        """The views."""
+        return self._views
+
+    @property
+    def functions(self) -> SqlFunctions:
+        """The functions."""
+        return self._functions
 
     def repair(self) -> RepairReport:
         """Make storage follow every decision that a crash left open."""

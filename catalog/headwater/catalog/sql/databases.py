@@ -22,6 +22,7 @@ from headwater.catalog.sql.names import (
     normalised_location,
     pattern_clause,
 )
+from headwater.catalog.sql.objects import drop_objects_of_database
 from headwater.catalog.sql.outbox import Outbox
 from headwater.catalog.sql.protection import refuse_protected
 from headwater.catalog.sql.table_rows import drop_table_rows, lock_table
@@ -157,7 +158,7 @@ class Databases:
         self._sql.write(work)
 
     def drop(self, name: str) -> None:
-        """Drop a database and every table in it; the tables may be restored later."""
+        """Drop a database with all that is in it; the tables may be restored later."""
         place = self._dropped.place() if self._dropped.are_kept else None
 
         def work(connection: Connection) -> list[str]:
@@ -192,6 +193,7 @@ class Databases:
                 else:
                     self._dropped.put_away(connection, place, table_id, identifier)
                 dropped.append(table_id)
+            drop_objects_of_database(connection, database.id)
             connection.execute(delete(DatabaseRow).where(DatabaseRow.id == database.id))
             return dropped
 

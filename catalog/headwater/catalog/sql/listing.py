@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TypeAlias
-from urllib.parse import quote_plus, unquote_plus
 
 from sqlalchemy import ColumnElement, literal, select, union_all
 from sqlalchemy.engine import Connection
@@ -131,11 +130,12 @@ def _names(
 
 
 def _place(identifier: Identifier) -> str:
-    return f"{quote_plus(identifier.database)}/{quote_plus(identifier.name)}"
+    # A full name, as in Paimon's own servers: no database's name has a dot.
+    return str(identifier)
 
 
 def _parse_place(token: str) -> Identifier:
-    database, slash, name = token.partition("/")
-    if not slash:
+    database, dot, name = token.partition(".")
+    if not dot:
         raise Invalid(f"page token '{token}' is not one that this listing gave out")
-    return Identifier(unquote_plus(database), unquote_plus(name))
+    return Identifier(database, name)

@@ -18,8 +18,10 @@ from headwater.storage.local_files import local_path, local_uri
 
 __all__ = [
     "check_database_name",
+    "check_function_name",
     "check_page",
     "check_table_name",
+    "check_view_name",
     "inside",
     "normalised_location",
     "parents",
@@ -49,6 +51,26 @@ def check_table_name(identifier: Identifier) -> None:
     if identifier.branch != MAIN_BRANCH:
         raise Invalid(f"{identifier} names a branch; name the table itself")
     _check(identifier.name, "table")
+
+
+def check_view_name(identifier: Identifier) -> None:
+    """Refuse a name that a new view must not have; raises Invalid."""
+    _check(identifier.name, "view")
+
+
+def check_function_name(identifier: Identifier) -> None:
+    """Refuse a name that a new function must not have (``RESTFunctionValidator.java``).
+
+    Raises:
+        Invalid: It has anything but letters, digits, ``_``, ``-`` and ``.``, or no letter.
+    """
+    name = identifier.name
+    if not re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z][A-Za-z0-9._-]*", name):
+        raise Invalid(
+            f"{name!r} is not a function name: it must consist of the letters A to Z, digits, "
+            "'_', '-' and '.', and have at least one letter"
+        )
+    _check(name, "function")
 
 
 def _check(name: str, what: str) -> None:

@@ -11,7 +11,6 @@ from typing import TypeAlias
 from fastapi import APIRouter
 
 from headwater.catalog.wire import Empty
-from headwater.server.absent import reads
 from headwater.server.dependencies import CatalogOf, TableName
 from headwater.server.failures import failures
 from headwater.server.openapi import ALWAYS_REFUSED
@@ -20,7 +19,6 @@ from headwater.storage.errors import Unsupported
 __all__ = ["router"]
 
 router = APIRouter()
-router.include_router(reads.router)
 
 _PREFIX = "/v1/{prefix}"
 _DATABASE = _PREFIX + "/databases/{database}"
@@ -34,13 +32,6 @@ _OF_A_TABLE: tuple[_Operation, ...] = (
 )
 _OTHERS: tuple[_Operation, ...] = (
     ("registerTable", "POST", _DATABASE + "/register", "Register a table"),
-    ("createView", "POST", _DATABASE + "/views", "Create a view"),
-    ("alterView", "POST", _DATABASE + "/views/{view}", "Change a view"),
-    ("dropView", "DELETE", _DATABASE + "/views/{view}", "Drop a view"),
-    ("renameView", "POST", _PREFIX + "/views/rename", "Rename a view"),
-    ("createFunction", "POST", _DATABASE + "/functions", "Create a function"),
-    ("alterFunction", "POST", _DATABASE + "/functions/{function}", "Change a function"),
-    ("dropFunction", "DELETE", _DATABASE + "/functions/{function}", "Drop a function"),
     ("listPermissions", "GET", _PREFIX + "/permissions", "List permissions"),
     ("grantPermission", "POST", _PREFIX + "/permissions/grant", "Grant a permission"),
     ("revokePermission", "POST", _PREFIX + "/permissions/revoke", "Revoke a permission"),
