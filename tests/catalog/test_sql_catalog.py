@@ -376,7 +376,7 @@ def test_a_connection_lost_at_the_commit_is_unknown_never_a_conflict(
 def test_a_locked_sqlite_file_is_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.catalog.sql.engine._LOCK_MILLIS", 10)
+    monkeypatch.setattr("headwater.catalog.sql.drivers._LOCK_MILLIS", 10)
     url = f"sqlite:///{tmp_path}/x.db"
     opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
     other = open_engine(url)

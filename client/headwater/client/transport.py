@@ -21,6 +21,7 @@ from headwater.storage.errors import (
     HeadwaterError,
     Invalid,
     NotFound,
+    OutcomeUnknown,
     ResourceType,
     Unavailable,
     Unsupported,
@@ -40,6 +41,7 @@ _KINDS: Mapping[str, type[HeadwaterError]] = {
         Invalid,
         Forbidden,
         Unavailable,
+        OutcomeUnknown,
         CorruptData,
         Unsupported,
     )
@@ -55,10 +57,6 @@ _CODES: Mapping[int, type[HeadwaterError]] = {
 # A request that was answered so was not done, as far as Paimon's clients are concerned.
 _TRY_AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 _LONGEST_WAIT = 30.0
-
-
-class OutcomeUnknown(Unavailable):
-    """A request was sent, but how it ended is not known: it may have been done."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,6 +19,7 @@ from headwater.storage.errors import (
     HeadwaterError,
     Invalid,
     NotFound,
+    OutcomeUnknown,
     Unavailable,
     Unsupported,
 )
@@ -39,6 +41,8 @@ _STATUS: Mapping[type[HeadwaterError], int] = {
     Invalid: 400,
     Forbidden: 403,
     Unavailable: 503,
+    # Paimon's Java client repeats what was answered 503, whatever it was.
+    OutcomeUnknown: 500,
     CorruptData: 500,
     Unsupported: 501,
 }
@@ -81,7 +85,7 @@ def known_error_response(error: HeadwaterError) -> JSONResponse:
     """The answer to a request that ended in one of Headwater's own errors."""
     # The header tells Headwater's own client which class it was: several share a status.
     headers = {ERROR_KIND_HEADER: type(error).__name__}
-    if isinstance(error, Unavailable):
+    if status_of(error) == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["retry-after"] = "1"
     return error_response(
         status_of(error),

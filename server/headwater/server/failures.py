@@ -58,7 +58,7 @@ _DESCRIPTIONS = {
     409: "A name is taken, or somebody else came first.",
     500: "The server failed; the outcome is unknown.",
     501: "This server does not do that.",
-    503: "A service behind this one did not answer; the outcome is unknown.",
+    503: "A service behind this one did not answer; trying again does no harm.",
 }
 
 

@@ -14,14 +14,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headwater.storage import errors
-from headwater.storage.commit import OutcomeUnknown
 
 __all__ = ["own_errors"]
 
 _KINDS: dict[str, type[errors.HeadwaterError]] = {
     kind.__name__: kind
     for kind in (
-        OutcomeUnknown,
+        errors.OutcomeUnknown,
         errors.NotFound,
         errors.AlreadyExists,
         errors.Conflict,

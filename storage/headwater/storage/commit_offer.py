@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwater.storage.errors import HeadwaterError, Unavailable
+from headwater.storage.errors import HeadwaterError, OutcomeUnknown, Unavailable
 from headwater.storage.options import TableOptions
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics, SnapshotPointer, TableStorage
@@ -14,13 +14,6 @@ __all__ = ["Offer", "OutcomeUnknown", "wait"]
 
 # How often an offer without an answer is repeated.
 _OFFERS = 6
-
-
-class OutcomeUnknown(Unavailable):
-    """The commit may have happened or not; its files are kept.
-
-    Ask `TableCommit.filter_committed` later, or look for the commit's user and identifier.
-    """
 
 
 def wait(storage: TableStorage, retries: int) -> None:
@@ -52,7 +45,8 @@ class Offer:
         """Whether the snapshot was taken; False when another commit came first.
 
         Raises:
-            OutcomeUnknown: It could not be found out.
+            OutcomeUnknown: It could not be found out. Ask `TableCommit.filter_committed` later, or
+                look for the commit's user and identifier.
         """
         lost_answer: Unavailable | None = None
         for offer in range(_OFFERS):

@@ -9,7 +9,8 @@ these eight classes has handled everything Headwater raises on purpose.
     ├── Conflict       somebody else changed the same thing first; re-read and try again
     ├── Invalid        the request, the schema, the option or the data is wrong
     ├── Forbidden      the caller is not known or not allowed
-    ├── Unavailable    a service or a store did not answer; the outcome may be unknown
+    ├── Unavailable    a service or a store did not answer; trying again does no harm …
+    │   └── OutcomeUnknown   … except here: it may have been done or not; look first
     ├── CorruptData    a stored file is missing, truncated or not what its metadata says
     └── Unsupported    a valid request for something this version does not do
 """
@@ -26,6 +27,7 @@ __all__ = [
     "HeadwaterError",
     "Invalid",
     "NotFound",
+    "OutcomeUnknown",
     "ResourceType",
     "Unavailable",
     "Unsupported",
@@ -107,7 +109,14 @@ class Forbidden(HeadwaterError):
 
 
 class Unavailable(HeadwaterError):
-    """A service or a store did not answer; the outcome may be unknown."""
+    """A service or a store did not answer; trying again does no harm."""
+
+
+class OutcomeUnknown(Unavailable):
+    """What was asked for may have been done or not, or is still to come.
+
+    Look before you ask for it again. The files of a commit that ends so are kept.
+    """
 
 
 class CorruptData(HeadwaterError):

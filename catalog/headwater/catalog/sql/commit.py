@@ -19,11 +19,13 @@ from headwater.catalog.sql.lookup import TableRecord, find_table, table_not_foun
 from headwater.catalog.sql.models import BranchRow, SnapshotRow
 from headwater.catalog.sql.outbox import Action, Outbox
 from headwater.catalog.sql.statistics import Sizes, apply_statistics
-from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
+from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 __all__ = ["Commits"]
+
+_UNKNOWN_OUTCOMES = 3
 
 
 class _Outcome(Enum):
@@ -63,9 +65,16 @@ class Commits:
                 return _Outcome.SETTLE_FIRST, record
             return self._decide(connection, record, snapshot, base_uuid, statistics), record
 
+        unknown = 0
         while True:
             try:
                 outcome, record = self._context.database.write(work)
+            except OutcomeUnknown:
+                # Offered again, a snapshot that was taken is found in the history.
+                unknown += 1
+                if unknown > _UNKNOWN_OUTCOMES:
+                    raise
+                continue
             except IntegrityError:
                 # Two commits met at the unique key of the snapshot's number.
                 return False

@@ -198,4 +198,4 @@ class Databases:
             return dropped
 
         for table_id in self._sql.write(work):
-            self._outbox.settle(table_id, MAIN_BRANCH)
+            self._outbox.finish(table_id, MAIN_BRANCH, f"database {name} is dropped")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -12,7 +13,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from headwater.storage.errors import Invalid, Unavailable, Unsupported
 
-__all__ = ["IMMEDIATE", "database_exists", "database_url", "open_engine"]
+__all__ = ["IMMEDIATE", "PoolSettings", "database_exists", "database_url", "open_engine"]
 
 IMMEDIATE = "headwater_immediate"
 """The execution option with which a transaction on SQLite is a writer from its beginning."""
@@ -26,6 +27,19 @@ _IDLE_SECONDS = 600
 # the server is set up: an error.
 _MYSQL_MODE = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 _EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+
+
+@dataclass(frozen=True)
+class PoolSettings:
+    """How many connections there may be to a database that is a server.
+
+    Attributes:
+        connections: At most so many at a time, and half of them kept; SQLite has its own number.
+        wait_seconds: How long whoever needs one waits while all are in use.
+    """
+
+    connections: int = 30
+    wait_seconds: float = 10.0
 
 
 def database_url(text: str) -> URL:
@@ -69,7 +83,7 @@ def database_exists(text: str) -> bool:
     return url.get_backend_name() != "sqlite" or Path(str(url.database)).exists()
 
 
-def open_engine(text: str) -> Engine:
+def open_engine(text: str, pool: PoolSettings | None = None) -> Engine:
     """An engine with the settings that the catalog's transactions rely on.
 
     Every database gives up waiting for a lock after a minute.
@@ -78,43 +92,54 @@ def open_engine(text: str) -> Engine:
     foreign keys, and transactions begun by the catalog rather than by the driver.
 
     PostgreSQL, MariaDB, MySQL: every statement sees what is committed as it begins.
+
+    Args:
+        text: The database's URL.
+        pool: How many connections there may be.
+
+    Raises:
+        Invalid: The URL is malformed.
+        Unavailable: The folder of an SQLite file cannot be made.
+        Unsupported: Headwater does not run on that database, or its driver is not installed.
     """
     url = database_url(text)
     kind = url.get_backend_name()
     try:
         if kind == "sqlite":
-            return _open_sqlite(url)
+            return _open_sqlite(url, pool or PoolSettings())
         if kind == "postgresql":
-            return _open_postgresql(url)
-        return _open_mysql(url)
+            return _open_postgresql(url, pool or PoolSettings())
+        return _open_mysql(url, pool or PoolSettings())
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         raise Unsupported(
             f"the driver for {kind} is not installed: pip install 'headwater[{_EXTRAS[kind]}]'"
         ) from error
 
 
-def _open_sqlite(url: URL) -> Engine:
+def _open_sqlite(url: URL, pool: PoolSettings) -> Engine:
     assert url.database is not None
     try:
         Path(url.database).absolute().parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Unavailable(f"cannot make the folder of {url.database}: {error}") from error
-    engine = create_engine(url, pool_size=10, max_overflow=40)
+    # A connection is a file opened: as many as there are threads at work.
+    engine = create_engine(url, pool_size=10, max_overflow=40, pool_timeout=pool.wait_seconds)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def _open_postgresql(url: URL) -> Engine:
-    engine = _shared(url)
+def _open_postgresql(url: URL, pool: PoolSettings) -> Engine:
+    engine = _shared(url, pool)
     event.listen(engine, "connect", _prepare_postgresql)
     return engine
 
 
-def _open_mysql(url: URL) -> Engine:
+def _open_mysql(url: URL, pool: PoolSettings) -> Engine:
     lock_seconds = _LOCK_MILLIS // 1000
     engine = _shared(
         url,
+        pool,
         sql_mode=_MYSQL_MODE,
         init_command=f"SET SESSION innodb_lock_wait_timeout = {lock_seconds}, "
         f"lock_wait_timeout = {lock_seconds}, wait_timeout = {_IDLE_SECONDS}, time_zone = '+00:00'",
@@ -129,13 +154,15 @@ def _open_mysql(url: URL) -> Engine:
     return engine
 
 
-def _shared(url: URL, **arguments: object) -> Engine:
+def _shared(url: URL, pool: PoolSettings, **arguments: object) -> Engine:
+    kept = (pool.connections + 1) // 2
     return create_engine(
         url,
         isolation_level="READ COMMITTED",
         pool_pre_ping=True,
-        pool_size=10,
-        max_overflow=20,
+        pool_size=kept,
+        max_overflow=pool.connections - kept,
+        pool_timeout=pool.wait_seconds,
         connect_args=arguments,
     )
 

@@ -20,7 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from headwater.catalog.sql.drivers import IMMEDIATE, database_exists, database_url, open_engine
 from headwater.catalog.sql.transient import is_lost, is_rolled_back
-from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
+from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
 from headwater.storage.runtime import Runtime
 
 __all__ = ["SqlDatabase", "database_exists", "database_url", "open_engine"]
@@ -75,8 +75,8 @@ class SqlDatabase:
         not call `write`.
 
         Raises:
-            Unavailable: The database did not answer. The message says whether nothing was changed,
-                or whether that is not known because the answer to the commit was lost.
+            Unavailable: The database did not answer; nothing was changed.
+            OutcomeUnknown: The answer to the commit was lost.
             IntegrityError: A constraint was broken; nothing is changed.
         """
         if not self.is_sqlite:
@@ -88,18 +88,25 @@ class SqlDatabase:
         attempt = 0
         while True:
             attempt += 1
-            is_sent = False
+            is_unknown = False
             try:
                 with self._connect(engine) as connection, connection.begin() as transaction:
                     done = work(connection)
-                    is_sent = True
+                    is_unknown = True
                     transaction.commit()
                 return done
             except _DATABASE_ERRORS as error:
-                if attempt > _RETRIES or not _may_repeat(error, is_sent):
-                    meaning = _meaning(error, _UNKNOWN if is_sent else _UNCHANGED)
+                if isinstance(error, DBAPIError) and is_rolled_back(error):
+                    is_unknown, may_repeat = False, True
+                else:
+                    lost = isinstance(error, DBAPIError) and is_lost(error)
+                    may_repeat = lost and not is_unknown
+                if attempt > _RETRIES or not may_repeat:
+                    meaning = _meaning(error, _UNKNOWN if is_unknown else _UNCHANGED)
                     if meaning is None:
                         raise
+                    if is_unknown and isinstance(meaning, Unavailable):
+                        meaning = OutcomeUnknown(meaning.message)
                     raise meaning from error
             self._wait(attempt)
 
@@ -121,13 +128,6 @@ class SqlDatabase:
     def close(self) -> None:
         """Give back every connection."""
         self.engine.dispose()
-
-
-def _may_repeat(error: Exception, is_sent: bool) -> bool:
-    """Whether nothing of a transaction remains, and it may go better next time."""
-    if not isinstance(error, DBAPIError):
-        return False
-    return is_rolled_back(error) or (is_lost(error) and not is_sent)
 
 
 def _meaning(error: Exception, outcome: str) -> HeadwaterError | None:

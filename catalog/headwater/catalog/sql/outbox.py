@@ -25,7 +25,7 @@ from headwater.catalog.sql.placed_files import (
     numbered_files,
     put,
 )
-from headwater.storage.errors import HeadwaterError
+from headwater.storage.errors import HeadwaterError, OutcomeUnknown
 from headwater.storage.layout import TableLayout
 
 __all__ = ["SCHEMA_ACTIONS", "Action", "Outbox", "RepairReport"]
@@ -133,6 +133,27 @@ class Outbox:
             )
             settled += done
         return settled
+
+    def finish(self, table_id: str, branch: str, done: str) -> None:
+        """Follow what has just been decided.
+
+        Args:
+            table_id: The table.
+            branch: The branch.
+            done: The decision, as a sentence without its end: ``table a.b is dropped``.
+
+        Raises:
+            OutcomeUnknown: Storage does not follow for now. Any other error would pass for a
+                refusal, and whoever tried again would be told that the thing exists already, or
+                does not.
+        """
+        try:
+            self.settle(table_id, branch)
+        except HeadwaterError as error:
+            raise OutcomeUnknown(
+                f"{done} in the catalog, but storage has yet to follow: {error.message}. Do not "
+                "repeat it: the server goes on by itself"
+            ) from error
 
     def repair(self) -> RepairReport:
         """Settle whatever a crash left open in this warehouse.

@@ -80,7 +80,7 @@ class Rollbacks:
             self._take_back(connection, record, target, measured)
 
         self._context.database.write(work)
-        self._outbox.settle(seen.id, seen.branch)
+        self._outbox.finish(seen.id, seen.branch, f"table {seen.identifier} is rolled back")
 
     def _take_back(
         self,

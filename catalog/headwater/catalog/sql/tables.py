@@ -13,7 +13,7 @@ from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import TableInfo
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.dropped_tables import DroppedTables
-from headwater.catalog.sql.lookup import database_not_found, find_table
+from headwater.catalog.sql.lookup import find_table
 from headwater.catalog.sql.models import (
     BranchRow,
     DatabaseRow,
@@ -21,14 +21,17 @@ from headwater.catalog.sql.models import (
     SchemaRow,
     TableRow,
 )
-from headwater.catalog.sql.names import (
-    check_table_name,
-    inside,
-    normalised_location,
-    path_key,
-)
+from headwater.catalog.sql.names import check_table_name, inside, path_key
 from headwater.catalog.sql.outbox import Action, Outbox
 from headwater.catalog.sql.protection import refuse_protected
+from headwater.catalog.sql.register import latest_schema
+from headwater.catalog.sql.table_places import (
+    check_external_path,
+    find_database,
+    is_known_path,
+    refuse_taken_name,
+    table_location,
+)
 from headwater.catalog.sql.table_reads import TableReads
 from headwater.catalog.sql.table_rows import drop_table_rows, lock_table
 from headwater.storage.errors import (
@@ -82,10 +85,16 @@ class Tables:
         check_table_name(identifier)
         options = dict(schema.options)
         external = options.pop(_PATH, None)
-        path = None if external is None else self._external_path(identifier, external)
-        first = new_table_schema(
-            replace(schema, options=options), self._context.runtime.now_millis()
-        )
+        schema = replace(schema, options=options)
+        path: str | None = None
+        if external is not None:
+            path = table_location(identifier, external)
+            check_external_path(self._context, identifier, path)
+            if not schema.fields and table_type(options).has_snapshots:
+                # As Paimon's own client does: the files tell the columns.
+                found = latest_schema(self._context, identifier, path)
+                schema = replace(found.to_schema(), options={**found.options, **options})
+        first = new_table_schema(schema, self._context.runtime.now_millis())
         if path is not None:
             _check_external(identifier, first)
         table_id = self._insert(identifier, first, path, ignore_if_exists)
@@ -123,10 +132,10 @@ class Tables:
         self, identifier: Identifier, schema: TableSchema, external_path: str | None
     ) -> str:
         with self._sql.read() as connection:
-            database_id, location = self._database(connection, identifier.database)
-            self._refuse_taken(connection, database_id, identifier)
+            database_id, location = find_database(connection, self._context, identifier.database)
+            refuse_taken_name(connection, database_id, identifier)
             path = external_path or f"{location}/{identifier.table}"
-            is_free = external_path is not None or not self._is_known(connection, path)
+            is_free = external_path is not None or not is_known_path(connection, path)
         table_id = self._context.runtime.new_uuid()
         if external_path is None:
             if not inside(path, self._context.location):
@@ -175,7 +184,8 @@ class Tables:
                     resource_name=str(identifier),
                 )
             if self._alter_once(identifier, info, changes):
-                self._outbox.settle(info.id, identifier.branch)
+                changed = f"the schema of table {identifier} is changed"
+                self._outbox.finish(info.id, identifier.branch, changed)
                 return
         raise Conflict(f"table {identifier}: others keep changing its schema; retry")
 
@@ -233,8 +243,8 @@ class Tables:
             if self._main(connection, source) != record:
                 # Dropped and kept meanwhile, it must not come back by another name.
                 raise Conflict(f"table {source} is being dropped and made anew; retry")
-            database_id, _ = self._database(connection, destination.database)
-            self._refuse_taken(connection, database_id, destination)
+            database_id, _ = find_database(connection, self._context, destination.database)
+            refuse_taken_name(connection, database_id, destination)
             connection.execute(
                 update(TableRow)
                 .where(TableRow.id == record)
@@ -281,53 +291,12 @@ class Tables:
                 return
             raise
         if place is None:
-            self._outbox.settle(table_id, MAIN_BRANCH)
+            self._outbox.finish(table_id, MAIN_BRANCH, f"table {identifier} is dropped")
 
     def _main(self, connection: Connection, identifier: Identifier) -> str:
         if identifier.branch != MAIN_BRANCH:
             raise Invalid(f"{identifier} names a branch; name the table itself")
         return find_table(connection, self._context, identifier).id
-
-    def _database(self, connection: Connection, name: str) -> tuple[str, str]:
-        row = connection.execute(
-            select(DatabaseRow.id, DatabaseRow.location).where(
-                DatabaseRow.warehouse == self._context.warehouse, DatabaseRow.name == name
-            )
-        ).one_or_none()
-        if row is None:
-            raise database_not_found(name)
-        return row.id, row.location
-
-    def _refuse_taken(
-        self, connection: Connection, database_id: str, identifier: Identifier
-    ) -> None:
-        taken = select(TableRow.id).where(
-            TableRow.database_id == database_id, TableRow.name == identifier.table
-        )
-        if connection.execute(taken).one_or_none() is not None:
-            raise AlreadyExists(
-                f"table {identifier} exists already",
-                resource_type=ResourceType.TABLE,
-                resource_name=str(identifier),
-            )
-
-    def _is_known(self, connection: Connection, path: str) -> bool:
-        known = select(PathRow.table_id).where(PathRow.path_key == path_key(path))
-        return connection.execute(known).one_or_none() is not None
-
-    def _external_path(self, identifier: Identifier, text: str) -> str:
-        if not text.startswith("/") and ":" not in text:
-            raise Invalid(
-                f"table {identifier}: option 'path' must be a URI or an absolute path, not '{text}'"
-            )
-        path = normalised_location(text)
-        location = self._context.location
-        if path == location or inside(path, location) or inside(location, path):
-            raise Invalid(
-                f"table {identifier}: an external table's path must not touch the warehouse "
-                f"{location}, whose files the catalog manages; leave option 'path' out"
-            )
-        return path
 
 
 def _check_external(identifier: Identifier, schema: TableSchema) -> None:

@@ -1,0 +1,219 @@
+"""What the database does at a bad moment, and what comes of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, Engine, event, insert, select, text, update
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.drivers import PoolSettings
+from headwater.catalog.sql.engine import SqlDatabase, open_engine
+from headwater.catalog.sql.models import WarehouseRow
+from headwater.migrations import upgrade
+from headwater.storage.errors import AlreadyExists, OutcomeUnknown, Unavailable
+from headwater.storage.runtime import SYSTEM_RUNTIME
+from headwater.storage.schema import Schema
+from headwater.storage.snapshot import Snapshot
+
+MakeSnapshot = Callable[..., Snapshot]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+    ]
+)
+def server_url(request: pytest.FixtureRequest) -> str:
+    """A database of each kind that is a server, with the catalog's tables."""
+    create: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
+    url = create()
+    upgrade(url)
+    return url
+
+
+@pytest.fixture
+def catalog(server_url: str, tmp_path: Path) -> Iterator[SqlCatalog]:
+    opened = SqlCatalog.open(server_url, warehouse="main", location=str(tmp_path / "lake"))
+    with closing(opened):
+        yield opened
+
+
+@pytest.fixture
+def table(catalog: SqlCatalog, orders: Identifier, orders_schema: Schema) -> Identifier:
+    catalog.create_database(orders.database)
+    catalog.create_table(orders, orders_schema)
+    return orders
+
+
+class Killer:
+    """Ends connections to one database, as a server that goes down does."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = open_engine(url)
+        self._kind = self._engine.dialect.name
+
+    def kill(self, connection: Connection) -> None:
+        is_postgresql = self._kind == "postgresql"
+        own = "pg_backend_pid()" if is_postgresql else "CONNECTION_ID()"
+        identity = connection.exec_driver_sql(f"SELECT {own}").scalar_one()
+        with self._engine.connect() as other:
+            if is_postgresql:
+                other.execute(text("SELECT pg_terminate_backend(:id, 5000)"), {"id": identity})
+            else:
+                other.exec_driver_sql(f"KILL CONNECTION {identity}")
+
+    def kill_all(self) -> None:
+        with self._engine.connect() as other:
+            if self._kind == "postgresql":
+                other.exec_driver_sql(
+                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+                return
+            for identity in other.exec_driver_sql(
+                "SELECT id FROM information_schema.processlist "
+                "WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+            ).scalars():
+                other.exec_driver_sql(f"KILL CONNECTION {identity}")
+
+    @contextmanager
+    def at(self, moment: str, words: str = "", times: int = 1) -> Iterator[list[str]]:
+        """Kills the connection at so many commits, or statements that begin with some words."""
+        killed: list[str] = []
+
+        def watch(connection: Connection, *details: object) -> None:
+            statement = str(details[1]) if len(details) > 1 else ""
+            is_own = connection.engine.url.database == self._engine.url.database
+            if not is_own or connection.engine is self._engine or len(killed) == times:
+                return
+            if statement.startswith(words):
+                killed.append(statement)
+                self.kill(connection)
+
+        event.listen(Engine, moment, watch)
+        try:
+            yield killed
+        finally:
+            event.remove(Engine, moment, watch)
+
+
+@pytest.fixture
+def killer(server_url: str) -> Iterator[Killer]:
+    made = Killer(server_url)
+    yield made
+    made._engine.dispose()
+
+
+def test_connections_that_died_idle_are_not_noticed(
+    catalog: SqlCatalog, table: Identifier, snapshot: MakeSnapshot, killer: Killer
+) -> None:
+    killer.kill_all()
+    assert catalog.latest_snapshot(table) is None
+    killer.kill_all()
+    assert catalog.commit_snapshot(table, None, snapshot(1), None, [])
+
+
+@pytest.mark.parametrize("words", ["UPDATE hw_branches", "INSERT INTO hw_snapshots"])
+def test_a_connection_lost_before_the_commit_is_not_noticed(
+    catalog: SqlCatalog, table: Identifier, snapshot: MakeSnapshot, killer: Killer, words: str
+) -> None:
+    offered = snapshot(1)
+    with killer.at("before_cursor_execute", words, times=2) as killed:
+        assert catalog.commit_snapshot(table, None, offered, None, [])
+    assert len(killed) == 2
+    assert catalog.get_snapshot(table, "LATEST") == offered
+
+
+def test_a_connection_that_is_lost_again_and_again_changes_nothing(
+    catalog: SqlCatalog, killer: Killer
+) -> None:
+    with (
+        killer.at("before_cursor_execute", "INSERT INTO hw_databases", times=100) as killed,
+        pytest.raises(Unavailable, match="nothing was changed") as raised,
+    ):
+        catalog.create_database("sales")
+    assert not isinstance(raised.value, OutcomeUnknown)
+    assert 2 < len(killed) < 10
+    assert list(catalog.list_databases().items) == []
+
+
+def test_a_commit_whose_answer_is_lost_is_asked_for_again(
+    catalog: SqlCatalog, table: Identifier, snapshot: MakeSnapshot, killer: Killer
+) -> None:
+    offered = snapshot(1)
+    with killer.at("commit") as killed:
+        assert catalog.commit_snapshot(table, None, offered, None, [])
+    assert len(killed) == 1
+    assert catalog.get_snapshot(table, "LATEST") == offered
+    assert catalog.commit_snapshot(table, None, snapshot(1), None, []) is False
+
+
+def test_what_cannot_be_repeated_is_unknown(catalog: SqlCatalog, killer: Killer) -> None:
+    with killer.at("commit"), pytest.raises(OutcomeUnknown, match="is not known"):
+        catalog.create_database("sales")
+    try:
+        catalog.create_database("sales")
+    except AlreadyExists:
+        pytest.fail("it had been killed before the commit was sent")
+
+
+def test_the_victim_of_a_deadlock_tries_again(server_url: str) -> None:
+    database = SqlDatabase(open_engine(server_url), SYSTEM_RUNTIME)
+    rows = [
+        {"name": name, "location": "", "options": "", "created_at": 0, "updated_at": 0}
+        for name in ("a", "b")
+    ]
+    database.write(lambda connection: connection.execute(insert(WarehouseRow), rows))
+    both_hold_one = threading.Barrier(2)
+    runs: list[str] = []
+
+    def increment(first: str, second: str) -> None:
+        def work(connection: Connection) -> None:
+            runs.append(first)
+            for name in (first, second):
+                connection.execute(
+                    update(WarehouseRow)
+                    .where(WarehouseRow.name == name)
+                    .values(updated_at=WarehouseRow.updated_at + 1)
+                )
+                if name == first and len(runs) <= 2:
+                    both_hold_one.wait(30)
+
+        database.write(work)
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(increment, ("a", "b"), ("b", "a")))
+    with database.read() as connection:
+        counts = connection.execute(select(WarehouseRow.updated_at)).scalars().all()
+    database.close()
+    assert counts == [2, 2]
+    assert len(runs) == 3
+
+
+def test_without_a_free_connection_nothing_is_done(server_url: str) -> None:
+    engine = open_engine(server_url, PoolSettings(connections=1, wait_seconds=0.05))
+    database = SqlDatabase(engine, SYSTEM_RUNTIME)
+    with database.read():
+        with pytest.raises(Unavailable, match="in use; nothing was changed, retry"):
+            database.write(lambda connection: connection.execute(text("DELETE FROM hw_outbox")))
+        with pytest.raises(Unavailable, match="in use; retry"), database.read():
+            pass
+    with database.read():
+        pass
+    database.close()
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "mysql"])
+def test_a_server_that_is_not_there_is_unavailable(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="did not answer"):
+        SqlCatalog.open(
+            f"{kind}://nobody@127.0.0.1:1/none", warehouse="main", location=str(tmp_path)
+        )
