@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Self, TypeVar
 
+from headwater.catalog.branches import branch_of
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.pointer import CatalogPointer
 from headwater.catalog.protocol import Catalog, ConsumerInfo, Page, TableInfo, TagInfo
@@ -20,6 +21,7 @@ from headwater.storage.schema_change import SchemaChange
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.snapshot_files import FileSnapshotPointer, snapshot_file_ids
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
+from headwater.storage.tag import expired_tags
 
 __all__ = ["Consumer", "TableHistory"]
 
@@ -239,7 +241,8 @@ class TableHistory:
         Args:
             name: The tag.
             snapshot_id: The snapshot; None names the latest.
-            retained: How long the tag is to be kept; None is for ever.
+            retained: How long the tag is to be kept; None is what the table's
+                ``tag.default-time-retained`` says, and for ever without it.
 
         Raises:
             AlreadyExists: There is a tag of that name.
@@ -257,6 +260,87 @@ class TableHistory:
         tagged = self.tag(name).snapshot
         self._catalog.delete_tag(self.identifier, name)
         delete_tag_data(self._storage, tagged, self.pointer.latest())
+
+    def expire_tags(
+        self, *, older_than: datetime | None = None, dry_run: bool = False
+    ) -> list[str]:
+        """Delete the tags whose time is over, and the files that they alone kept.
+
+        Args:
+            older_than: Tags made before this moment go, too, whatever they say.
+            dry_run: Only say which would go.
+
+        Returns:
+            The names of the tags that went (``TagTimeExpire.java``).
+
+        Raises:
+            Invalid: The moment has no time zone.
+        """
+        before = None if older_than is None else _millis(older_than)
+        gone: list[str] = []
+        for name in expired_tags(self._storage, before):
+            if not dry_run:
+                try:
+                    self.delete_tag(name)
+                except NotFound:
+                    continue  # somebody else deleted it
+            gone.append(name)
+        return gone
+
+    # Branches ---------------------------------------------------------------------------------
+
+    def branches(self) -> list[str]:
+        """The names of the branches, without ``main``."""
+        return list(self._catalog.branches.list(self.identifier))
+
+    def branch(self, name: str) -> Self:
+        """A handle of a branch, for reading and writing it as a table of its own.
+
+        Raises:
+            NotFound: There is no such branch.
+        """
+        info = self._catalog.get_table(branch_of(self.identifier, name))
+        return type(self)(self._catalog, info, self._runtime, options=self._overlay)
+
+    def create_branch(
+        self, name: str, *, tag: str | None = None, snapshot_id: int | None = None
+    ) -> Self:
+        """Begin a branch, and a handle of it.
+
+        Args:
+            name: The branch.
+            tag: Begin with what this tag names; it keeps the files for every engine.
+            snapshot_id: Begin with this snapshot. With neither, the branch begins empty.
+
+        Raises:
+            AlreadyExists: There is a branch of that name.
+            NotFound: There is no such tag or snapshot.
+            Invalid: It cannot be the name of a branch, or both are given.
+        """
+        self._catalog.branches.create(
+            self.identifier, name, from_tag=tag, from_snapshot=snapshot_id
+        )
+        return self.branch(name)
+
+    def rename_branch(self, name: str, new_name: str) -> None:
+        """Give a branch another name; AlreadyExists, NotFound, Invalid."""
+        self._catalog.branches.rename(self.identifier, name, new_name)
+
+    def fast_forward(self, name: str) -> Self:
+        """Hold what a branch holds from now on; the handle itself, refreshed.
+
+        What both have in common stays; the snapshots and tags after it go away. A branch without
+        a snapshot changes nothing.
+
+        Raises:
+            NotFound: There is no such branch.
+        """
+        self._catalog.branches.fast_forward(self.identifier, name)
+        return self.refresh()
+
+    def drop_branch(self, name: str) -> None:
+        """Drop a branch; NotFound, or Invalid when the table's options refer to it."""
+        self._catalog.branches.drop(self.identifier, name)
 
     # Consumers --------------------------------------------------------------------------------
 

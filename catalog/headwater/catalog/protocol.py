@@ -326,7 +326,11 @@ class Catalog(Protocol):
         *,
         retained_millis: int | None = None,
     ) -> None:
-        """Name a snapshot (the latest when None); AlreadyExists (TAG)."""
+        """Name a snapshot (the latest when None); AlreadyExists (TAG).
+
+        A tag is kept for as long as the table's ``tag.default-time-retained`` says when
+        `retained_millis` is None, and for ever without that option.
+        """
         ...
 
     def get_tag(self, identifier: Identifier, tag: str) -> TagInfo:

@@ -301,6 +301,12 @@ class TableOptions:
         return None if text is None else parse_duration(text, "consumer.expiration-time")
 
     @property
+    def tag_time_retained(self) -> int | None:
+        """Milliseconds that a new tag is kept if nobody says otherwise; None is for ever."""
+        text = self.raw.get("tag.default-time-retained")
+        return None if text is None else parse_duration(text, "tag.default-time-retained")
+
+    @property
     def consumer_changelog_only(self) -> bool:
         """Whether consumers hold back changelogs alone, and not snapshots."""
         return self._boolean("consumer.changelog-only", False)

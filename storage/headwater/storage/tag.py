@@ -15,12 +15,14 @@ from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.file_access import FileAccess
 from headwater.storage.layout import TableLayout
 from headwater.storage.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
 from headwater.storage.types import Json
 
 __all__ = [
     "Tag",
     "check_tag_name",
     "delete_tag_file",
+    "expired_tags",
     "list_tag_files",
     "read_tag_file",
     "write_tag_file",
@@ -113,6 +115,30 @@ def list_tag_files(files: FileAccess, layout: TableLayout) -> list[Tag]:
     )
     # A tag deleted since the listing is no longer a tag.
     return [tag for name in names if (tag := read_tag_file(files, layout, name)) is not None]
+
+
+def expired_tags(storage: TableStorage, before_millis: int | None = None) -> list[str]:
+    """The names of the tags whose time is over (``TagTimeExpire.java``).
+
+    Args:
+        storage: The table.
+        before_millis: Tags made before that are meant, too, whatever they say. A tag that does
+            not say when it was made is as old as its file.
+
+    Raises:
+        CorruptData: A file is not a tag.
+    """
+    statuses = storage.files.list(storage.layout.tag_directory)
+    made = {status.name.removeprefix(_PREFIX): status.modified_millis for status in statuses}
+    now = storage.runtime.now_millis()
+    found: list[str] = []
+    for tag in list_tag_files(storage.files, storage.layout):
+        timed = tag.created_at is not None and tag.retained_millis is not None
+        created = tag.created_at if timed else made.get(tag.name)
+        is_old = before_millis is not None and created is not None and created < before_millis
+        if tag.is_expired(now) or is_old:
+            found.append(tag.name)
+    return found
 
 
 def write_tag_file(files: FileAccess, layout: TableLayout, tag: Tag) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Catalog, ConsumerInfo
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
+from headwater.storage.schema_change import SetOption
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
@@ -202,6 +203,29 @@ def test_tags_that_cannot_be_are_refused(catalog: Catalog, table: Identifier) ->
             action(table, "none")
         assert missing.value.resource_type is ResourceType.TAG
         assert missing.value.resource_name == "none"
+
+
+@pytest.mark.usefixtures("history")
+def test_a_tag_is_kept_as_the_table_says(
+    catalog: Catalog, table: Identifier, directory: Path
+) -> None:
+    catalog.alter_table(table, [SetOption("tag.default-time-retained", "2 h")])
+    catalog.create_tag(table, "usual")
+    catalog.create_tag(table, "short", retained_millis=1000)
+    usual = catalog.get_tag(table, "usual")
+    assert usual.retained_millis == 7_200_000
+    assert usual.created_at is not None
+    assert json.loads((directory / "tag" / "tag-usual").read_text())["tagTimeRetained"] == 7200
+    assert catalog.get_tag(table, "short").retained_millis == 1000
+
+
+def test_what_a_tag_keeps_can_be_tagged_again(
+    catalog: Catalog, table: Identifier, history: list[Snapshot], directory: Path
+) -> None:
+    catalog.create_tag(table, "v1", 2)
+    (directory / "snapshot" / "snapshot-2").unlink()
+    catalog.create_tag(table, "v2", 2)
+    assert catalog.get_tag(table, "v2").snapshot == history[1]
 
 
 def test_an_empty_table_has_nothing_to_tag(catalog: Catalog, table: Identifier) -> None:

@@ -8,17 +8,21 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Page, TagInfo
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.lookup import find_table, lock_branch, name_page
+from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch, name_page
 from headwater.catalog.sql.models import SnapshotRow
 from headwater.catalog.sql.names import check_page
 from headwater.catalog.sql.outbox import Outbox
 from headwater.catalog.sql.placed_files import tag_names
 from headwater.catalog.sql.snapshots import Snapshots, settled_table, snapshot_not_found
+from headwater.catalog.sql.statistics import read_schema
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
+from headwater.storage.options import TableOptions
+from headwater.storage.snapshot import Snapshot
 from headwater.storage.tag import (
     Tag,
     check_tag_name,
     delete_tag_file,
+    list_tag_files,
     read_tag_file,
     write_tag_file,
 )
@@ -54,9 +58,13 @@ class Tags:
             raise Invalid(f"tag '{name}': it must be kept for at least 1 ms")
         record = settled_table(self._context, self._outbox, identifier)
         wanted = record.snapshot_id if snapshot_id is None else snapshot_id
-        snapshot = self._snapshots.by_id(record, wanted)
+        snapshot = self._snapshots.by_id(record, wanted) or self._tagged(record, wanted)
         if snapshot is None:
             raise snapshot_not_found(identifier, str(wanted))
+        if retained_millis is None:
+            with self._context.database.read() as connection:
+                options = read_schema(connection, record).options
+            retained_millis = TableOptions(options).tag_time_retained
         created_at = self._context.runtime.now_millis()
         tag = Tag(name, snapshot, created_at, retained_millis)
 
@@ -64,15 +72,15 @@ class Tags:
             # Under the lock, so that no rollback takes the snapshot away at the same time.
             lock_branch(connection, record.id, record.branch)
             now = find_table(connection, self._context, identifier)
-            uuid = connection.execute(
+            row = connection.execute(
                 select(SnapshotRow.uuid).where(
                     SnapshotRow.table_id == now.id,
                     SnapshotRow.branch == now.branch,
                     SnapshotRow.snapshot_id == snapshot.id,
                 )
-            ).scalar_one_or_none()
+            ).one_or_none()
             is_same = now.id == record.id and now.snapshot_id >= snapshot.id
-            if not is_same or uuid != snapshot.uuid:
+            if not is_same or (row is not None and row.uuid != snapshot.uuid):
                 raise Conflict(f"table {identifier} was rolled back meanwhile; look, then retry")
             return write_tag_file(self._files, record.layout, tag)
 
@@ -82,6 +90,13 @@ class Tags:
                 resource_type=ResourceType.TAG,
                 resource_name=name,
             )
+
+    def _tagged(self, record: TableRecord, snapshot_id: int) -> Snapshot | None:
+        """An expired snapshot that another tag still names (``AbstractFileStoreTable.java``)."""
+        if not 0 < snapshot_id <= record.snapshot_id:
+            return None
+        tags = list_tag_files(self._files, record.layout)
+        return next((tag.snapshot for tag in tags if tag.snapshot.id == snapshot_id), None)
 
     def get(self, identifier: Identifier, name: str) -> TagInfo:
         """A tag; NotFound (TAG)."""

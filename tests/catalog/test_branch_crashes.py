@@ -1,0 +1,247 @@
+"""Operations on branches and schemas that die at any step; the next to come by finds the truth.
+
+What dies here is a catalog in this process: at each step before and after a change of a file, and
+before each commit of the database, everything is dropped on the floor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from sqlalchemy import Connection, Engine, create_engine, event, text
+
+from headwater.catalog.branches import branch_of
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.drivers import database_url as with_driver
+from headwater.migrations import upgrade
+from headwater.storage.local_files import LocalFileAccess
+from headwater.storage.schema import Schema
+from headwater.storage.schema_change import SetOption
+from headwater.storage.snapshot import Snapshot
+
+MakeSnapshot = Callable[..., Snapshot]
+MOST_STEPS = 120
+
+# Of each branch: its snapshots' uuids, its schemas, its tags.
+Truth: TypeAlias = dict[str, tuple[list[str | None], list[str], list[str]]]
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class Steps:
+    """Counts the steps that a death can fall between, and dies at the chosen one."""
+
+    def __init__(self, die_at: int | None = None) -> None:
+        self.die_at = die_at
+        self.taken = 0
+
+    def step(self, _: Connection | None = None) -> None:
+        if self.die_at is not None:
+            self.taken += 1
+            if self.taken >= self.die_at:
+                raise Killed
+
+
+class DyingFiles(LocalFileAccess):
+    """The local disk, with a step before and after each change."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def write(self, path: str, data: bytes) -> None:
+        self._steps.step()
+        super().write(path, data)
+        self._steps.step()
+
+    def write_if_absent(self, path: str, data: bytes) -> bool:
+        self._steps.step()
+        written = super().write_if_absent(path, data)
+        self._steps.step()
+        return written
+
+    def delete(self, path: str) -> None:
+        self._steps.step()
+        super().delete(path)
+        self._steps.step()
+
+    def delete_tree(self, directory: str) -> None:
+        # As a death in the middle leaves it: one file less.
+        for status in self.walk(directory):
+            self.delete(status.path)
+        super().delete_tree(directory)
+        self._steps.step()
+
+
+class Place:
+    """A warehouse, opened by one process after another."""
+
+    def __init__(self, url: str, location: Path) -> None:
+        self.url = url
+        self.location = location
+        upgrade(url)
+
+    def open(self, steps: Steps | None = None) -> SqlCatalog:
+        steps = steps or Steps()
+        return SqlCatalog.open(
+            self.url, warehouse="main", location=str(self.location), files=DyingFiles(steps)
+        )
+
+    def dies(self, step: int, operation: Callable[[SqlCatalog], None]) -> bool:
+        """Whether the operation died; False when it has fewer steps and ended well."""
+        steps = Steps()
+        catalog = self.open(steps)
+        event.listen(Engine, "commit", steps.step)
+        steps.die_at = step
+        try:
+            operation(catalog)
+        except Killed:
+            return True
+        finally:
+            event.remove(Engine, "commit", steps.step)
+            steps.die_at = None
+            catalog.close()
+        return False
+
+    def open_decisions(self) -> int:
+        engine = create_engine(with_driver(self.url))
+        with engine.connect() as connection:
+            count = connection.execute(text("SELECT COUNT(*) FROM hw_outbox")).scalar_one()
+        engine.dispose()
+        return int(count)
+
+
+@pytest.fixture
+def place(database_url: str, tmp_path: Path) -> Place:
+    return Place(database_url, tmp_path / "lake")
+
+
+def _told(catalog: SqlCatalog, table: Identifier) -> Truth:
+    """What the catalog says, after it is compared with what storage has."""
+    info = catalog.get_table(table)
+    root = Path(info.path.removeprefix("file://"))
+    found: Truth = {}
+    names = ["main", *catalog.branches.list(table)]
+    for branch in names:
+        name = branch_of(table, branch)
+        directory = root if branch == "main" else root / "branch" / f"branch-{branch}"
+        listed = {item.id: item.document for item in catalog.list_snapshots(name).items}
+        on_disk = {
+            int(path.name.removeprefix("snapshot-")): json.loads(path.read_text())
+            for path in directory.glob("snapshot/snapshot-*")
+        }
+        assert listed == on_disk
+        if listed:
+            assert (directory / "snapshot" / "LATEST").read_text() == str(max(listed))
+            assert (directory / "snapshot" / "EARLIEST").read_text() == str(min(listed))
+        schemas = sorted(path.name for path in directory.glob("schema/*"))
+        latest = catalog.get_table(name).schema
+        assert len(schemas) == latest.id + 1
+        assert json.loads((directory / "schema" / schemas[-1]).read_text()) == json.loads(
+            latest.to_json()
+        )
+        uuids = [str(listed[number]["uuid"]) for number in sorted(listed)]
+        found[branch] = (list(uuids), schemas, list(catalog.list_tags(name).items))
+    # Asking about the branches has settled what was open about them.
+    there = {path.name.removeprefix("branch-") for path in root.glob("branch/*")}
+    assert there == set(names) - {"main"}
+    return found
+
+
+def _prepare(
+    catalog: SqlCatalog, table: Identifier, schema: Schema, snapshot: MakeSnapshot
+) -> None:
+    """A table with three snapshots, and a branch ``b`` that left it after the first."""
+    catalog.create_table(table, schema)
+    base: str | None = None
+    for number in (1, 2, 3):
+        made = snapshot(number)
+        assert catalog.commit_snapshot(table, None, made, base, [])
+        if number == 1:
+            catalog.create_tag(table, "v1")
+            catalog.branches.create(table, "b", from_tag="v1")
+        base = made.uuid
+    catalog.create_tag(table, "v3")
+    catalog.alter_table(table, [SetOption("write-only", "true")])
+    b = branch_of(table, "b")
+    catalog.alter_table(b, [SetOption("manifest.format", "avro")])
+    latest = catalog.latest_snapshot(b)
+    assert latest is not None
+    made = snapshot(2, schemaId=1)
+    assert catalog.commit_snapshot(b, None, made, latest.snapshot.uuid, [])
+    catalog.create_tag(b, "v2")
+
+
+TABLE = Identifier("sales", "orders")
+OPERATIONS: dict[str, Callable[[SqlCatalog], None]] = {
+    "create": lambda catalog: catalog.branches.create(TABLE, "c", from_tag="v1"),
+    "create_empty": lambda catalog: catalog.branches.create(TABLE, "c"),
+    "rename": lambda catalog: catalog.branches.rename(TABLE, "b", "c"),
+    "forward": lambda catalog: catalog.branches.fast_forward(TABLE, "b"),
+    "drop": lambda catalog: catalog.branches.drop(TABLE, "b"),
+    "schema": lambda catalog: catalog.rollback_schema(TABLE, 0),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_killed_at_any_step_happened_or_did_not(
+    place: Place, orders_schema: Schema, snapshot: MakeSnapshot, operation: str
+) -> None:
+    with_one = place.open()
+    with_one.create_database("sales")
+    fates: list[bool] = []
+    for step in range(1, MOST_STEPS):
+        _prepare(with_one, TABLE, orders_schema, snapshot)
+        before = _told(with_one, TABLE)
+        killed = place.dies(step, OPERATIONS[operation])
+        # Either somebody repairs the warehouse first, or whoever asks finds what is open.
+        if step % 2:
+            place.open().close()
+            assert place.open_decisions() == 0
+        after = _told(with_one, TABLE)
+        happened = after != before
+        assert killed or happened
+        fates.append(happened)
+        if not happened:
+            OPERATIONS[operation](with_one)
+            after = _told(with_one, TABLE)
+        assert after == _expected(operation, before)
+        # The names that were in use are as good as new.
+        for name in set(with_one.branches.list(TABLE)):
+            with_one.branches.drop(TABLE, name)
+        for name in ("b", "c"):
+            with_one.branches.create(TABLE, name)
+        assert sorted(_told(with_one, TABLE)) == ["b", "c", "main"]
+        assert place.open_decisions() == 0
+        with_one.drop_table(TABLE)
+        if not killed:
+            break
+    else:
+        pytest.fail("the operation has more steps than were tried")
+    with_one.close()
+    assert not fates[0]
+    assert len(fates) > 4
+    assert fates == sorted(fates)
+
+
+def _expected(operation: str, before: Truth) -> Truth:
+    main, b = before["main"], before["b"]
+    match operation:
+        case "create":
+            return {**before, "c": (main[0][:1], main[1][:1], ["v1"])}
+        case "create_empty":
+            return {**before, "c": ([], main[1], [])}
+        case "rename":
+            return {"main": main, "c": b}
+        case "forward":
+            return {**before, "main": b}
+        case "drop":
+            return {"main": main}
+        case _:
+            return {**before, "main": (main[0], main[1][:1], main[2])}
