@@ -26,6 +26,7 @@ from headwater.storage.table_storage import PartitionStatistics
 __all__ = [
     "Catalog",
     "ConsumerInfo",
+    "ConsumerLag",
     "DatabaseInfo",
     "Page",
     "SnapshotInfo",
@@ -94,6 +95,21 @@ class TagInfo:
 
 
 @dataclass(frozen=True)
+class ConsumerLag:
+    """How far a consumer is behind.
+
+    Attributes:
+        snapshots: Snapshots not yet consumed.
+        records: Rows that a stream has yet to read of them; None when not known.
+        millis: How long ago the oldest of them was committed; None when not known.
+    """
+
+    snapshots: int
+    records: int | None = None
+    millis: int | None = None
+
+
+@dataclass(frozen=True)
 class ConsumerInfo:
     """A saved position in a table's history.
 
@@ -101,11 +117,13 @@ class ConsumerInfo:
         consumer_id: The name readers use.
         next_snapshot: The first snapshot not yet consumed.
         updated_at: When it last moved, milliseconds since the epoch; None when not known.
+        lag: How far it is behind; None from a catalog that does not tell.
     """
 
     consumer_id: str
     next_snapshot: int
     updated_at: int | None = None
+    lag: ConsumerLag | None = None
 
 
 class Catalog(Protocol):
@@ -361,7 +379,7 @@ class Catalog(Protocol):
         max_results: int | None = None,
         page_token: str | None = None,
     ) -> Page[ConsumerInfo]:
-        """The saved positions."""
+        """The saved positions; those past the table's ``consumer.expiration-time`` are none."""
         ...
 
     def reset_consumer(

@@ -162,7 +162,14 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
     wire.ListBranchesResponse: {"branches": ["b"]},
     wire_history.ListConsumersResponse: {
         "consumers": [
-            {"consumerId": "billing", "nextSnapshot": 9, "updatedAt": 1767225600000},
+            {
+                "consumerId": "billing",
+                "nextSnapshot": 9,
+                "updatedAt": 1767225600000,
+                "lagSnapshots": 2,
+                "lagRecords": 240,
+                "lagMillis": 61000,
+            },
         ],
         "nextPageToken": None,
     },

@@ -16,6 +16,7 @@ from headwater.storage.layout import TableLayout
 __all__ = [
     "Consumer",
     "check_consumer_id",
+    "consumer_statuses",
     "delete_consumer_file",
     "list_consumer_files",
     "read_consumer_file",
@@ -82,6 +83,19 @@ def read_consumer_file(files: FileAccess, layout: TableLayout, consumer_id: str)
         return Consumer.from_json(consumer_id, files.read(path), path)
     except NotFound:
         return None
+
+
+def consumer_statuses(files: FileAccess, layout: TableLayout) -> list[tuple[str, int]]:
+    """The ids of all consumers of a table and branch, in order, and when each file changed.
+
+    Times are milliseconds since the epoch.
+    """
+    statuses = files.list(layout.consumer_directory)
+    return sorted(
+        (status.name.removeprefix(_PREFIX), status.modified_millis)
+        for status in statuses
+        if status.name.startswith(_PREFIX)
+    )
 
 
 def list_consumer_files(files: FileAccess, layout: TableLayout) -> list[Consumer]:

@@ -19,6 +19,7 @@ from headwater.catalog.sql.lookup import TableRecord, find_table, table_not_foun
 from headwater.catalog.sql.models import BranchRow, SnapshotRow
 from headwater.catalog.sql.outbox import Action, Outbox
 from headwater.catalog.sql.statistics import Sizes, apply_statistics
+from headwater.catalog.sql.stream_counts import COUNT_COLUMNS, StreamCounts
 from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
@@ -127,7 +128,8 @@ class Commits:
                     f"{snapshot.schema_id}, but the latest is {record.schema_id}"
                 )
             return _Outcome.CONFLICT
-        sizes = self._sizes(connection, record, snapshot.id - 1).plus(statistics)
+        sizes_before, counts_before = self._as_of(connection, record, snapshot.id - 1)
+        sizes = sizes_before.plus(statistics)
         connection.execute(
             insert(SnapshotRow),
             {
@@ -144,6 +146,7 @@ class Commits:
                 "file_count": sizes.file_count,
                 "last_file_creation_time": sizes.last_file_creation_time,
                 "statistics": json.dumps([change.to_json() for change in statistics]),
+                **StreamCounts.following(counts_before, snapshot).columns(),
             },
         )
         apply_statistics(connection, self._context, record, statistics)
@@ -170,17 +173,23 @@ class Commits:
             return bool(row.document == document)
         return bool(row.uuid == snapshot.uuid)
 
-    def _sizes(self, connection: Connection, record: TableRecord, snapshot_id: int) -> Sizes:
+    def _as_of(
+        self, connection: Connection, record: TableRecord, snapshot_id: int
+    ) -> tuple[Sizes, StreamCounts | None]:
         row = connection.execute(
             select(
                 SnapshotRow.record_count,
                 SnapshotRow.file_size_in_bytes,
                 SnapshotRow.file_count,
                 SnapshotRow.last_file_creation_time,
+                *COUNT_COLUMNS,
             ).where(
                 SnapshotRow.table_id == record.id,
                 SnapshotRow.branch == record.branch,
                 SnapshotRow.snapshot_id == snapshot_id,
             )
         ).one_or_none()
-        return Sizes() if row is None else Sizes(*row)
+        if row is None:
+            return Sizes(), None
+        records, size, files, newest, *counts = row
+        return Sizes(records, size, files, newest), StreamCounts.of(*counts)

@@ -285,7 +285,8 @@ class SnapshotRow(Base):
     """One snapshot: `document` is the text of its file.
 
     The four sizes are the branch's as of this snapshot; `statistics` is what it changed in each
-    partition, as JSON, so that a rollback can take it back.
+    partition, as JSON, so that a rollback can take it back. The last three are running totals of
+    what streams read, see `StreamCounts`; they are null where nobody counted.
     """
 
     __tablename__ = "hw_snapshots"
@@ -303,6 +304,9 @@ class SnapshotRow(Base):
     file_count: Mapped[int] = mapped_column(BigInteger)
     last_file_creation_time: Mapped[int] = mapped_column(BigInteger)
     statistics: Mapped[str] = mapped_column(_DOCUMENT)
+    appended_count: Mapped[int | None] = mapped_column(BigInteger)
+    changelog_count: Mapped[int | None] = mapped_column(BigInteger)
+    counted_since: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class PartitionRow(Base):

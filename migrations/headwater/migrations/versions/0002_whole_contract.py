@@ -33,6 +33,7 @@ depends_on = None
 
 
 SORT_NAME_LENGTH = 400
+_RUNNING_TOTALS = ("appended_count", "changelog_count", "counted_since")
 # Rows are read and written so many at a time.
 _CHUNK = 1000
 
@@ -131,6 +132,8 @@ def upgrade() -> None:
         "hw_branches",
         sa.Column("created_at", sa.BigInteger(), nullable=False, server_default=sa.text("0")),
     )
+    for total in _RUNNING_TOTALS:
+        add_column("hw_snapshots", sa.Column(total, sa.BigInteger()))
     add_column(
         "hw_partitions",
         sa.Column(
@@ -154,6 +157,8 @@ def downgrade() -> None:
     drop_index("ix_hw_partitions_table_id_branch_sort_name_spec_key", "hw_partitions")
     for column in ("updated_by", "created_by", "options", "is_done", "sort_name"):
         drop_column("hw_partitions", column)
+    for total in _RUNNING_TOTALS:
+        drop_column("hw_snapshots", total)
     drop_column("hw_branches", "created_at")
     drop_column("hw_tables", "is_protected")
     drop_index("ix_hw_tables_database_id_kind_name", "hw_tables")

@@ -26,7 +26,10 @@ router = APIRouter(
     responses=failures("no table", "unsupported"),
 )
 def list_consumers(catalog: CatalogOf, name: TableName, page: PageOf) -> ListConsumersResponse:
-    """Every saved position, those that other engines moved on storage included, by pages."""
+    """Every saved position and how far it lags, those that other engines moved included, by pages.
+
+    A consumer that has not moved for the table's `consumer.expiration-time` is not listed.
+    """
     found = catalog.list_consumers(name, max_results=page.max_results, page_token=page.page_token)
     return ListConsumersResponse(
         consumers=[ConsumerModel.of(item) for item in found.items],
