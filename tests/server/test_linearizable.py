@@ -223,9 +223,12 @@ class Client:
             target = self._random.randint(max(1, number - 2), number)
             self._roll_back(address, Rollback(target, number))
         elif what in ("commit", "lost", "stale"):
-            if what == "commit" or self._latest is None:
+            if what != "lost" or self._latest is None:
                 self._read(address)
             number, base = self._latest or (0, None)
+            if what == "stale":
+                # The next number, on top of something else than what is there.
+                base = self._random.choice([offer.uuid for offer in self._offers] or [None])
             offer = Commit(number + 1, str(uuid.UUID(int=self._random.getrandbits(128))), base)
             self._offers.append(offer)
             if what == "lost":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from headwater.storage.errors import CorruptData
@@ -59,18 +59,23 @@ class Snapshot:
 
     Attributes:
         document: The whole JSON object, unknown fields included. Treat it as immutable.
+        text: The JSON it was read from, if it was: it has what a parser loses, such as the digits
+            of a fraction.
     """
 
     document: Mapping[str, Json]
+    text: str | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
     def from_json(text: str | bytes, where: str = "a snapshot") -> Snapshot:
         """Read a snapshot; raises CorruptData, naming `where`, when the text is not one."""
         try:
+            if isinstance(text, bytes):
+                text = text.decode()
             document = json.loads(text)
         except ValueError as error:
             raise CorruptData(f"{where} is not valid JSON: {error}") from error
-        return Snapshot.from_document(document, where)
+        return Snapshot(Snapshot.from_document(document, where).document, text)
 
     @staticmethod
     def from_document(document: Json, where: str = "a snapshot") -> Snapshot:
@@ -90,6 +95,8 @@ class Snapshot:
 
     def to_json(self) -> str:
         """The text of the snapshot file."""
+        if self.text is not None:
+            return self.text
         return json.dumps(dict(self.document), indent=2, ensure_ascii=False)
 
     def _int(self, name: str) -> int:

@@ -52,22 +52,29 @@ class Tag:
 
     def to_json(self) -> str:
         """The text of the tag file."""
-        document: dict[str, Json] = dict(self.snapshot.document)
-        if self.retained_millis is not None:
-            if self.created_at is not None:
-                document[_CREATED] = _local_time_array(self.created_at)
-            document[_RETAINED] = self.retained_millis / 1000
-        return json.dumps(document, indent=2, ensure_ascii=False)
+        text = self.snapshot.to_json()
+        if self.retained_millis is None:
+            return text
+        more: dict[str, Json] = {}
+        if self.created_at is not None:
+            more[_CREATED] = _local_time_array(self.created_at)
+        more[_RETAINED] = self.retained_millis / 1000
+        # Added to the snapshot's own text, whose values must not change.
+        fields = "".join(f',\n  "{name}": {json.dumps(value)}' for name, value in more.items())
+        return f"{text.rstrip().removesuffix('}').rstrip()}{fields}\n}}"
 
     @staticmethod
     def from_json(name: str, text: str | bytes, where: str = "a tag") -> Tag:
         """Read a tag file; raises CorruptData, naming `where`, when the text is not one."""
-        document = dict(Snapshot.from_json(text, where).document)
-        created = document.pop(_CREATED, None)
-        retained = document.pop(_RETAINED, None)
+        snapshot = Snapshot.from_json(text, where)
+        created = snapshot.document.get(_CREATED)
+        retained = snapshot.document.get(_RETAINED)
+        if _CREATED in snapshot.document or _RETAINED in snapshot.document:
+            own = (_CREATED, _RETAINED)
+            snapshot = Snapshot({k: v for k, v in snapshot.document.items() if k not in own})
         return Tag(
             name,
-            Snapshot(document),
+            snapshot,
             None if created is None else _millis_of_array(created, where),
             None if retained is None else _millis_of_seconds(retained, where),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from starlette.responses import Response
 
 from headwater.catalog.wire import Empty
 from headwater.catalog.wire_history import (
@@ -14,11 +15,11 @@ from headwater.catalog.wire_history import (
     RollbackSchemaRequest,
     RollbackTableRequest,
     SnapshotInstant,
-    TableSnapshotModel,
     snapshot_from_wire,
 )
 from headwater.server.dependencies import CatalogOf, PageOf, Segment, TableName
 from headwater.server.failures import failures
+from headwater.server.json_text import BodyText, Raw, json_response, member_text
 from headwater.storage.errors import NotFound, ResourceType
 
 __all__ = ["router"]
@@ -28,7 +29,7 @@ router = APIRouter(prefix="/v1/{prefix}/databases/{database}/tables/{table}", ta
 
 @router.post("/commit", summary="Commit a snapshot", responses=failures("no table", "unsupported"))
 def commit_table(
-    catalog: CatalogOf, name: TableName, body: CommitTableRequest
+    catalog: CatalogOf, name: TableName, body: CommitTableRequest, text: BodyText
 ) -> CommitTableResponse:
     """Makes the snapshot the latest, if the one it builds on still is.
 
@@ -38,7 +39,7 @@ def commit_table(
     success = catalog.commit_snapshot(
         name,
         body.table_id,
-        snapshot_from_wire(body.snapshot),
+        snapshot_from_wire(member_text(text, "snapshot")),
         body.base_snapshot_uuid,
         [item.statistics() for item in body.statistics or ()],
     )
@@ -49,8 +50,9 @@ def commit_table(
     "/snapshot",
     summary="Get the latest snapshot",
     responses=failures("no table", "no snapshot", "unsupported"),
+    response_model=GetTableSnapshotResponse,
 )
-def get_table_snapshot(catalog: CatalogOf, name: TableName) -> GetTableSnapshotResponse:
+def get_table_snapshot(catalog: CatalogOf, name: TableName) -> Response:
     """With the table's sizes. A table that nobody wrote yet answers 404 about a `SNAPSHOT`."""
     info = catalog.latest_snapshot(name)
     if info is None:
@@ -59,32 +61,37 @@ def get_table_snapshot(catalog: CatalogOf, name: TableName) -> GetTableSnapshotR
             resource_type=ResourceType.SNAPSHOT,
             resource_name="LATEST",
         )
-    return GetTableSnapshotResponse(snapshot=TableSnapshotModel.of(info))
+    sizes = {
+        "recordCount": info.record_count,
+        "fileSizeInBytes": info.file_size_in_bytes,
+        "fileCount": info.file_count,
+        "lastFileCreationTime": info.last_file_creation_time,
+    }
+    return json_response({"snapshot": {"snapshot": Raw(info.snapshot.to_json()), **sizes}})
 
 
 @router.get(
     "/snapshots",
     summary="List snapshots",
     responses=failures("no table", "unsupported"),
+    response_model=ListSnapshotsResponse,
 )
-def list_snapshots(catalog: CatalogOf, name: TableName, page: PageOf) -> ListSnapshotsResponse:
+def list_snapshots(catalog: CatalogOf, name: TableName, page: PageOf) -> Response:
     """The snapshots that still exist, newest first, by pages."""
     found = catalog.list_snapshots(name, max_results=page.max_results, page_token=page.page_token)
-    return ListSnapshotsResponse(
-        snapshots=[dict(item.document) for item in found.items], next_page_token=found.next_token
-    )
+    texts = [Raw(item.to_json()) for item in found.items]
+    return json_response({"snapshots": texts, "nextPageToken": found.next_token})
 
 
 @router.get(
     "/snapshots/{version}",
     summary="Get a snapshot",
     responses=failures("no table", "no snapshot", "unsupported"),
+    response_model=GetVersionSnapshotResponse,
 )
-def get_version_snapshot(
-    catalog: CatalogOf, name: TableName, version: Segment
-) -> GetVersionSnapshotResponse:
+def get_version_snapshot(catalog: CatalogOf, name: TableName, version: Segment) -> Response:
     """`version` is a snapshot's id, `EARLIEST`, `LATEST`, or a tag's name."""
-    return GetVersionSnapshotResponse(snapshot=dict(catalog.get_snapshot(name, version).document))
+    return json_response({"snapshot": Raw(catalog.get_snapshot(name, version).to_json())})
 
 
 @router.post(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from starlette.responses import Response
 
 from headwater.catalog.wire import Empty
 from headwater.catalog.wire_history import (
@@ -15,6 +16,7 @@ from headwater.catalog.wire_history import (
 )
 from headwater.server.dependencies import CatalogOf, PageOf, Segment, TableName
 from headwater.server.failures import failures
+from headwater.server.json_text import Raw, json_response
 from headwater.storage.errors import AlreadyExists
 
 __all__ = ["router"]
@@ -65,10 +67,13 @@ def create_tag(catalog: CatalogOf, name: TableName, body: CreateTagRequest) -> E
     "/{tag}",
     summary="Get a tag",
     responses=failures("no table", "no tag", "unsupported"),
+    response_model=GetTagResponse,
 )
-def get_tag(catalog: CatalogOf, name: TableName, tag: Segment) -> GetTagResponse:
+def get_tag(catalog: CatalogOf, name: TableName, tag: Segment) -> Response:
     """The snapshot it names, when it was made, how long it is kept."""
-    return GetTagResponse.of(catalog.get_tag(name, tag))
+    found = catalog.get_tag(name, tag)
+    document = GetTagResponse.of(found).model_dump(by_alias=True)
+    return json_response({**document, "snapshot": Raw(found.snapshot.to_json())})
 
 
 @router.delete(
