@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headwater.catalog.protocol import ConsumerInfo, SnapshotInfo, TagInfo
+from headwater.catalog.protocol import ConsumerInfo, ConsumerLag, SnapshotInfo, TagInfo
 from headwater.catalog.wire import JsonObject, Paged, WireModel
 from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.options import parse_duration
@@ -226,11 +226,23 @@ class GetTagResponse(WireModel):
 
 
 class ConsumerModel(WireModel):
-    """A saved position; `updated_at` (milliseconds) is Headwater's addition."""
+    """A saved position; all but its first two fields are Headwater's addition.
+
+    Attributes:
+        consumer_id: The name readers use.
+        next_snapshot: The first snapshot not yet consumed.
+        updated_at: When it last moved, milliseconds since the epoch.
+        lag_snapshots: Snapshots not yet consumed.
+        lag_records: Rows that a stream has yet to read of them; null when not known.
+        lag_millis: How long ago the oldest of them was committed; null when not known.
+    """
 
     consumer_id: str
     next_snapshot: int
     updated_at: int | None = None
+    lag_snapshots: int | None = None
+    lag_records: int | None = None
+    lag_millis: int | None = None
 
     @staticmethod
     def of(info: ConsumerInfo) -> ConsumerModel:
@@ -239,11 +251,17 @@ class ConsumerModel(WireModel):
             consumer_id=info.consumer_id,
             next_snapshot=info.next_snapshot,
             updated_at=info.updated_at,
+            lag_snapshots=None if info.lag is None else info.lag.snapshots,
+            lag_records=None if info.lag is None else info.lag.records,
+            lag_millis=None if info.lag is None else info.lag.millis,
         )
 
     def info(self) -> ConsumerInfo:
         """The consumer."""
-        return ConsumerInfo(self.consumer_id, self.next_snapshot, self.updated_at)
+        lag: ConsumerLag | None = None
+        if self.lag_snapshots is not None:
+            lag = ConsumerLag(self.lag_snapshots, self.lag_records, self.lag_millis)
+        return ConsumerInfo(self.consumer_id, self.next_snapshot, self.updated_at, lag)
 
 
 class ListConsumersResponse(Paged):
