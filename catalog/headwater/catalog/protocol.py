@@ -16,6 +16,7 @@ from headwater.catalog.functions import Functions
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.page import Page
 from headwater.catalog.partitions import Partitions
+from headwater.catalog.permissions import Permissions
 from headwater.catalog.protection import Protection
 from headwater.catalog.views import Views
 from headwater.storage.schema import Schema, TableSchema
@@ -162,6 +163,11 @@ class Catalog(Protocol):
     @property
     def functions(self) -> Functions:
         """The functions."""
+        ...
+
+    @property
+    def permissions(self) -> Permissions:
+        """The grants: records, which nothing enforces."""
         ...
 
     def close(self) -> None:

@@ -54,6 +54,7 @@ from headwater.client.branches import RestBranches
 from headwater.client.dropped_tables import RestDroppedTables
 from headwater.client.functions import RestFunctions
 from headwater.client.partitions import RestPartitions
+from headwater.client.permissions import RestPermissions
 from headwater.client.protection import RestProtection
 from headwater.client.requests import Requests, paging, table_path, without_prefix
 from headwater.client.settle import settle_commit
@@ -163,6 +164,11 @@ class RestCatalog:
     def functions(self) -> RestFunctions:
         """The functions."""
         return RestFunctions(self._requests)
+
+    @property
+    def permissions(self) -> RestPermissions:
+        """The grants: records, which nothing enforces."""
+        return RestPermissions(self._requests)
 
     def close(self) -> None:
         """Give back connections; later calls make new ones."""

@@ -24,6 +24,7 @@ from headwater.server.health import routes as health
 from headwater.server.management import dropped_tables, protection
 from headwater.server.openapi import describe
 from headwater.server.partitions import routes as partitions
+from headwater.server.permissions import routes as permissions
 from headwater.server.settings import ServerSettings
 from headwater.server.snapshots import routes as snapshots
 from headwater.server.tables import routes as tables
@@ -92,6 +93,7 @@ def create_app(
         consumers,
         views,
         functions,
+        permissions,
         absent,
     ):
         app.include_router(feature.router)

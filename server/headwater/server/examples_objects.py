@@ -1,4 +1,4 @@
-"""An example of every request and response about views and functions."""
+"""An example of every request and response about views, functions and permissions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from headwater.catalog import wire_functions, wire_objects, wire_views
+from headwater.catalog import wire_functions, wire_objects, wire_permissions, wire_views
 from headwater.catalog.wire import WireModel
 
 __all__ = ["OBJECT_EXAMPLES"]
@@ -62,6 +62,14 @@ _FUNCTION: dict[str, JsonValue] = {
     "name": "area",
     **_SPEC,
     **_AUDIT,
+}
+_ORDERS: dict[str, JsonValue] = {"type": "COLUMN", "database": "sales", "table": "orders"}
+_GRANT: dict[str, JsonValue] = {
+    "resource": _ORDERS,
+    "access": "SELECT",
+    "principal": "ada",
+    "columns": {"excludedColumnNames": ["amount"]},
+    "expireTime": "2099-12-31T00:00:00Z",
 }
 
 OBJECT_EXAMPLES: Mapping[type[WireModel], dict[str, JsonValue]] = {
@@ -126,4 +134,13 @@ OBJECT_EXAMPLES: Mapping[type[WireModel], dict[str, JsonValue]] = {
         "functions": [{"database": "sales", "object": "area"}],
         "nextPageToken": None,
     },
+    wire_permissions.PermissionResourceModel: _ORDERS,
+    wire_permissions.PermissionColumnsModel: {"excludedColumnNames": ["amount"]},
+    wire_permissions.GrantModel: _GRANT,
+    wire_permissions.RevokePermissionRequest: {
+        "resource": _ORDERS,
+        "access": "SELECT",
+        "principal": "ada",
+    },
+    wire_permissions.ListPermissionsResponse: {"permissions": [_GRANT], "nextPageToken": None},
 }

@@ -27,6 +27,7 @@ from headwater.catalog.sql.functions import SqlFunctions
 from headwater.catalog.sql.names import normalised_location
 from headwater.catalog.sql.outbox import Outbox, RepairReport
 from headwater.catalog.sql.partitions import SqlPartitions
+from headwater.catalog.sql.permissions import SqlPermissions
 from headwater.catalog.sql.protection import Protection
 from headwater.catalog.sql.rollback import Rollbacks
 from headwater.catalog.sql.schema_rollback import SchemaRollbacks
@@ -91,6 +92,7 @@ class SqlCatalog:
         self._consumers = Consumers(context, self._outbox)
         self._views = SqlViews(context)
         self._functions = SqlFunctions(context)
+        self._permissions = SqlPermissions(context)
         self._partitions = SqlPartitions(context, self._outbox)
         self._branches = SqlBranches(context, self._outbox, self._snapshots)
         self._schema_rollbacks = SchemaRollbacks(context, self._outbox, self._snapshots)
@@ -178,6 +180,11 @@ class SqlCatalog:
     def functions(self) -> SqlFunctions:
         """The functions."""
         return self._functions
+
+    @property
+    def permissions(self) -> SqlPermissions:
+        """The grants: records, which nothing enforces."""
+        return self._permissions
 
     def repair(self) -> RepairReport:
         """Make storage follow every decision that a crash left open."""

@@ -13,6 +13,7 @@ from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import DatabaseInfo, Page
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.dropped_tables import DroppedTables
+from headwater.catalog.sql.grants import drop_grants
 from headwater.catalog.sql.lookup import database_not_found, name_page
 from headwater.catalog.sql.models import DatabaseRow, TableRow
 from headwater.catalog.sql.names import (
@@ -195,6 +196,7 @@ class Databases:
                 dropped.append(table_id)
             drop_objects_of_database(connection, database.id)
             connection.execute(delete(DatabaseRow).where(DatabaseRow.id == database.id))
+            drop_grants(connection, [database.id])
             return dropped
 
         for table_id in self._sql.write(work):

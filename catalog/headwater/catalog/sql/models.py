@@ -136,21 +136,19 @@ class TokenRow(Base):
 
 
 class GrantRow(Base):
-    """A permission: `resource` is a JSON object and `resource_key` its SHA-256.
+    """A permission on an object: a database, a table, a view, a function.
 
-    `columns` is a JSON object that narrows it to some columns, or None.
+    `object_id` is its id, and empty for the warehouse itself. `columns` is a JSON object that
+    narrows it to some columns, or None.
     """
 
     __tablename__ = "hw_grants"
-    __table_args__ = (UniqueConstraint("warehouse", "resource_key", "principal", "access"),)
 
-    id: Mapped[str] = mapped_column(_ID, primary_key=True)
-    warehouse: Mapped[str] = mapped_column(_NAME)
-    resource_type: Mapped[str] = mapped_column(String(32))
-    resource_key: Mapped[str] = mapped_column(_HASH)
-    resource: Mapped[str] = mapped_column(_DOCUMENT)
-    principal: Mapped[str] = mapped_column(_NAME)
-    access: Mapped[str] = mapped_column(String(64))
+    object_id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    resource_type: Mapped[str] = mapped_column(String(32), primary_key=True)
+    warehouse: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    principal: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    access: Mapped[str] = mapped_column(String(64), primary_key=True)
     columns: Mapped[str | None] = mapped_column(_DOCUMENT)
     created_at: Mapped[int] = mapped_column(BigInteger)
     expires_at: Mapped[int | None] = mapped_column(BigInteger)

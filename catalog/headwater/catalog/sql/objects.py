@@ -14,6 +14,7 @@ from headwater.catalog.identifier import Identifier
 from headwater.catalog.page import Page
 from headwater.catalog.principal import current_principal
 from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.grants import drop_grants
 from headwater.catalog.sql.listing import list_globally
 from headwater.catalog.sql.lookup import database_not_found, name_page
 from headwater.catalog.sql.models import DatabaseRow, FunctionRow, ViewRow
@@ -163,6 +164,7 @@ class NamedDocuments:
         def work(connection: Connection) -> None:
             row = self._lock(connection, identifier)
             connection.execute(delete(self._model).where(self._model.id == row.id))
+            drop_grants(connection, [row.id])
 
         try:
             self._sql.write(work)
@@ -297,4 +299,9 @@ def _record(database: str, row: Row[*_Everything]) -> ObjectRecord:
 def drop_objects_of_database(connection: Connection, database_id: str) -> None:
     """Take away the views and functions of a database that is locked and about to go."""
     for model in (ViewRow, FunctionRow):
+        ids = connection.execute(
+            select(model.id).where(model.database_id == database_id).with_for_update()
+        ).scalars()
+        gone = ids.all()
         connection.execute(delete(model).where(model.database_id == database_id))
+        drop_grants(connection, gone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import delete, select
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.sql.grants import drop_grants
 from headwater.catalog.sql.models import (
     BranchRow,
     OutboxRow,
@@ -51,5 +52,6 @@ def drop_table_rows(connection: Connection, outbox: Outbox, table_id: str) -> No
     for model in (BranchRow, SchemaRow, SnapshotRow, PartitionRow, OutboxRow):
         connection.execute(delete(model).where(model.table_id == table_id))
     connection.execute(delete(TableRow).where(TableRow.id == table_id))
+    drop_grants(connection, [table_id])
     if not row.is_external:
         outbox.add(connection, Action.DROP, table_id, MAIN_BRANCH, path=row.path)

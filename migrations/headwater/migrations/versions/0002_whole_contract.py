@@ -81,23 +81,16 @@ def upgrade() -> None:
     )
     create_table(
         "hw_grants",
-        sa.Column("id", ID, nullable=False),
-        sa.Column("warehouse", NAME, nullable=False),
+        sa.Column("object_id", ID, nullable=False),
         sa.Column("resource_type", sa.String(32), nullable=False),
-        sa.Column("resource_key", HASH, nullable=False),
-        sa.Column("resource", DOCUMENT, nullable=False),
+        sa.Column("warehouse", NAME, nullable=False),
         sa.Column("principal", NAME, nullable=False),
         sa.Column("access", sa.String(64), nullable=False),
         sa.Column("columns", DOCUMENT),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("expires_at", sa.BigInteger()),
-        sa.PrimaryKeyConstraint("id", name="pk_hw_grants"),
-        sa.UniqueConstraint(
-            "warehouse",
-            "resource_key",
-            "principal",
-            "access",
-            name="uq_hw_grants_warehouse_resource_key_principal_access",
+        sa.PrimaryKeyConstraint(
+            "object_id", "resource_type", "warehouse", "principal", "access", name="pk_hw_grants"
         ),
     )
     create_table(

@@ -32,9 +32,6 @@ _OF_A_TABLE: tuple[_Operation, ...] = (
 )
 _OTHERS: tuple[_Operation, ...] = (
     ("registerTable", "POST", _DATABASE + "/register", "Register a table"),
-    ("listPermissions", "GET", _PREFIX + "/permissions", "List permissions"),
-    ("grantPermission", "POST", _PREFIX + "/permissions/grant", "Grant a permission"),
-    ("revokePermission", "POST", _PREFIX + "/permissions/revoke", "Revoke a permission"),
 )
 
 

@@ -1,0 +1,66 @@
+"""The grants of a catalog behind a server that keeps them."""
+
+from __future__ import annotations
+
+from headwater.catalog.page import Page
+from headwater.catalog.permissions import Access, Grant, PermissionTarget, check_principal
+from headwater.catalog.wire import Empty
+from headwater.catalog.wire_permissions import (
+    GrantModel,
+    ListPermissionsResponse,
+    PermissionResourceModel,
+    RevokePermissionRequest,
+)
+from headwater.client.requests import Requests, paging
+
+__all__ = ["RestPermissions"]
+
+
+class RestPermissions:
+    """The grants of one warehouse (`headwater.catalog.permissions.Permissions`).
+
+    Args:
+        requests: Speaks to the server.
+    """
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    def list(
+        self,
+        target: PermissionTarget,
+        *,
+        principal: str | None = None,
+        access: Access | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Grant]:
+        """The grants on exactly this target that have not ended, by principal and access."""
+        if principal is not None:
+            # An empty one would be no parameter at all.
+            check_principal(principal)
+        params = paging(
+            max_results,
+            page_token,
+            resourceType=target.type,
+            database=target.database,
+            table=target.table,
+            function=target.function,
+            view=target.view,
+            principal=principal,
+            access=access,
+        )
+        page = self._requests.get(ListPermissionsResponse, params, "permissions")
+        grants = tuple(item.grant() for item in page.permissions or ())
+        return Page(grants, page.next_page_token or None)
+
+    def grant(self, grant: Grant) -> None:
+        """Record a grant, in place of one of the same target, access and principal."""
+        self._requests.post(Empty, GrantModel.of(grant), "permissions", "grant")
+
+    def revoke(self, target: PermissionTarget, access: Access, principal: str) -> None:
+        """Take a grant back; it is no error when there is none."""
+        body = RevokePermissionRequest(
+            resource=PermissionResourceModel.of(target), access=access, principal=principal
+        )
+        self._requests.post(Empty, body, "permissions", "revoke")

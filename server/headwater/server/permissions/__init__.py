@@ -1,0 +1,1 @@
+"""Permissions: recorded, not enforced."""

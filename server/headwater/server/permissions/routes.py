@@ -1,0 +1,88 @@
+"""Permissions: recorded, listed and revoked, and not enforced."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from headwater.catalog.permissions import PermissionTarget, check_access
+from headwater.catalog.wire import Empty
+from headwater.catalog.wire_permissions import (
+    GrantModel,
+    ListPermissionsResponse,
+    RevokePermissionRequest,
+    parse_target_type,
+)
+from headwater.server.dependencies import CatalogOf, PageOf
+from headwater.server.failures import failures
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/{prefix}/permissions", tags=["permission"])
+
+_TARGETS = ("no database", "no table", "no view", "no function")
+
+_Name = Annotated[str | None, Query()]
+
+
+@router.get("", summary="List permissions", responses=failures(*_TARGETS))
+def list_permissions(
+    catalog: CatalogOf,
+    page: PageOf,
+    resource_type: Annotated[
+        str,
+        Query(
+            alias="resourceType",
+            description="CATALOG, CATALOG_ALL, DATABASE, DATABASE_ALL, TABLE, COLUMN, VIEW or "
+            "FUNCTION; the names that lead to it must be given, and no others.",
+        ),
+    ],
+    database: _Name = None,
+    table: _Name = None,
+    function: _Name = None,
+    view: _Name = None,
+    principal: Annotated[str | None, Query(description="Only this principal's.")] = None,
+    access: Annotated[str | None, Query(description="Only this access.")] = None,
+) -> ListPermissionsResponse:
+    """What was granted on exactly this resource and has not ended, by principal and access.
+
+    The list is a record: **this server enforces no permission**. Whoever has a token may do
+    everything in every warehouse, granted or not.
+    """
+    target = PermissionTarget(parse_target_type(resource_type), database, table, function, view)
+    found = catalog.permissions.list(
+        target,
+        # As pypaimon does: a blank filter is none.
+        principal=principal if principal and principal.strip() else None,
+        access=check_access(target, access) if access and access.strip() else None,
+        max_results=page.max_results,
+        page_token=page.page_token,
+    )
+    return ListPermissionsResponse(
+        permissions=[GrantModel.of(grant) for grant in found.items],
+        next_page_token=found.next_token,
+    )
+
+
+@router.post("/grant", summary="Grant a permission", responses=failures(*_TARGETS, "no column"))
+def grant_permission(catalog: CatalogOf, body: GrantModel) -> Empty:
+    """Records it, in place of one of the same resource, access and principal.
+
+    **It is recorded and not enforced**: this server lets whoever has a token do everything, and
+    refuses nobody for want of a grant. The record follows a renamed resource, and goes with it
+    when it is dropped for good.
+    """
+    catalog.permissions.grant(body.grant())
+    return Empty()
+
+
+@router.post("/revoke", summary="Revoke a permission", responses=failures(*_TARGETS))
+def revoke_permission(catalog: CatalogOf, body: RevokePermissionRequest) -> Empty:
+    """Takes the record away; it is no error when there is none.
+
+    **Nothing was enforced**, so nobody loses access: to shut somebody out, revoke their token.
+    """
+    target = body.resource.target()
+    catalog.permissions.revoke(target, check_access(target, body.access), body.principal)
+    return Empty()
