@@ -271,6 +271,21 @@ class Catalog(Protocol):
         """Apply changes, all or none; one new schema version."""
         ...
 
+    def replace_table(self, identifier: Identifier, schema: Schema) -> None:
+        """Give a table another schema and no data; its id and history stay.
+
+        Its partition keys stay, too: Unsupported otherwise, and for a table that is external or
+        not made of Paimon's files.
+        """
+        ...
+
+    def register_table(self, identifier: Identifier, path: str) -> None:
+        """Give the table whose files are at a path a name.
+
+        Outside the warehouse it becomes an external table, inside it one of the catalog's own.
+        """
+        ...
+
     def rename_table(self, source: Identifier, destination: Identifier) -> None:
         """Give a table another name, and another database if so asked."""
         ...

@@ -43,7 +43,9 @@ __all__ = [
     "ListTablesGloballyResponse",
     "ListTablesResponse",
     "Paged",
+    "RegisterTableRequest",
     "RenameTableRequest",
+    "ReplaceTableRequest",
     "WireModel",
     "without_nulls",
 ]
@@ -197,6 +199,19 @@ class CreateTableRequest(WireModel):
 
     identifier: IdentifierModel
     table_schema: JsonObject = Field(alias="schema")
+
+
+class ReplaceTableRequest(WireModel):
+    """``POST …/tables/{table}/replace``."""
+
+    table_schema: JsonObject = Field(alias="schema")
+
+
+class RegisterTableRequest(WireModel):
+    """``POST …/databases/{database}/register``; `path` is the table's directory."""
+
+    identifier: IdentifierModel
+    path: str
 
 
 class AlterTableRequest(WireModel):

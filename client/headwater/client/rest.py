@@ -31,7 +31,9 @@ from headwater.catalog.wire import (
     ListTableDetailsResponse,
     ListTablesGloballyResponse,
     ListTablesResponse,
+    RegisterTableRequest,
     RenameTableRequest,
+    ReplaceTableRequest,
 )
 from headwater.catalog.wire_history import (
     CommitTableRequest,
@@ -280,16 +282,18 @@ class RestCatalog:
         self, identifier: Identifier, schema: Schema, *, ignore_if_exists: bool = False
     ) -> None:
         """Create a table; Invalid when the schema is not allowed."""
-        defaults = without_prefix(self._requests.connected().options, _TABLE_DEFAULT_PREFIX)
-        schema = replace(schema, options={**defaults, **schema.options})
         body = CreateTableRequest(
-            identifier=IdentifierModel.of(identifier), schema=schema.to_json()
+            identifier=IdentifierModel.of(identifier), schema=self._with_defaults(schema).to_json()
         )
         try:
             self._requests.post(Empty, body, "databases", identifier.database, "tables")
         except AlreadyExists:
             if not ignore_if_exists:
                 raise
+
+    def _with_defaults(self, schema: Schema) -> Schema:
+        defaults = without_prefix(self._requests.connected().options, _TABLE_DEFAULT_PREFIX)
+        return replace(schema, options={**defaults, **schema.options})
 
     def get_table(self, identifier: Identifier) -> TableInfo:
         """A table with its latest schema; NotFound (TABLE)."""
@@ -305,6 +309,16 @@ class RestCatalog:
         """Apply changes, all or none; one new schema version."""
         body = AlterTableRequest(changes=[schema_change_json(change) for change in changes])
         self._requests.post(Empty, body, *table_path(identifier))
+
+    def replace_table(self, identifier: Identifier, schema: Schema) -> None:
+        """Give a table another schema and no data; its id and history stay."""
+        body = ReplaceTableRequest(schema=self._with_defaults(schema).to_json())
+        self._requests.post(Empty, body, *table_path(identifier), "replace")
+
+    def register_table(self, identifier: Identifier, path: str) -> None:
+        """Give the table whose files are at a path a name; it is external outside the warehouse."""
+        body = RegisterTableRequest(identifier=IdentifierModel.of(identifier), path=path)
+        self._requests.post(Empty, body, "databases", identifier.database, "register")
 
     def rename_table(self, source: Identifier, destination: Identifier) -> None:
         """Give a table another name, and another database if so asked."""

@@ -93,6 +93,7 @@ class _Attempt:
 
     Attributes:
         changes: The entries to commit on top of a snapshot.
+        keeps_index: Whether the indexes of the files before are those of the files after.
         written: Names of manifests and lists to delete if the commit fails for certain.
         delta: The entries that `delta_files` hold.
     """
@@ -105,6 +106,7 @@ class _Attempt:
     properties: Mapping[str, str]
     checked: int | None
     unchanged_since: int | None
+    keeps_index: bool = True
     written: list[str] = field(default_factory=list)
     delta: Sequence[ManifestEntry] | None = None
     delta_files: list[ManifestFile] = field(default_factory=list)
@@ -242,6 +244,22 @@ class TableCommit:
             # As in Paimon an overwrite has no changelog.
             _delete_data_files(self._storage, message, message.changelog_files)
         return snapshot
+
+    def truncate(self, *, identifier: int = BATCH_IDENTIFIER) -> Snapshot:
+        """Replace all files by none, their indexes included; earlier snapshots keep them.
+
+        Raises:
+            Conflict, OutcomeUnknown, HeadwaterError: As `commit`.
+        """
+
+        def changes(base: Snapshot | None) -> Sequence[ManifestEntry]:
+            present = () if base is None else live_entries(self._storage, base)
+            return [_deleted(entry) for entry in present]
+
+        return self._commit(
+            _Attempt(changes, (), identifier, CommitKind.OVERWRITE, None, {}, None, None,
+                     keeps_index=False)
+        )  # fmt: skip
 
     def committed_up_to(self) -> CommittedUpTo:
         """How far the user's commits got, by the snapshots that have not expired."""
@@ -463,7 +481,7 @@ class TableCommit:
             "deltaManifestListSize": delta_list[1],
             "changelogManifestList": None if changelog_list is None else changelog_list[0],
             "changelogManifestListSize": None if changelog_list is None else changelog_list[1],
-            "indexManifest": None if base is None else base.index_manifest,
+            "indexManifest": base.index_manifest if base and attempt.keeps_index else None,
             "commitUser": self._user,
             "writerVersion": _writer_version(),
             "commitIdentifier": attempt.identifier,

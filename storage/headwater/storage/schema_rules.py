@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.foreign_tables import OBJECT_FIELDS, check_format_options, foreign_schema
 from headwater.storage.options import ChangelogProducer, TableOptions
 from headwater.storage.schema import Schema, TableSchema, highest_field_id
@@ -28,6 +29,7 @@ __all__ = [
     "check_schema",
     "new_table_schema",
     "reassign_field_ids",
+    "replacing_schema",
 ]
 
 KEY_FIELD_PREFIX = "_KEY_"
@@ -76,6 +78,33 @@ def new_table_schema(schema: Schema, now_millis: int) -> TableSchema:
     )
     check_schema(table_schema)
     return table_schema
+
+
+def replacing_schema(old: TableSchema, schema: Schema, now_millis: int) -> TableSchema:
+    """The next version of a schema that has nothing of the one before but its partitions.
+
+    Every column gets a new id, so that nothing in older files passes for it.
+
+    Raises:
+        Invalid: The schema is not allowed.
+        Unsupported: It has other partitions, by which the files there are found.
+    """
+    new = new_table_schema(schema, now_millis)
+    ids = FieldIds(old.highest_field_id)
+    fields = tuple(_renumbered(item, ids) for item in new.fields)
+    changed = replace(new, id=old.id + 1, fields=fields, highest_field_id=ids.highest)
+    for one, other in zip_longest(_partition_columns(old), _partition_columns(changed)):
+        if one != other:
+            raise Unsupported(
+                "a table that is replaced keeps its partition keys and their types, "
+                f"{', '.join(map(str, _partition_columns(old))) or 'none'}: not {other}; drop the "
+                "table and create it anew"
+            )
+    return changed
+
+
+def _partition_columns(schema: TableSchema) -> list[str]:
+    return [f"{item.name} {replace(item.type, nullable=True)}" for item in schema.partition_fields]
 
 
 def _check_creation(options: Mapping[str, str]) -> None:

@@ -29,6 +29,8 @@ from headwater.catalog.sql.outbox import Outbox, RepairReport
 from headwater.catalog.sql.partitions import SqlPartitions
 from headwater.catalog.sql.permissions import SqlPermissions
 from headwater.catalog.sql.protection import Protection
+from headwater.catalog.sql.register import Registrations
+from headwater.catalog.sql.replace import Replacements
 from headwater.catalog.sql.rollback import Rollbacks
 from headwater.catalog.sql.schema_rollback import SchemaRollbacks
 from headwater.catalog.sql.schema_state import (
@@ -85,8 +87,12 @@ class SqlCatalog:
         self._databases = Databases(context, self._outbox, self._dropped_tables)
         self._table_reads = TableReads(context, self._outbox)
         self._tables = Tables(context, self._outbox, self._table_reads, self._dropped_tables)
+        self._registrations = Registrations(context)
         self._commits = Commits(context, self._outbox)
         self._snapshots = Snapshots(context, self._outbox)
+        self._replacements = Replacements(
+            context, self._outbox, self._table_reads, self._snapshots, self._commits
+        )
         self._rollbacks = Rollbacks(context, self._outbox, self._snapshots)
         self._tags = Tags(context, self._outbox, self._snapshots)
         self._consumers = Consumers(context, self._outbox)
@@ -126,25 +132,57 @@ class SqlCatalog:
                 of another revision: upgrade it first (`headwater.migrations.upgrade`).
             Unavailable: The database did not answer.
         """
-        if not warehouse or "/" in warehouse:
-            raise Invalid(f"'{warehouse}' is not a warehouse name: it is empty or has a slash")
-        location = normalised_location(location)
-        options = dict(storage_options or {})
-        files = open_file_access(location, options) if files is None else files
         if not create and not database_exists(database_url):
             raise no_tables()
         database = SqlDatabase(open_engine(database_url), runtime)
         try:
+            catalog = SqlCatalog.on(
+                database,
+                warehouse=warehouse,
+                location=location,
+                storage_options=storage_options,
+                runtime=runtime,
+                files=files,
+                undrop_millis=undrop_millis,
+            )
             if create:
                 create_missing_tables(database)
             check_revision(database)
-            context = CatalogContext(database, files, runtime, warehouse, location, undrop_millis)
-            catalog = SqlCatalog(context, options)
             catalog.repair()
         except BaseException:
             database.close()
             raise
         return catalog
+
+    @staticmethod
+    def on(
+        database: SqlDatabase,
+        *,
+        warehouse: str,
+        location: str,
+        storage_options: Mapping[str, str] | None = None,
+        runtime: Runtime = SYSTEM_RUNTIME,
+        files: FileAccess | None = None,
+        undrop_millis: int = 0,
+    ) -> SqlCatalog:
+        """A warehouse on a database that others use, too, and that has its tables already.
+
+        It asks neither database nor storage. Whoever opened the database closes it.
+
+        Args:
+            database: The database.
+            warehouse, location, storage_options, runtime, files, undrop_millis: As for `open`.
+
+        Raises:
+            Invalid: The name or the location is malformed.
+        """
+        if not warehouse or "/" in warehouse:
+            raise Invalid(f"'{warehouse}' is not a warehouse name: it is empty or has a slash")
+        location = normalised_location(location)
+        options = dict(storage_options or {})
+        files = open_file_access(location, options) if files is None else files
+        context = CatalogContext(database, files, runtime, warehouse, location, undrop_millis)
+        return SqlCatalog(context, options)
 
     @property
     def warehouse(self) -> str:
@@ -298,6 +336,14 @@ class SqlCatalog:
     def alter_table(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
         """Apply changes, all or none; one new schema version."""
         self._tables.alter(identifier, changes)
+
+    def replace_table(self, identifier: Identifier, schema: Schema) -> None:
+        """Give a table another schema and no data; its id and history stay."""
+        self._replacements.replace(identifier, schema)
+
+    def register_table(self, identifier: Identifier, path: str) -> None:
+        """Give the table whose files are at a path a name; it is external outside the warehouse."""
+        self._registrations.register(identifier, path)
 
     def rename_table(self, source: Identifier, destination: Identifier) -> None:
         """Give a table another name; its path stays."""

@@ -6,7 +6,7 @@ One transaction decides (see ``docs/decisions/0001-commit-protocol.md``); then s
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from sqlalchemy import insert, select, update
@@ -54,8 +54,19 @@ class Commits:
         snapshot: Snapshot,
         base_uuid: str | None,
         statistics: Sequence[PartitionStatistics],
+        also: Callable[[Connection, TableRecord], None] | None = None,
     ) -> bool:
-        """Make a snapshot the latest; see `Catalog.commit_snapshot`."""
+        """Make a snapshot the latest; see `Catalog.commit_snapshot`.
+
+        Args:
+            identifier: The table and branch.
+            table_id: Its id, if the caller knows it.
+            snapshot: The snapshot.
+            base_uuid: The uuid of the one before it.
+            statistics: What it changes.
+            also: Changes more in the same transaction, or raises and so takes it back. It is
+                called again when an answer was lost.
+        """
 
         def work(connection: Connection) -> tuple[_Outcome, TableRecord]:
             record = find_table(connection, self._context, identifier)
@@ -64,7 +75,10 @@ class Commits:
             record.require_snapshots()
             if record.is_pending:
                 return _Outcome.SETTLE_FIRST, record
-            return self._decide(connection, record, snapshot, base_uuid, statistics), record
+            outcome = self._decide(connection, record, snapshot, base_uuid, statistics)
+            if outcome is _Outcome.DONE and also is not None:
+                also(connection, record)
+            return outcome, record
 
         unknown = 0
         while True:

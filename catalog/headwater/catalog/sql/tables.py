@@ -16,7 +16,6 @@ from headwater.catalog.sql.dropped_tables import DroppedTables
 from headwater.catalog.sql.lookup import find_table
 from headwater.catalog.sql.models import (
     BranchRow,
-    DatabaseRow,
     PathRow,
     SchemaRow,
     TableRow,

@@ -27,11 +27,11 @@ _TABLE = _DATABASE + "/tables/{table}"
 # Operation id, method, path, summary.
 _Operation: TypeAlias = tuple[str, str, str, str]
 
-_OF_A_TABLE: tuple[_Operation, ...] = (
-    ("replaceTable", "POST", "/replace", "Replace a table's schema"),
-)
+_OF_A_TABLE: tuple[_Operation, ...] = ()
 _OTHERS: tuple[_Operation, ...] = (
-    ("registerTable", "POST", _DATABASE + "/register", "Register a table"),
+    ("listPermissions", "GET", _PREFIX + "/permissions", "List permissions"),
+    ("grantPermission", "POST", _PREFIX + "/permissions/grant", "Grant a permission"),
+    ("revokePermission", "POST", _PREFIX + "/permissions/revoke", "Revoke a permission"),
 )
 
 

@@ -17,7 +17,9 @@ from headwater.catalog.wire import (
     ListTableDetailsResponse,
     ListTablesGloballyResponse,
     ListTablesResponse,
+    RegisterTableRequest,
     RenameTableRequest,
+    ReplaceTableRequest,
 )
 from headwater.server.dependencies import CatalogOf, PageOf, Segment, TableName
 from headwater.server.failures import failures
@@ -41,6 +43,11 @@ TableType = Annotated[
     Query(alias="tableType", description="Only tables of this type (option `type`); all if empty."),
 ]
 TableId = Annotated[Segment, Path(alias="tableId", description="A table's `id`.")]
+
+
+def _check_database(database: str, identifier: IdentifierModel) -> None:
+    if identifier.database != database:
+        raise Invalid(f"the path names database '{database}', the body '{identifier.database}'")
 
 
 @router.get(
@@ -125,11 +132,24 @@ def get_table_by_id(catalog: CatalogOf, table_id: TableId) -> GetTableResponse:
 )
 def create_table(catalog: CatalogOf, database: Segment, body: CreateTableRequest) -> Empty:
     """Makes `schema/schema-0` on storage and nothing else beside it."""
-    if body.identifier.database != database:
-        raise Invalid(
-            f"the path names database '{database}', the body '{body.identifier.database}'"
-        )
+    _check_database(database, body.identifier)
     catalog.create_table(body.identifier.identifier(), Schema.from_json(body.table_schema))
+    return Empty()
+
+
+@router.post(
+    "/databases/{database}/register",
+    summary="Register a table",
+    responses=failures("no database", "table exists", "unsupported"),
+)
+def register_table(catalog: CatalogOf, database: Segment, body: RegisterTableRequest) -> Empty:
+    """A table whose files are on storage gets a name.
+
+    Outside the warehouse it is an external table. Inside it, where a table of that database lies,
+    it becomes the catalog's own, with its history and branches.
+    """
+    _check_database(database, body.identifier)
+    catalog.register_table(body.identifier.identifier(), body.path)
     return Empty()
 
 
@@ -169,6 +189,17 @@ def alter_table(catalog: CatalogOf, name: TableName, body: AlterTableRequest) ->
         raise NotFound(
             error.message, resource_type=ResourceType.TABLE, resource_name=name.name
         ) from error
+    return Empty()
+
+
+@router.post(
+    "/databases/{database}/tables/{table}/replace",
+    summary="Replace a table",
+    responses=failures("no table", "unsupported"),
+)
+def replace_table(catalog: CatalogOf, name: TableName, body: ReplaceTableRequest) -> Empty:
+    """Another schema and no data, in one step; the id, the place and earlier snapshots stay."""
+    catalog.replace_table(name, Schema.from_json(body.table_schema))
     return Empty()
 
 

@@ -1,0 +1,211 @@
+"""Registering tables that are on storage already.
+
+A table outside the warehouse becomes an external one: its files go on telling its snapshots. A
+table inside it, such as one of a catalog that was nothing but files, becomes the catalog's own,
+with its history and branches: from then on the catalog decides, so other writers must have stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlalchemy import insert
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.lookup import find_table
+from headwater.catalog.sql.measure import insert_measured
+from headwater.catalog.sql.models import BranchRow, PathRow, SchemaRow, TableRow
+from headwater.catalog.sql.names import check_table_name, inside, path_key
+from headwater.catalog.sql.placed_files import numbered_files
+from headwater.catalog.sql.table_places import (
+    check_external_path,
+    find_database,
+    is_known_path,
+    refuse_taken_name,
+    table_location,
+)
+from headwater.storage.commit_entries import partition_statistics
+from headwater.storage.errors import Conflict, Invalid, Unsupported
+from headwater.storage.file_access import FileAccess, open_file_access
+from headwater.storage.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.scan import live_entries
+from headwater.storage.schema import TableSchema
+from headwater.storage.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics, TableStorage
+from headwater.storage.table_type import table_type
+
+__all__ = ["Registrations", "latest_schema"]
+
+_ATTEMPTS = 3
+_PATH = "path"
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A branch as its files have it; `schemas` in the order of their ids."""
+
+    schemas: tuple[TableSchema, ...]
+    latest: Snapshot | None
+    measured: tuple[PartitionStatistics, ...]
+
+
+class Registrations:
+    """Registers tables in one warehouse.
+
+    Args:
+        context: Where and with what.
+    """
+
+    def __init__(self, context: CatalogContext) -> None:
+        self._context = context
+
+    def register(self, identifier: Identifier, path: str) -> None:
+        """Give the table whose files are at a path a name.
+
+        Raises:
+            NotFound: There is no such database (DATABASE).
+            AlreadyExists: The name is taken (TABLE).
+            Invalid: No table is there, or it is another table's place.
+        """
+        check_table_name(identifier)
+        location = table_location(identifier, path)
+        if inside(location, self._context.location):
+            branches = self._adopted(identifier, location)
+        else:
+            check_external_path(self._context, identifier, location)
+            schema = latest_schema(self._context, identifier, location)
+            branches = {MAIN_BRANCH: _Found((schema,), None, ())}
+        for _ in range(_ATTEMPTS):
+            try:
+                self._context.database.write(
+                    lambda connection: self._insert(connection, identifier, location, branches)
+                )
+            except IntegrityError:
+                continue  # The name or the place was taken just now: looking again tells which.
+            return
+        raise Conflict(f"table {identifier} is being created and dropped by others; retry")
+
+    def _adopted(self, identifier: Identifier, location: str) -> Mapping[str, _Found]:
+        with self._context.database.read() as connection:
+            _, home = find_database(connection, self._context, identifier.database)
+        if location.rpartition("/")[0] != home:
+            raise Invalid(
+                f"table {identifier}: {location} is in the warehouse, where tables of database "
+                f"{identifier.database} lie directly in {home}; move the files there, or register "
+                "the table in the database that they belong to"
+            )
+        names = {MAIN_BRANCH}
+        prefix = f"{location}/branch/branch-"
+        for status in self._context.files.walk(f"{location}/branch"):
+            names.add(status.path.removeprefix(prefix).split("/")[0])
+        return {
+            name: self._read_branch(identifier, TableLayout(location, name))
+            for name in sorted(names)
+        }
+
+    def _read_branch(self, identifier: Identifier, layout: TableLayout) -> _Found:
+        files = self._context.files
+        schemas = tuple(_schemas(files, identifier, layout))
+        ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
+        if not ids:
+            return _Found(schemas, None, ())
+        path = layout.snapshot(ids[-1])
+        latest = Snapshot.from_json(files.read(path), path)
+        storage = TableStorage(str(identifier), layout, files, schemas[-1], self._context.runtime)
+        measured = partition_statistics(storage, live_entries(storage, latest))
+        return _Found(schemas, latest, tuple(measured))
+
+    def _insert(
+        self,
+        connection: Connection,
+        identifier: Identifier,
+        location: str,
+        branches: Mapping[str, _Found],
+    ) -> None:
+        context = self._context
+        is_external = not inside(location, context.location)
+        database_id, _ = find_database(connection, context, identifier.database)
+        refuse_taken_name(connection, database_id, identifier)
+        if is_known_path(connection, location):
+            raise Invalid(
+                f"table {identifier}: {location} is, or was, the place of another table here"
+            )
+        now = context.runtime.now_millis()
+        table_id = context.runtime.new_uuid()
+        table = {
+            "id": table_id,
+            "database_id": database_id,
+            "name": identifier.table,
+            "path": location,
+            "is_external": is_external,
+            "kind": table_type(branches[MAIN_BRANCH].schemas[-1].options).value,
+            "created_at": now,
+            "updated_at": now,
+        }
+        connection.execute(insert(TableRow), table)
+        if not is_external:
+            known = {"path_key": path_key(location), "path": location, "table_id": table_id}
+            connection.execute(insert(PathRow), known)
+        for name, found in branches.items():
+            here = {"table_id": table_id, "branch": name}
+            row = {
+                **here,
+                "schema_id": found.schemas[-1].id,
+                "snapshot_id": found.latest.id if found.latest else 0,
+                "snapshot_uuid": found.latest.uuid if found.latest else None,
+                "created_at": now,
+            }
+            connection.execute(insert(BranchRow), row)
+            connection.execute(
+                insert(SchemaRow),
+                [
+                    {**here, "schema_id": schema.id, "document": schema.to_json()}
+                    for schema in found.schemas
+                ],
+            )
+            if found.latest is not None:
+                suffix = "" if name == MAIN_BRANCH else f"$branch_{name}"
+                of_branch = Identifier(identifier.database, f"{identifier.table}{suffix}")
+                record = find_table(connection, context, of_branch)
+                insert_measured(connection, context, record, found.latest, found.measured)
+
+
+def latest_schema(context: CatalogContext, identifier: Identifier, location: str) -> TableSchema:
+    """The schema that the files of a table outside the warehouse tell.
+
+    Raises:
+        Invalid: No table is there.
+        Unsupported: There is no file access for the location.
+        Forbidden, Unavailable: The location cannot be read.
+    """
+    scheme = location.partition("://")[0]
+    is_near = scheme == context.location.partition("://")[0]
+    files = context.files if is_near else open_file_access(location)
+    *_, last = _schemas(files, identifier, TableLayout(location))
+    return last
+
+
+def _schemas(files: FileAccess, identifier: Identifier, layout: TableLayout) -> list[TableSchema]:
+    """All versions, oldest first; at least one."""
+    ids = numbered_files(files.list(layout.schema_directory), "schema-")
+    if not ids:
+        raise Invalid(
+            f"table {identifier}: there is no table at {layout.branch_location}, which has no file "
+            "schema/schema-0"
+        )
+    found: list[TableSchema] = []
+    for number in ids:
+        path = layout.schema(number)
+        schema = TableSchema.from_json(files.read(path), path)
+        options = {key: value for key, value in schema.options.items() if key != _PATH}
+        found.append(replace(schema, options=options))
+    if not table_type(found[-1].options).has_snapshots:
+        raise Unsupported(
+            f"table {identifier}: {layout.location} says that it is of type "
+            f"{table_type(found[-1].options)}, which has no schema files; create it instead"
+        )
+    return found

@@ -1,0 +1,71 @@
+"""Where a table goes: its database, its name, its directory, and whether they are free."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.engine import Connection
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.lookup import database_not_found
+from headwater.catalog.sql.models import DatabaseRow, PathRow, TableRow
+from headwater.catalog.sql.names import inside, normalised_location, path_key
+from headwater.storage.errors import AlreadyExists, Invalid, ResourceType
+
+__all__ = [
+    "check_external_path",
+    "find_database",
+    "is_known_path",
+    "refuse_taken_name",
+    "table_location",
+]
+
+
+def find_database(connection: Connection, context: CatalogContext, name: str) -> tuple[str, str]:
+    """A database's id and location; raises NotFound (DATABASE)."""
+    row = connection.execute(
+        select(DatabaseRow.id, DatabaseRow.location).where(
+            DatabaseRow.warehouse == context.warehouse, DatabaseRow.name == name
+        )
+    ).one_or_none()
+    if row is None:
+        raise database_not_found(name)
+    return row.id, row.location
+
+
+def refuse_taken_name(connection: Connection, database_id: str, identifier: Identifier) -> None:
+    """Refuse the name of a table that exists; raises AlreadyExists (TABLE)."""
+    taken = select(TableRow.id).where(
+        TableRow.database_id == database_id, TableRow.name == identifier.table
+    )
+    if connection.execute(taken).one_or_none() is not None:
+        raise AlreadyExists(
+            f"table {identifier} exists already",
+            resource_type=ResourceType.TABLE,
+            resource_name=str(identifier),
+        )
+
+
+def is_known_path(connection: Connection, path: str) -> bool:
+    """Whether a directory is, or was, a table's of the catalog."""
+    known = select(PathRow.table_id).where(PathRow.path_key == path_key(path))
+    return connection.execute(known).one_or_none() is not None
+
+
+def table_location(identifier: Identifier, text: str) -> str:
+    """The URI of a table's directory from how a client wrote it; raises Invalid."""
+    if not text.startswith("/") and ":" not in text:
+        raise Invalid(
+            f"table {identifier}: option 'path' must be a URI or an absolute path, not '{text}'"
+        )
+    return normalised_location(text)
+
+
+def check_external_path(context: CatalogContext, identifier: Identifier, path: str) -> None:
+    """Refuse a place in the warehouse, or around it; raises Invalid."""
+    location = context.location
+    if path == location or inside(path, location) or inside(location, path):
+        raise Invalid(
+            f"table {identifier}: an external table's path must not touch the warehouse "
+            f"{location}, whose files the catalog manages; leave option 'path' out"
+        )

@@ -1,0 +1,255 @@
+"""Replacing tables and registering those that are on storage, over every catalog."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.protocol import Catalog
+from headwater.catalog.table import Table
+from headwater.client import connect
+from headwater.storage.errors import (
+    AlreadyExists,
+    CorruptData,
+    Invalid,
+    NotFound,
+    ResourceType,
+    Unsupported,
+)
+from headwater.storage.schema import Schema, TableSchema
+from headwater.storage.schema_change import AddColumn, SetOption
+from headwater.storage.types import parse_type
+
+
+@pytest.fixture
+def handle(catalog: Catalog, table: Identifier) -> Table:
+    """The table to write to and to read."""
+    return Table(catalog, catalog.get_table(table))
+
+
+def _rows(*values: tuple[int, str, int]) -> pa.Table:
+    names = ["order_id", "dt", "amount"]
+    types = [pa.int64(), pa.string(), pa.int32()]
+    columns = [
+        pa.array(column, t) for column, t in zip(zip(*values, strict=True), types, strict=True)
+    ]
+    return pa.table(columns, names=names)
+
+
+@pytest.fixture
+def other_schema() -> Schema:
+    columns = pa.schema([("order_id", pa.int64()), ("name", pa.string()), ("dt", pa.string())])
+    return Schema.from_arrow(
+        columns, primary_keys=["dt", "order_id"], partition_keys=["dt"], options={"bucket": "4"},
+        comment="anew",
+    )  # fmt: skip
+
+
+def test_a_replaced_table_is_empty_and_keeps_its_history(
+    catalog: Catalog, table: Identifier, handle: Table, other_schema: Schema
+) -> None:
+    handle.write(_rows((1, "a", 10), (2, "b", 20)))
+    before = catalog.get_table(table)
+    catalog.replace_table(table, other_schema)
+    after = catalog.get_table(table)
+    assert (after.id, after.path) == (before.id, before.path)
+    assert (after.schema.id, after.schema.options) == (1, {"bucket": "4"})
+    assert after.schema.comment == "anew"
+    assert [field.name for field in after.schema.fields] == ["order_id", "name", "dt"]
+    # No column passes for one that was there before.
+    assert [field.id for field in after.schema.fields] == [3, 4, 5]
+    latest = catalog.latest_snapshot(table)
+    assert latest is not None
+    assert (latest.snapshot.id, latest.record_count, latest.file_count) == (2, 0, 0)
+    assert latest.file_size_in_bytes == 0
+    assert latest.snapshot.commit_kind == "OVERWRITE"
+    replaced = Table(catalog, after)
+    assert replaced.scan().to_arrow().num_rows == 0
+    new = pa.table({"order_id": [7], "name": ["x"], "dt": ["a"]})
+    replaced.write(new)
+    assert replaced.scan().to_arrow().to_pylist() == new.to_pylist()
+    catalog.rollback_to_snapshot(table, 1)
+    restored = catalog.latest_snapshot(table)
+    assert restored is not None
+    assert (restored.record_count, restored.file_count) == (2, 2)
+
+
+def test_a_table_without_data_is_replaced_without_a_snapshot(
+    catalog: Catalog, table: Identifier, other_schema: Schema, directory: Path
+) -> None:
+    path = catalog.get_table(table).path
+    round_trip = replace(other_schema, options={**other_schema.options, "path": path})
+    catalog.replace_table(table, round_trip)
+    assert catalog.latest_snapshot(table) is None
+    schema = catalog.get_table(table).schema
+    assert schema.options == {"bucket": "4"}
+    on_disk = (directory / "schema" / "schema-1").read_text()
+    assert TableSchema.from_json(on_disk) == schema
+
+
+def test_what_cannot_be_replaced_stays(
+    catalog: Catalog, table: Identifier, handle: Table, other_schema: Schema, tmp_path: Path
+) -> None:
+    handle.write(_rows((1, "a", 10)))
+    before = catalog.get_table(table)
+    retyped = (*other_schema.fields[:2], replace(other_schema.fields[2], type=parse_type("INT")))
+    for schema, error, message in (
+        (replace(other_schema, partition_keys=()), Unsupported, "partition keys"),
+        (replace(other_schema, fields=retyped), Unsupported, "dt STRING"),
+        (replace(other_schema, options={"type": "format-table"}, primary_keys=()),
+         Unsupported, "format-table"),
+        (replace(other_schema, options={"path": str(tmp_path / "x")}), Invalid, "stays at"),
+        (replace(other_schema, primary_keys=("none",)), Invalid, "'none' is not among"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            catalog.replace_table(table, schema)
+    assert catalog.get_table(table) == before
+    latest = catalog.latest_snapshot(table)
+    assert latest is not None
+    assert latest.snapshot.id == 1
+    with pytest.raises(NotFound) as missing:
+        catalog.replace_table(Identifier("sales", "none"), other_schema)
+    assert missing.value.resource_type is ResourceType.TABLE
+    files = Identifier("sales", "files")
+    plain = replace(other_schema, primary_keys=(), options={"type": "format-table"})
+    catalog.create_table(files, plain)
+    with pytest.raises(Unsupported, match="format-table"):
+        catalog.replace_table(files, other_schema)
+    outside = Identifier("sales", "outside")
+    catalog.create_table(
+        outside, replace(other_schema, options={"path": str(tmp_path / "outside")})
+    )
+    with pytest.raises(Unsupported, match="external"):
+        catalog.replace_table(outside, other_schema)
+
+
+# Registering ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """The directory of a table with two schemas and two snapshots, made by another catalog."""
+    with closing(connect(tmp_path / "other")) as lake:
+        lake.create_database("theirs")
+        orders = lake.create_table("theirs.orders", schema=_rows((1, "a", 1)).schema,
+                                   primary_keys=["dt", "order_id"], partition_keys=["dt"],
+                                   options={"bucket": "1"})  # fmt: skip
+        orders.write(_rows((1, "a", 10), (2, "b", 20)))
+        lake.catalog.alter_table(
+            Identifier("theirs", "orders"), [AddColumn(("note",), parse_type("STRING"))]
+        )
+        orders.write(_rows((3, "b", 30)))
+    return tmp_path / "other" / "warehouse" / "theirs.db" / "orders"
+
+
+def test_a_table_outside_the_warehouse_is_registered_as_external(
+    catalog: Catalog, written: Path
+) -> None:
+    catalog.create_database("sales")
+    name = Identifier("sales", "orders")
+    catalog.register_table(name, str(written))
+    info = catalog.get_table(name)
+    assert (info.is_external, info.path) == (True, f"file://{written}")
+    assert info.schema.id == 1
+    assert [field.name for field in info.schema.fields] == ["order_id", "dt", "amount", "note"]
+    with pytest.raises(Unsupported, match="external"):
+        catalog.latest_snapshot(name)
+    with pytest.raises(AlreadyExists) as taken:
+        catalog.register_table(name, str(written))
+    assert taken.value.resource_type is ResourceType.TABLE
+    catalog.drop_table(name)
+    assert written.exists()
+
+
+def test_columns_of_an_external_table_may_come_from_its_files(
+    catalog: Catalog, written: Path
+) -> None:
+    catalog.create_database("sales")
+    name = Identifier("sales", "orders")
+    catalog.create_table(name, Schema((), options={"path": str(written), "mine": "yes"}))
+    schema = catalog.get_table(name).schema
+    assert [field.name for field in schema.fields] == ["order_id", "dt", "amount", "note"]
+    assert schema.primary_keys == ("dt", "order_id")
+    assert schema.options == {"bucket": "1", "mine": "yes"}
+
+
+def test_a_table_inside_the_warehouse_becomes_the_catalogs_own(
+    catalog: Catalog, written: Path, tmp_path: Path
+) -> None:
+    catalog.create_database("sales")
+    place = tmp_path / "lake" / "sales.db" / "moved"
+    shutil.copytree(written, place)
+    name = Identifier("sales", "orders")
+    catalog.register_table(name, f"file://{place}/")
+    info = catalog.get_table(name)
+    assert (info.is_external, info.path, info.schema.id) == (False, f"file://{place}", 1)
+    latest = catalog.latest_snapshot(name)
+    assert latest is not None
+    assert (latest.snapshot.id, latest.record_count, latest.file_count) == (2, 3, 3)
+    assert [snapshot.id for snapshot in catalog.list_snapshots(name).items] == [2, 1]
+    table = Table(catalog, info)
+    assert table.scan().to_arrow().num_rows == 3
+    table.write(_rows((4, "c", 40)).append_column("note", pa.array(["n"])))
+    catalog.alter_table(name, [SetOption("write-only", "true")])
+    assert table.scan().to_arrow().num_rows == 4
+    catalog.rollback_to_snapshot(name, 1)
+    restored = catalog.latest_snapshot(name)
+    assert restored is not None
+    assert (restored.snapshot.id, restored.record_count) == (1, 2)
+    with pytest.raises(Invalid, match="place of another table"):
+        catalog.register_table(Identifier("sales", "again"), str(place))
+    catalog.drop_table(name)
+    assert not place.exists()
+
+
+def test_only_a_table_is_registered(
+    catalog: Catalog, table: Identifier, written: Path, tmp_path: Path
+) -> None:
+    name = Identifier("sales", "other")
+    inside = tmp_path / "lake" / "sales.db"
+    (tmp_path / "lake" / "elsewhere" / "t" / "schema").mkdir(parents=True)
+    for path, message in (
+        (str(tmp_path / "nothing"), "no table at"),
+        (str(inside / "nothing"), "no table at"),
+        (str(tmp_path / "lake"), "must not touch the warehouse"),
+        (str(tmp_path), "must not touch the warehouse"),
+        (catalog.get_table(table).path, "place of another table"),
+        (str(tmp_path / "lake" / "elsewhere" / "t"), "lie directly in"),
+        ("orders", "absolute path"),
+        ("", "absolute path"),
+    ):
+        with pytest.raises(Invalid, match=message):
+            catalog.register_table(name, path)
+    with pytest.raises(Unsupported, match="file access"):
+        catalog.register_table(name, "hdfs://somewhere/t")
+    with pytest.raises(NotFound) as missing:
+        catalog.register_table(Identifier("none", "t"), str(written))
+    assert missing.value.resource_type is ResourceType.DATABASE
+    (written / "schema" / "schema-1").write_text("{")
+    with pytest.raises(CorruptData, match="schema-1"):
+        catalog.register_table(name, str(written))
+    assert list(catalog.list_tables("sales").items) == [table.name]
+
+
+def test_branches_come_with_a_table_that_is_registered(
+    catalog: Catalog, written: Path, tmp_path: Path
+) -> None:
+    catalog.create_database("sales")
+    place = tmp_path / "lake" / "sales.db" / "orders"
+    shutil.copytree(written, place)
+    branch = place / "branch" / "branch-b1"
+    for kind in ("schema", "snapshot"):
+        shutil.copytree(place / kind, branch / kind)
+    (branch / "snapshot" / "snapshot-2").unlink()
+    name = Identifier("sales", "orders")
+    catalog.register_table(name, str(place))
+    assert list(catalog.branches.list(name)) == ["b1"]
+    latest = catalog.latest_snapshot(Identifier("sales", "orders$branch_b1"))
+    assert latest is not None
+    assert (latest.snapshot.id, latest.record_count) == (1, 2)
