@@ -10,7 +10,6 @@ from fastapi.routing import APIRoute
 from pydantic.alias_generators import to_camel
 
 from headwater.catalog.protocol import Catalog
-from headwater.server.absent import routes as absent
 from headwater.server.authentication import Authentication
 from headwater.server.branches import routes as branches
 from headwater.server.config import routes as config
@@ -94,7 +93,6 @@ def create_app(
         views,
         functions,
         permissions,
-        absent,
     ):
         app.include_router(feature.router)
     for noun in (dropped_tables, protection):

@@ -13,10 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from headwater.server.authentication import OPEN_PATHS
 from headwater.server.examples import EXAMPLES
 
-__all__ = ["ALWAYS_REFUSED", "describe", "export"]
-
-ALWAYS_REFUSED = "x-always-refused"
-"""Marks, in a route's `openapi_extra`, an operation that never succeeds."""
+__all__ = ["describe", "export"]
 
 _CONTRACT_VERSION = "1"
 _RESPONSES = "#/components/responses/"
@@ -48,8 +45,6 @@ def describe(app: FastAPI) -> dict[str, Any]:
         operation["security"] = [] if path in OPEN_PATHS else [{"bearer": []}]
         responses = operation["responses"]
         responses.pop("422", None)
-        if operation.pop(ALWAYS_REFUSED, False):
-            responses.pop("200")
         for status, response in responses.items():
             if status != "200":
                 responses[status] = {"$ref": _RESPONSES + _share(shared, status, response)}

@@ -1,1 +1,0 @@
-"""What the API has and this server does not: partitions, branches, views, functions…"""
