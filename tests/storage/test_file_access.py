@@ -14,7 +14,7 @@ from moto.server import ThreadedMotoServer
 
 from headwater.storage.errors import Invalid, NotFound, Unavailable, Unsupported
 from headwater.storage.file_access import FileAccess, open_file_access
-from headwater.storage.local_files import local_uri
+from headwater.storage.local_files import local_path, local_uri
 
 KEYS = {"s3.access-key": "test", "s3.secret-key": "test"}
 
@@ -106,6 +106,15 @@ def test_listing_sees_files_of_one_directory_and_walking_all(
     }
     assert files.read(f"{base}/t/dt=a%3Ab/e") == b"dt=a%3Ab/e"
     assert all(status.modified_millis > 1_600_000_000_000 for status in files.walk(f"{base}/t"))
+
+
+def test_a_directory_can_be_made_before_its_files(place: tuple[FileAccess, str]) -> None:
+    files, base = place
+    for _ in range(2):
+        files.make_directory(f"{base}/a/b c")
+    assert list(files.walk(base)) == []
+    if base.startswith("file:"):
+        assert Path(local_path(f"{base}/a/b c")).is_dir()
 
 
 def test_deleting_a_tree_leaves_its_neighbours(place: tuple[FileAccess, str]) -> None:

@@ -70,6 +70,10 @@ class FileAccess(Protocol):
         """Delete a file; nothing happens when it does not exist."""
         ...
 
+    def make_directory(self, directory: str) -> None:
+        """Make a directory, and those above it, where a store has directories at all."""
+        ...
+
     def delete_tree(self, directory: str) -> None:
         """Delete everything below a directory, and the directory."""
         ...

@@ -101,6 +101,11 @@ class LocalFileAccess:
             except FileNotFoundError:
                 return
 
+    def make_directory(self, directory: str) -> None:
+        """Make a directory, and those above it."""
+        with _explained(directory):
+            os.makedirs(local_path(directory), exist_ok=True)
+
     def delete_tree(self, directory: str) -> None:
         """Delete everything below a directory, and the directory."""
         with _explained(directory):

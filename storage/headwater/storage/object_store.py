@@ -141,6 +141,10 @@ class S3FileAccess:
             except (NotFoundError, FileNotFoundError):
                 return
 
+    def make_directory(self, directory: str) -> None:
+        """Nothing: a directory is there as soon as an object is in it."""
+        self._locate(directory)
+
     def delete_tree(self, directory: str) -> None:
         """Delete everything below a directory."""
         store, prefix = self._locate(directory)
