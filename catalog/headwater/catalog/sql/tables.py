@@ -144,6 +144,9 @@ class Tables:
                 path = f"{path}-{table_id}"
         now = self._context.runtime.now_millis()
         kind = table_type(schema.options)
+        if kind is TableType.OBJECT and external_path is None:
+            # Its files are whatever lies there, and the programs that put them there look first.
+            self._context.files.make_directory(path)
 
         def work(connection: Connection) -> None:
             table = {
