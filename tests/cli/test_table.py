@@ -116,9 +116,37 @@ def test_files(look: Look) -> None:
 
 def test_consumers(look: Look) -> None:
     rows = look("consumers", "sales.orders")
-    assert [(row["consumer"], row["next snapshot"], row["lag"]) for row in rows] == [
-        ("billing", 2, 1)
+    (row,) = rows
+    assert (row["consumer"], row["next snapshot"]) == ("billing", 2)
+    assert (row["lag"], row["lag records"]) == (1, 1)
+    assert isinstance(row["lag ms"], int)
+
+
+def test_a_consumer_is_moved_and_forgotten(headwater: Headwater, folder: Path, look: Look) -> None:
+    def change(*arguments: str) -> None:
+        result = headwater("table", *arguments, "--catalog", str(folder))
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+    def positions() -> dict[object, object]:
+        rows = look("consumers", "sales.orders")
+        return {row["consumer"]: row["next snapshot"] for row in rows}
+
+    change("reset-consumer", "sales.orders", "audit", "1")
+    assert positions() == {"audit": 1, "billing": 2}
+    change("reset-consumer", "sales.orders", "audit", "3")
+    assert positions() == {"audit": 3, "billing": 2}
+    change("delete-consumer", "sales.orders", "audit")
+    change("delete-consumer", "sales.orders", "audit")
+    assert positions() == {"billing": 2}
+
+
+def test_partitions(look: Look) -> None:
+    rows = look("partitions", "sales.orders")
+    assert [(row["partition"], row["records"], row["files"]) for row in rows] == [
+        ("dt=a", 1, 1),
+        ("dt=b", 2, 2),
     ]
+    assert look("partitions", "sales.unwritten") == []
 
 
 def test_in_a_pipe_it_writes_lines_with_tabs(headwater: Headwater, folder: Path) -> None:
@@ -130,7 +158,7 @@ def test_in_a_pipe_it_writes_lines_with_tabs(headwater: Headwater, folder: Path)
     ]
 
 
-@pytest.mark.parametrize("command", ["show", "snapshots", "files", "consumers"])
+@pytest.mark.parametrize("command", ["show", "snapshots", "files", "consumers", "partitions"])
 def test_an_unknown_table_is_one_line(headwater: Headwater, folder: Path, command: str) -> None:
     result = headwater("table", command, "sales.order", "--catalog", str(folder))
     assert result.returncode == 1

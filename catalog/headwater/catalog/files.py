@@ -1,16 +1,17 @@
-"""The data files of a table, as a list to look at."""
+"""The data files and the partitions of a table, as lists to look at."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.storage.commit_entries import epoch_millis
+from headwater.catalog.partitions import PartitionInfo
+from headwater.storage.commit_entries import epoch_millis, partition_statistics
 from headwater.storage.partition import partition_spec
 from headwater.storage.scan import live_entries
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["FileInfo", "list_files"]
+__all__ = ["FileInfo", "list_files", "partitions_of"]
 
 
 @dataclass(frozen=True)
@@ -66,3 +67,19 @@ def list_files(storage: TableStorage, snapshot: Snapshot) -> list[FileInfo]:
             )
         )
     return sorted(found, key=lambda file: (file.partition, file.bucket, file.level, file.name))
+
+
+def partitions_of(storage: TableStorage, snapshot: Snapshot) -> list[PartitionInfo]:
+    """What each partition of a snapshot holds, read from its manifests; by name."""
+    found = [
+        PartitionInfo(
+            spec=item.spec,
+            record_count=item.record_count,
+            file_size_in_bytes=item.file_size_in_bytes,
+            file_count=item.file_count,
+            last_file_creation_time=item.last_file_creation_time,
+            total_buckets=item.total_buckets,
+        )
+        for item in partition_statistics(storage, live_entries(storage, snapshot))
+    ]
+    return sorted(found, key=lambda partition: partition.name)

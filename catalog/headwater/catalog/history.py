@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Self, TypeVar
 
 from headwater.catalog.branches import branch_of
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.page import all_pages
 from headwater.catalog.pointer import CatalogPointer
-from headwater.catalog.protocol import Catalog, ConsumerInfo, Page, TableInfo, TagInfo
+from headwater.catalog.protocol import Catalog, ConsumerInfo, TableInfo, TagInfo
 from headwater.storage.errors import Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.expire import delete_tag_data
 from headwater.storage.file_access import FileAccess, open_file_access
@@ -142,7 +143,7 @@ class TableHistory:
         if self._info.is_external:
             ids = snapshot_file_ids(self._files, self._storage.layout)
             return [self._storage.snapshot(number) for number in reversed(ids)]
-        return _all_pages(
+        return all_pages(
             lambda token: self._catalog.list_snapshots(self.identifier, page_token=token)
         )
 
@@ -217,7 +218,7 @@ class TableHistory:
 
     def tags(self) -> list[TagInfo]:
         """The tags, by name."""
-        names = _all_pages(lambda token: self._catalog.list_tags(self.identifier, page_token=token))
+        names = all_pages(lambda token: self._catalog.list_tags(self.identifier, page_token=token))
         found: list[TagInfo] = []
         for name in names:
             # One deleted since the listing is no longer a tag.
@@ -350,7 +351,7 @@ class TableHistory:
 
     def consumers(self) -> list[ConsumerInfo]:
         """The saved positions, by consumer id."""
-        return _all_pages(
+        return all_pages(
             lambda token: self._catalog.list_consumers(self.identifier, page_token=token)
         )
 
@@ -427,14 +428,3 @@ def _millis(timestamp: int | datetime | str) -> int:
     if moment.tzinfo is None:
         raise Invalid(f"{timestamp} has no time zone; write 2026-01-31T12:00:00Z for UTC")
     return (moment - _EPOCH) // timedelta(milliseconds=1)
-
-
-def _all_pages(page: Callable[[str | None], Page[T]]) -> list[T]:
-    found: list[T] = []
-    token: str | None = None
-    while True:
-        result = page(token)
-        found += result.items
-        token = result.next_token
-        if token is None:
-            return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["Page"]
+__all__ = ["Page", "all_pages"]
 
 T = TypeVar("T")
 
@@ -22,3 +22,19 @@ class Page(Generic[T]):
 
     items: Sequence[T]
     next_token: str | None = None
+
+
+def all_pages(page: Callable[[str | None], Page[T]]) -> list[T]:
+    """Everything there is, asked for page by page.
+
+    Args:
+        page: Gives the page of a token; of None, the first.
+    """
+    found: list[T] = []
+    token: str | None = None
+    while True:
+        result = page(token)
+        found += result.items
+        token = result.next_token
+        if token is None:
+            return found

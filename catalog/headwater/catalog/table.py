@@ -13,8 +13,10 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from headwater.catalog.files import FileInfo, list_files
+from headwater.catalog.files import FileInfo, list_files, partitions_of
 from headwater.catalog.history import TableHistory
+from headwater.catalog.page import all_pages
+from headwater.catalog.partitions import PartitionInfo
 from headwater.catalog.scan import Changes, Scan
 from headwater.storage.bucket_state import BucketStates
 from headwater.storage.commit import OutcomeUnknown, TableCommit
@@ -329,6 +331,18 @@ class Table(TableHistory):
         """The data files of the latest snapshot, or of another."""
         snapshot = self.pointer.latest() if snapshot_id is None else self.snapshot(snapshot_id)
         return [] if snapshot is None else list_files(self._storage, snapshot)
+
+    def partitions(self) -> list[PartitionInfo]:
+        """What each partition holds.
+
+        A table with ``metastore.partitioned-table`` keeps its partitions in the catalog; those of
+        others are read from the latest snapshot's manifests, and have no times and no mark.
+        """
+        if TableOptions(self.schema.options).partitions_in_catalog and not self.info.is_external:
+            kept = self.catalog.partitions
+            return all_pages(lambda token: kept.list(self.identifier, page_token=token))
+        snapshot = self.pointer.latest()
+        return [] if snapshot is None else partitions_of(self._storage, snapshot)
 
     # Maintenance ------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ __all__ = ["app"]
 app = typer.Typer(help="The tables of a catalog.", no_args_is_help=True)
 
 TableName = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The table.")]
+ConsumerId = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer's id.")]
 
 
 @app.command("list")
@@ -128,21 +129,90 @@ def consumers(
     location: LocationOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """List a table's consumers: where each goes on, and how many snapshots it lags behind."""
+    """List a table's consumers: where each goes on, and how far it lags behind.
+
+    The lag is in snapshots, in rows of them yet to be read, and in milliseconds since the oldest
+    of them was committed.
+    """
     with open_lake(catalog, warehouse, token, location) as lake:
-        table = lake.table(name)
-        latest = lake.catalog.latest_snapshot(Identifier.parse(name))
-        newest = latest.snapshot.id if latest is not None else 0
         rows = [
             (
                 consumer.consumer_id,
                 consumer.next_snapshot,
-                max(0, newest + 1 - consumer.next_snapshot),
+                None if consumer.lag is None else consumer.lag.snapshots,
+                None if consumer.lag is None else consumer.lag.records,
+                None if consumer.lag is None else consumer.lag.millis,
                 time_text(consumer.updated_at),
             )
-            for consumer in table.consumers()
+            for consumer in lake.table(name).consumers()
         ]
-    print_rows(["consumer", "next snapshot", "lag", "moved at"], rows, as_json=as_json)
+    print_rows(
+        ["consumer", "next snapshot", "lag", "lag records", "lag ms", "moved at"],
+        rows,
+        as_json=as_json,
+    )
+
+
+@app.command("reset-consumer")
+def reset_consumer(
+    name: TableName,
+    consumer: ConsumerId,
+    next_snapshot: Annotated[
+        int, typer.Argument(metavar="SNAPSHOT", min=1, help="The snapshot to go on with.")
+    ],
+    catalog: CatalogOption = DEFAULT_CATALOG,
+    warehouse: WarehouseOption = None,
+    token: TokenOption = None,
+    location: LocationOption = None,
+) -> None:
+    """Move a consumer to a snapshot, making the consumer if need be."""
+    with open_lake(catalog, warehouse, token, location) as lake:
+        lake.table(name).consumer(consumer).reset(next_snapshot)
+
+
+@app.command("delete-consumer")
+def delete_consumer(
+    name: TableName,
+    consumer: ConsumerId,
+    catalog: CatalogOption = DEFAULT_CATALOG,
+    warehouse: WarehouseOption = None,
+    token: TokenOption = None,
+    location: LocationOption = None,
+) -> None:
+    """Forget a consumer's position; nothing happens when there is none."""
+    with open_lake(catalog, warehouse, token, location) as lake:
+        lake.table(name).consumer(consumer).delete()
+
+
+@app.command()
+def partitions(
+    name: TableName,
+    catalog: CatalogOption = DEFAULT_CATALOG,
+    warehouse: WarehouseOption = None,
+    token: TokenOption = None,
+    location: LocationOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """List a table's partitions and what each holds."""
+    with open_lake(catalog, warehouse, token, location) as lake:
+        rows = [
+            (
+                partition.name,
+                _measured(partition.record_count),
+                _measured(partition.file_count),
+                _measured(partition.file_size_in_bytes),
+                time_text(_measured(partition.last_file_creation_time)),
+                partition.is_done,
+            )
+            for partition in lake.table(name).partitions()
+        ]
+    print_rows(
+        ["partition", "records", "files", "bytes", "newest file", "done"], rows, as_json=as_json
+    )
+
+
+def _measured(number: int) -> int | None:
+    return None if number < 0 else number
 
 
 @app.command()

@@ -20,6 +20,7 @@ from headwater.catalog.partitions import (
     PartitionInfo,
     Spec,
 )
+from headwater.catalog.principal import current_principal
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch, read_table
 from headwater.catalog.sql.models import PartitionRow
@@ -200,7 +201,7 @@ class SqlPartitions:
                 connection.execute(
                     update(PartitionRow)
                     .where(*_here(record), PartitionRow.spec_key.in_(chunk))
-                    .values(is_done=True, updated_at=self._context.runtime.now_millis())
+                    .values(is_done=True, **self._updated())
                 )
 
         self._context.database.write(work)
@@ -271,7 +272,7 @@ class SqlPartitions:
     ) -> None:
         if not new:
             return
-        now = self._context.runtime.now_millis()
+        updated = self._updated()
         connection.execute(
             insert(PartitionRow),
             [
@@ -287,8 +288,9 @@ class SqlPartitions:
                     "last_file_creation_time": UNKNOWN,
                     "total_buckets": UNKNOWN,
                     "is_done": is_done,
-                    "created_at": now,
-                    "updated_at": now,
+                    "created_at": updated["updated_at"],
+                    "created_by": updated["updated_by"],
+                    **updated,
                 }
                 for key, spec in new.items()
             ],
@@ -305,14 +307,18 @@ class SqlPartitions:
         known = _rows_of(connection, record, list(reports))
         if not reports or len(known) < len(reports):
             return
-        now = self._context.runtime.now_millis()
+        updated = self._updated()
         connection.execute(
             update(PartitionRow).where(*_here(record), PartitionRow.spec_key == bindparam("key")),
             [
-                {"key": key, "updated_at": now, **_combined(known[key], report, is_added)}
+                {"key": key, **updated, **_combined(known[key], report, is_added)}
                 for key, report in reports.items()
             ],
         )
+
+    def _updated(self) -> dict[str, object]:
+        now = self._context.runtime.now_millis()
+        return {"updated_at": now, "updated_by": current_principal()}
 
 
 def _partitioned(connection: Connection, record: TableRecord) -> TableSchema:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.principal import current_principal
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord
 from headwater.catalog.sql.models import SORT_NAME_LENGTH, PartitionRow, SchemaRow
@@ -75,7 +76,7 @@ def apply_statistics(
     for change in changes:
         by_key.setdefault(spec_key(change.spec), []).append(change)
     stored = _stored_sizes(connection, record, list(by_key))
-    now = context.runtime.now_millis()
+    now, who = context.runtime.now_millis(), current_principal()
     inserts: list[dict[str, object]] = []
     updates: list[Mapping[str, object]] = []
     gone: list[str] = []
@@ -91,11 +92,12 @@ def apply_statistics(
             "last_file_creation_time": sizes.last_file_creation_time,
             "total_buckets": parts[-1].total_buckets,
             "updated_at": now,
+            "updated_by": who,
         }
         if key in stored:
             updates.append({"the_key": key, **values})
         else:
-            inserts.append({"spec_key": key, "created_at": now, **values})
+            inserts.append({"spec_key": key, "created_at": now, "created_by": who, **values})
     here = (PartitionRow.table_id == record.id, PartitionRow.branch == record.branch)
     if inserts:
         keys = _partition_keys(connection, record, changes)
