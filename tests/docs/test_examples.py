@@ -23,7 +23,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "http://127.0.0.1:8080"
-PYTHON_PAGES = [ROOT / "README.md", ROOT / "docs" / "sdk.md", ROOT / "docs" / "server.md"]
+PYTHON_PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "sdk.md",
+    ROOT / "docs" / "branches.md",
+    ROOT / "docs" / "server.md",
+]
 SPARK_PAGES = [ROOT / "docs" / "spark.md"]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -8,7 +8,18 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli import database, demo, dropped, openapi, protection, serve, table, token
+from headwater.cli import (
+    branch,
+    database,
+    demo,
+    dropped,
+    openapi,
+    protection,
+    serve,
+    table,
+    tag,
+    token,
+)
 from headwater.storage.errors import HeadwaterError
 
 __all__ = ["app", "main"]
@@ -23,6 +34,8 @@ app = typer.Typer(
 app.command("serve")(serve.serve)
 app.add_typer(database.app, name="db")
 app.add_typer(table.app, name="table")
+app.add_typer(branch.app, name="branch")
+app.add_typer(tag.app, name="tag")
 app.add_typer(dropped.app, name="dropped")
 app.command("protect")(protection.protect)
 app.command("unprotect")(protection.unprotect)

@@ -352,8 +352,7 @@ class PathRow(Base):
 class OutboxRow(Base):
     """A decision that storage has yet to follow; the rows of a branch are settled in id order.
 
-    `action` is one of ``schema`` and ``snapshot`` (write the file of version `number`),
-    ``rollback`` (delete what came after snapshot `number`) and ``drop`` (delete `path`).
+    What `action`, `number` and `path` mean is said by `headwater.catalog.sql.outbox.Action`.
     """
 
     __tablename__ = "hw_outbox"
