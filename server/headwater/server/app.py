@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
@@ -21,9 +22,11 @@ from headwater.server.errors import install_error_handlers
 from headwater.server.functions import routes as functions
 from headwater.server.health import routes as health
 from headwater.server.management import dropped_tables, protection
+from headwater.server.metrics import Metrics
 from headwater.server.openapi import describe
 from headwater.server.partitions import routes as partitions
 from headwater.server.permissions import routes as permissions
+from headwater.server.readiness import Probe, Readiness
 from headwater.server.settings import ServerSettings
 from headwater.server.snapshots import routes as snapshots
 from headwater.server.tables import routes as tables
@@ -57,6 +60,9 @@ def create_app(
     *,
     runtime: Runtime = SYSTEM_RUNTIME,
     find_token: FindToken | None = None,
+    metrics: Metrics | None = None,
+    probes: Mapping[str, Probe] | None = None,
+    at_end: Callable[[], None] | None = None,
 ) -> FastAPI:
     """Build the application.
 
@@ -66,6 +72,9 @@ def create_app(
         runtime: Where request ids come from.
         find_token: Finds a token in the catalog's database; without it, only the settings' tokens
             count.
+        metrics: Counts; its own when there is none.
+        probes: What `/readyz` asks, by name.
+        at_end: Called when the server stops, after the last answer.
     """
     if not isinstance(catalogs, Mapping):
         catalogs = {catalogs.warehouse: catalogs}
@@ -78,8 +87,11 @@ def create_app(
         generate_unique_id_function=_operation_id,
         # The same paths with a slash at their end are other paths, not redirections.
         redirect_slashes=False,
+        lifespan=_lifespan(at_end),
     )
-    app.state.services = Services(dict(catalogs), settings)
+    metrics = metrics or Metrics()
+    readiness = Readiness(probes or {}, runtime)
+    app.state.services = Services(dict(catalogs), settings, metrics, readiness)
     for feature in (
         health,
         config,
@@ -100,8 +112,20 @@ def create_app(
     install_error_handlers(app)
     # The last one added is the outermost.
     app.add_middleware(Authentication, tokens=_token_check(settings, find_token, runtime))
-    app.add_middleware(Envelope, runtime=runtime)
+    app.add_middleware(Envelope, runtime=runtime, metrics=metrics)
     return app
+
+
+def _lifespan(
+    at_end: Callable[[], None] | None,
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        if at_end is not None:
+            at_end()
+
+    return lifespan
 
 
 def _token_check(

@@ -12,6 +12,8 @@ from pydantic import AfterValidator
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Catalog
+from headwater.server.metrics import Metrics
+from headwater.server.readiness import Readiness
 from headwater.server.settings import ServerSettings
 from headwater.storage.errors import Invalid
 
@@ -46,10 +48,14 @@ class Services:
     Attributes:
         catalogs: The catalogs by their warehouse's name.
         settings: The settings.
+        metrics: Counts.
+        readiness: Tells whether what the server depends on answers.
     """
 
     catalogs: Mapping[str, Catalog]
     settings: ServerSettings
+    metrics: Metrics
+    readiness: Readiness
 
     def catalog(self, warehouse: str) -> Catalog:
         """A warehouse's catalog.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
@@ -11,12 +10,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater.server.errors import REQUEST_ID_HEADER
+from headwater.server.logs import REQUEST_ID
+from headwater.server.metrics import Metrics
 from headwater.storage.runtime import Runtime
 
-__all__ = ["ACCESS_LOGGER", "Envelope", "JsonLines"]
+__all__ = ["ACCESS_LOGGER", "Envelope"]
 
 ACCESS_LOGGER = "headwater.server.access"
 
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
 
 
@@ -27,12 +29,18 @@ class Envelope:
     - Routes match the path as it was sent, escapes and all: a ``%2F`` in a name is no separator.
       The routes decode each segment (see `headwater.server.dependencies.Segment`).
     - A body is JSON whatever its content type says: Paimon's clients send ``text/plain``, or none.
-    - One line is logged for each request.
+    - One line is logged for each request, and the request is counted.
+
+    Args:
+        app: What answers.
+        runtime: Where request ids come from.
+        metrics: Counts.
     """
 
-    def __init__(self, app: ASGIApp, *, runtime: Runtime) -> None:
+    def __init__(self, app: ASGIApp, *, runtime: Runtime, metrics: Metrics) -> None:
         self._app = app
         self._runtime = runtime
+        self._metrics = metrics
         self._log = logging.getLogger(ACCESS_LOGGER)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,9 +68,14 @@ class Envelope:
                 MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
             await send(message)
 
+        token = REQUEST_ID.set(request_id)
+        self._metrics.request_begins()
         try:
             await self._app(inner, receive, answer)
         finally:
+            REQUEST_ID.reset(token)
+            seconds = time.perf_counter() - started
+            self._metrics.request_ends(_method(scope), _route(inner), status, seconds)
             client = scope.get("client")
             self._log.info(
                 "%s %s %s",
@@ -75,7 +88,7 @@ class Envelope:
                         "method": scope["method"],
                         "path": path,
                         "status": status,
-                        "milliseconds": round((time.perf_counter() - started) * 1000, 3),
+                        "milliseconds": round(seconds * 1000, 3),
                         "client": client[0] if client else None,
                         "principal": scope["state"].get("principal"),
                     }
@@ -83,21 +96,12 @@ class Envelope:
             )
 
 
-class JsonLines(logging.Formatter):
-    """Formats a log record as one line of JSON."""
+def _method(scope: Scope) -> str:
+    # What is no method would make a series of its own.
+    method: str = scope["method"]
+    return method if method in _METHODS else "other"
 
-    def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
-        line: dict[str, object] = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
-            "level": record.levelname,
-            "logger": record.name,
-        }
-        request = getattr(record, "request", None)
-        if isinstance(request, dict):
-            line.update(request)
-        else:
-            line["message"] = record.getMessage()
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+
+def _route(scope: Scope) -> str:
+    """The template of the route that answered; one name for all paths that lead nowhere."""
+    return str(getattr(scope.get("route"), "path", "none"))

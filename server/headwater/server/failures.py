@@ -16,6 +16,7 @@ _EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
     "internal": (500, "internal error; the server's log has the details under request id 7d1…",
                  None, None),
     "unavailable": (503, "the database did not answer; try again", None, None),
+    "not ready": (503, "not ready: no answer from database; the log says why", None, None),
     "no database": (404, "database 'sales' does not exist", "DATABASE", "sales"),
     "no table": (404, "table sales.orders does not exist", "TABLE", "orders"),
     "no partition": (404, "table sales.orders has no partition dt=7", "PARTITION", "dt=7"),

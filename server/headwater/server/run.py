@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import logging
 import socket
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from functools import partial
+from math import ceil
 
 import uvicorn
+from fastapi import FastAPI
+from uvicorn.supervisors import Multiprocess
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.opened import opened_database
 from headwater.catalog.sql.tokens import Tokens
 from headwater.migrations import upgrade
 from headwater.server.app import create_app
-from headwater.server.envelope import JsonLines
+from headwater.server.logs import log_to_stderr
+from headwater.server.metrics import Metrics, share_between_workers
+from headwater.server.readiness import Probe
 from headwater.server.settings import ServerSettings
+from headwater.server.sweep import sweeping
 from headwater.storage.errors import Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
@@ -50,6 +57,7 @@ def open_catalogs(
                 location=location,
                 storage_options=settings.plain_storage_options(),
                 runtime=runtime,
+                undrop_millis=settings.undrop_retention // timedelta(milliseconds=1),
             )
             stack.callback(catalogs[name].close)
         yield catalogs
@@ -58,27 +66,93 @@ def open_catalogs(
 def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
     """Serve until the process gets SIGINT or SIGTERM; requests that have begun are finished.
 
+    With several workers this process answers no requests: it starts those anew that end.
+
     Raises:
         Invalid: The settings cannot be met; see `open_catalogs`.
         Unavailable: The address is taken, or the database did not answer.
     """
-    _log_to_stderr()
+    log_to_stderr(settings.log_format, settings.log_level)
+    if settings.workers == 1:
+        with _application(settings, runtime) as app, _listen(settings) as listener:
+            _say(settings, listener)
+            uvicorn.Server(_config(settings, app)).run(sockets=[listener])
+        return
+    # Whatever is wrong shall show here, once, and not in every worker.
+    with open_catalogs(settings, runtime):
+        pass
+    with _listen(settings) as listener, share_between_workers():
+        _say(settings, listener)
+        config = _config(settings, partial(_worker, settings), factory=True)
+        Multiprocess(config, [listener]).run()
+
+
+def _say(settings: ServerSettings, listener: socket.socket) -> None:
+    _LOG.info("serving %s at %s", ", ".join(sorted(settings.warehouses)), _address(listener))
+
+
+def _worker(settings: ServerSettings) -> FastAPI:
+    """The application of a process of its own; it gives back what it opened when it stops."""
+    log_to_stderr(settings.log_format, settings.log_level)
+    kept = ExitStack()
+    return kept.enter_context(_application(settings, SYSTEM_RUNTIME, at_end=kept.close))
+
+
+@contextmanager
+def _application(
+    settings: ServerSettings, runtime: Runtime, at_end: Callable[[], None] | None = None
+) -> Iterator[FastAPI]:
     url = settings.database_url.get_secret_value()
-    with (
-        open_catalogs(settings, runtime) as catalogs,
-        opened_database(url, runtime) as database,
-        _listen(settings) as listener,
-    ):
-        find_token = Tokens(database, runtime).find
-        config = uvicorn.Config(
-            create_app(catalogs, settings, runtime=runtime, find_token=find_token),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=30,
+    interval = settings.sweep_interval.total_seconds()
+    with ExitStack() as stack:
+        catalogs = stack.enter_context(open_catalogs(settings, runtime))
+        database = stack.enter_context(opened_database(url, runtime))
+        metrics = _metrics(catalogs)
+        stack.enter_context(sweeping(lambda: catalogs, interval, metrics))
+        for engine in (database.engine, *(each.operation.engine for each in catalogs.values())):
+            metrics.watch(engine)
+        yield create_app(
+            catalogs,
+            settings,
+            runtime=runtime,
+            find_token=Tokens(database, runtime).find,
+            metrics=metrics,
+            probes=_probes(catalogs),
+            at_end=at_end,
         )
-        _LOG.info("serving %s at %s", ", ".join(sorted(catalogs)), _address(listener))
-        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _metrics(catalogs: Mapping[str, SqlCatalog]) -> Metrics:
+    return Metrics(lambda: {name: each.operation.backlog() for name, each in catalogs.items()})
+
+
+def _probes(catalogs: Mapping[str, SqlCatalog]) -> dict[str, Probe]:
+    """The database is one for all; of the storage, every warehouse's must answer."""
+
+    def check_database() -> None:
+        for catalog in catalogs.values():
+            catalog.operation.check_database()
+            return
+
+    def check_storage() -> None:
+        for catalog in catalogs.values():
+            catalog.operation.check_storage()
+
+    return {"database": check_database, "storage": check_storage}
+
+
+def _config(
+    settings: ServerSettings, app: FastAPI | Callable[[], FastAPI], *, factory: bool = False
+) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        factory=factory,
+        workers=settings.workers,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=ceil(settings.shutdown_timeout.total_seconds()),
+    )
 
 
 @contextmanager
@@ -106,13 +180,3 @@ def _listen(settings: ServerSettings) -> Iterator[socket.socket]:
 def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _log_to_stderr() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    for name in ("headwater", "uvicorn"):
-        logger = logging.getLogger(name)
-        logger.handlers = [handler]
-        logger.setLevel(logging.INFO)
-        logger.propagate = False

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from typing import Annotated, Self
+from datetime import timedelta
+from typing import Annotated, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
+    BeforeValidator,
     Field,
     SecretStr,
     ValidationError,
@@ -18,10 +21,33 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from headwater.storage.errors import Invalid
+from headwater.storage.options import parse_duration
 
 __all__ = ["ServerSettings", "is_loopback", "load_settings"]
 
 _WAREHOUSE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def _duration(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return timedelta(milliseconds=parse_duration(value))
+    except Invalid:
+        raise ValueError(
+            f"'{value}' is not a duration; write one as 30 s, 5 min, 12 h or 7 d"
+        ) from None
+    except OverflowError:
+        raise ValueError(f"'{value}' is too long") from None
+
+
+def _not_negative(value: timedelta) -> timedelta:
+    if value < timedelta(0):
+        raise ValueError("a duration cannot be negative")
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration), AfterValidator(_not_negative)]
 
 
 class ServerSettings(BaseSettings):
@@ -38,6 +64,16 @@ class ServerSettings(BaseSettings):
             commas between (``HEADWATER_TOKEN`` or ``HEADWATER_TOKENS``).
         require_token: Let nobody in without a token, although `tokens` names none: those made with
             ``headwater token create`` count.
+        workers: How many processes answer requests; each has connections of its own to the
+            database.
+        undrop_retention: How long dropped tables can be restored, such as ``7 d``; 0 deletes them
+            at once.
+        sweep_interval: How often what a crash left half done is repaired and what is to be deleted
+            by now is deleted, such as ``1 min``; 0 is never.
+        shutdown_timeout: How long requests that have begun may take when the server is told to
+            stop, such as ``30 s``.
+        log_format: ``json`` or ``text``.
+        log_level: The least level that is logged.
         storage_options: What the server's own file access needs, such as ``s3.endpoint`` and
             ``s3.access-key``. As a variable: a JSON object.
         client_options: What ``/v1/config`` adds to every client's options, credentials included if
@@ -59,6 +95,12 @@ class ServerSettings(BaseSettings):
         default=(), validation_alias=AliasChoices("HEADWATER_TOKENS", "HEADWATER_TOKEN")
     )
     require_token: bool = False
+    workers: int = Field(default=1, ge=1, le=256)
+    undrop_retention: Duration = timedelta(days=7)
+    sweep_interval: Duration = timedelta(minutes=1)
+    shutdown_timeout: Duration = timedelta(seconds=30)
+    log_format: Literal["json", "text"] = "json"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storage_options: dict[str, SecretStr] = Field(default_factory=dict)
     client_options: dict[str, SecretStr] = Field(default_factory=dict)
 

@@ -150,13 +150,13 @@ def test_a_sweep_purges_what_is_old_enough(
     clock.turn(days=1)
     catalog.drop_table(other)
     clock.turn(days=6, milliseconds=-1)
-    assert behind.sweep().purged == 0
+    assert behind.operation.sweep().purged == 0
     clock.turn(milliseconds=1)
-    assert behind.sweep().purged == 1
+    assert behind.operation.sweep().purged == 1
     assert [info.identifier for info in catalog.dropped_tables.list().items] == [other]
     assert [path.exists() for path in paths] == [False, True]
     clock.turn(days=1)
-    assert behind.sweep().purged == 1
+    assert behind.operation.sweep().purged == 1
     assert [path.exists() for path in paths] == [False, False]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from headwater.catalog.branches import Branches
 from headwater.catalog.identifier import Identifier
@@ -25,6 +24,7 @@ from headwater.catalog.sql.dropped_tables import DroppedTables
 from headwater.catalog.sql.engine import SqlDatabase, database_exists, open_engine
 from headwater.catalog.sql.functions import SqlFunctions
 from headwater.catalog.sql.names import normalised_location
+from headwater.catalog.sql.operation import Operation
 from headwater.catalog.sql.outbox import Outbox, RepairReport
 from headwater.catalog.sql.partitions import SqlPartitions
 from headwater.catalog.sql.permissions import SqlPermissions
@@ -51,20 +51,7 @@ from headwater.storage.schema_change import SchemaChange
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
-__all__ = ["SqlCatalog", "SweepReport"]
-
-
-@dataclass(frozen=True)
-class SweepReport:
-    """What a sweep did.
-
-    Attributes:
-        repaired: What it did about decisions that storage had yet to follow.
-        purged: How many dropped tables it deleted because their time was up.
-    """
-
-    repaired: RepairReport
-    purged: int
+__all__ = ["SqlCatalog"]
 
 
 class SqlCatalog:
@@ -83,6 +70,7 @@ class SqlCatalog:
         self._storage_options = dict(storage_options)
         self._outbox = Outbox(context)
         self._dropped_tables = DroppedTables(context, self._outbox)
+        self._operation = Operation(context, self._outbox, self._dropped_tables)
         self._protection = Protection(context)
         self._databases = Databases(context, self._outbox, self._dropped_tables)
         self._table_reads = TableReads(context, self._outbox)
@@ -228,13 +216,10 @@ class SqlCatalog:
         """Make storage follow every decision that a crash left open."""
         return self._outbox.repair()
 
-    def sweep(self) -> SweepReport:
-        """Do what is to be done now and then: repair, and purge tables whose time is up.
-
-        Any number of servers may do it at the same time.
-        """
-        repaired = self._outbox.repair()
-        return SweepReport(repaired, self._dropped_tables.purge_expired())
+    @property
+    def operation(self) -> Operation:
+        """What whoever runs the warehouse needs."""
+        return self._operation
 
     def close(self) -> None:
         """Give back connections."""

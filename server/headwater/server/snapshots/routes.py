@@ -17,7 +17,7 @@ from headwater.catalog.wire_history import (
     SnapshotInstant,
     snapshot_from_wire,
 )
-from headwater.server.dependencies import CatalogOf, PageOf, Segment, TableName
+from headwater.server.dependencies import CatalogOf, PageOf, Segment, ServicesOf, TableName
 from headwater.server.failures import failures
 from headwater.server.json_text import BodyText, Raw, json_response, member_text
 from headwater.storage.errors import NotFound, ResourceType
@@ -29,20 +29,26 @@ router = APIRouter(prefix="/v1/{prefix}/databases/{database}/tables/{table}", ta
 
 @router.post("/commit", summary="Commit a snapshot", responses=failures("no table", "unsupported"))
 def commit_table(
-    catalog: CatalogOf, name: TableName, body: CommitTableRequest, text: BodyText
+    services: ServicesOf,
+    catalog: CatalogOf,
+    name: TableName,
+    body: CommitTableRequest,
+    text: BodyText,
 ) -> CommitTableResponse:
     """Makes the snapshot the latest, if the one it builds on still is.
 
     A conflict is an answer, `{"success": false}`, not an error. After a 5xx the outcome is unknown:
     the same snapshot, with the same uuid, may be offered again.
     """
-    success = catalog.commit_snapshot(
-        name,
-        body.table_id,
-        snapshot_from_wire(member_text(text, "snapshot")),
-        body.base_snapshot_uuid,
-        [item.statistics() for item in body.statistics or ()],
-    )
+    with services.metrics.committing(catalog.warehouse) as commit:
+        success = catalog.commit_snapshot(
+            name,
+            body.table_id,
+            snapshot_from_wire(member_text(text, "snapshot")),
+            body.base_snapshot_uuid,
+            [item.statistics() for item in body.statistics or ()],
+        )
+        commit.outcome = "success" if success else "conflict"
     return CommitTableResponse(success=success)
 
 

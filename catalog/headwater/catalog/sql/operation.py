@@ -1,0 +1,91 @@
+"""What whoever runs a warehouse needs: sweeps, the backlog, and whether it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Engine, func, select
+
+from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.dropped_tables import DroppedTables
+from headwater.catalog.sql.models import OutboxRow
+from headwater.catalog.sql.outbox import Outbox, RepairReport
+
+__all__ = ["Backlog", "Operation", "SweepReport"]
+
+# Asked whether it exists, to see whether storage answers; nothing ever makes it.
+_PROBE = ".headwater-probe"
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """What a sweep did.
+
+    Attributes:
+        repaired: What it did about decisions that storage had yet to follow.
+        purged: How many dropped tables it deleted because their time was up.
+    """
+
+    repaired: RepairReport
+    purged: int
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What storage has yet to follow in a warehouse.
+
+    Attributes:
+        decisions: How many decisions.
+        oldest_millis: How old the oldest is; 0 when there is none.
+    """
+
+    decisions: int
+    oldest_millis: int
+
+
+class Operation:
+    """Runs one warehouse.
+
+    Args:
+        context: Where and with what.
+        outbox: Follows decisions on storage.
+        dropped: Keeps dropped tables.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox, dropped: DroppedTables) -> None:
+        self._context = context
+        self._outbox = outbox
+        self._dropped = dropped
+
+    @property
+    def engine(self) -> Engine:
+        """The pool of connections to the database."""
+        return self._context.database.engine
+
+    def sweep(self) -> SweepReport:
+        """Do what is to be done now and then: repair, and purge tables whose time is up.
+
+        Any number of servers may do it at the same time.
+        """
+        repaired = self._outbox.repair()
+        return SweepReport(repaired, self._dropped.purge_expired())
+
+    def backlog(self) -> Backlog:
+        """What storage has yet to follow; raises Unavailable."""
+        with self._context.database.read() as connection:
+            count, oldest = connection.execute(
+                select(func.count(), func.min(OutboxRow.created_at)).where(
+                    OutboxRow.warehouse == self._context.warehouse
+                )
+            ).one()
+        age = 0 if oldest is None else self._context.runtime.now_millis() - oldest
+        return Backlog(count, max(age, 0))
+
+    def check_database(self) -> None:
+        """Ask the database for something; raises Unavailable."""
+        with self._context.database.read() as connection:
+            connection.execute(select(1)).scalar_one()
+
+    def check_storage(self) -> None:
+        """Ask the warehouse's storage for something; raises Unavailable or Forbidden."""
+        self._context.files.exists(f"{self._context.location}/{_PROBE}")

@@ -1,0 +1,78 @@
+"""The log: a line of JSON, or of text, with the id of the request that it is about."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from contextvars import ContextVar
+
+__all__ = ["REQUEST_ID", "JsonLines", "TextLines", "log_to_stderr"]
+
+REQUEST_ID: ContextVar[str | None] = ContextVar("headwater_request_id", default=None)
+"""The id of the request that is being answered, in the thread that answers it, too."""
+
+_TIME = "%Y-%m-%dT%H:%M:%S%z"
+
+
+class JsonLines(logging.Formatter):
+    """Formats a log record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        line: dict[str, object] = {
+            "time": self.formatTime(record, _TIME),
+            "level": record.levelname,
+            "logger": record.name,
+            "process": record.process,
+        }
+        request = getattr(record, "request", None)
+        if isinstance(request, dict):
+            line.update(request)
+        else:
+            line["message"] = record.getMessage()
+            request_id = REQUEST_ID.get()
+            if request_id is not None:
+                line["request_id"] = request_id
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+class TextLines(logging.Formatter):
+    """Formats a log record as a line for people: time, level, message, and the request's id."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end; an exception's lines follow it."""
+        message = record.getMessage()
+        request = getattr(record, "request", None)
+        request_id = REQUEST_ID.get()
+        if isinstance(request, dict):
+            message += f" in {request['milliseconds']} ms by {request['principal'] or '-'}"
+            request_id = request["request_id"]
+        # Names in paths are others' text: a line must not become two.
+        message = (
+            message.encode("unicode_escape").decode() if not message.isprintable() else message
+        )
+        line = f"{self.formatTime(record, _TIME)} {record.levelname:<7} {message}"
+        if request_id is not None:
+            line += f" [{request_id}]"
+        if record.exc_info:
+            line += f"\n{self.formatException(record.exc_info)}"
+        return line
+
+
+def log_to_stderr(form: str, level: str) -> None:
+    """Write the log to standard error.
+
+    Args:
+        form: ``json`` or ``text``.
+        level: The least level that is written, such as ``INFO``.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    for name in ("headwater", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level)
+        logger.propagate = False

@@ -1,0 +1,94 @@
+"""Whether the server can do its work: what it depends on is asked, but not too often."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+
+from headwater.storage.errors import HeadwaterError
+from headwater.storage.runtime import Runtime
+
+__all__ = ["KEPT_MILLIS", "Probe", "Readiness"]
+
+_LOG = logging.getLogger("headwater.server.readiness")
+
+Probe = Callable[[], None]
+"""Asks something the server depends on; raises HeadwaterError when that does not answer."""
+
+KEPT_MILLIS = 1_000
+"""How long an answer counts: `/readyz` is open to anybody, and must not be a way to make work."""
+
+_SECONDS_TO_WAIT = 5.0
+
+
+class Readiness:
+    """Asks each probe in a thread of its own, never twice at the same time.
+
+    One that hangs makes the server unready and nothing else: it takes no thread from requests.
+
+    Args:
+        probes: What to ask, by a name that may be shown to anybody.
+        runtime: The clock.
+        seconds_to_wait: How long a probe may take.
+    """
+
+    def __init__(
+        self,
+        probes: Mapping[str, Probe],
+        runtime: Runtime,
+        seconds_to_wait: float = _SECONDS_TO_WAIT,
+    ) -> None:
+        self._probes = dict(probes)
+        self._runtime = runtime
+        self._seconds_to_wait = seconds_to_wait
+        self._running: dict[str, asyncio.Future[None]] = {}
+        self._checked_at: int | None = None
+        self._failed: tuple[str, ...] = ()
+
+    async def failed(self) -> tuple[str, ...]:
+        """The names of what does not answer, in order; the log has the reasons."""
+        now = self._runtime.now_millis()
+        if self._checked_at is None or now - self._checked_at >= KEPT_MILLIS:
+            for name, probe in self._probes.items():
+                if name not in self._running:
+                    self._running[name] = asyncio.wrap_future(_start(name, probe))
+            if self._running:
+                await asyncio.wait(list(self._running.values()), timeout=self._seconds_to_wait)
+            self._failed = tuple(sorted(name for name in self._probes if not self._is_well(name)))
+            self._checked_at = now
+        return self._failed
+
+    def _is_well(self, name: str) -> bool:
+        running = self._running.get(name)
+        if running is None:  # another request took its answer
+            return name not in self._failed
+        if not running.done():
+            _LOG.warning("%s has not answered for %s s", name, self._seconds_to_wait)
+            return False
+        del self._running[name]
+        error = running.exception()
+        if error is None:
+            return True
+        if not isinstance(error, HeadwaterError):
+            raise error
+        _LOG.warning("%s: %s", name, error)
+        return False
+
+
+def _start(name: str, probe: Probe) -> Future[None]:
+    future: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            probe()
+        except BaseException as error:  # noqa: BLE001 - handed over to whoever waits
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    # A daemon: one that hangs must not keep the process from ending.
+    threading.Thread(target=run, name=f"readiness of {name}", daemon=True).start()
+    return future

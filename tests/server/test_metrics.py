@@ -1,0 +1,120 @@
+"""What `/metrics` counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.operation import Backlog
+from headwater.server.metrics import Metrics
+from headwater.server.sweep import sweep_all
+from headwater.storage.errors import Unavailable
+
+Serve = Callable[..., str]
+
+
+def counts(address: str, token: str | None = None) -> Mapping[tuple[str, ...], float]:
+    """Every sample by its name and its labels' values in the order of the labels' names."""
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    answer = httpx.get(f"{address}/metrics", headers=headers, trust_env=False)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def test_they_need_a_token(address: str) -> None:
+    assert httpx.get(f"{address}/metrics", trust_env=False).status_code == 401
+
+
+def test_requests_are_counted_by_route_not_by_name(http: httpx.Client, address: str) -> None:
+    for name in ("a", "b", "c"):
+        http.get(f"/v1/main/databases/{name}")
+        http.get(f"/nothing/{name}")
+    http.request("PROPFIND", "/healthz")
+    httpx.get(f"{address}/v1/main/databases/x", trust_env=False)
+    found = counts(address, "a-token")
+    requests = "headwater_http_requests_total"
+    assert found[requests, "GET", "/v1/{prefix}/databases/{database}", "404"] == 3
+    assert found[requests, "GET", "none", "404"] == 3
+    assert found[requests, "other", "/healthz", "405"] == 1
+    # Refused before there was a route.
+    assert found[requests, "GET", "none", "401"] == 1
+    seconds = "headwater_http_request_seconds_count"
+    assert found[seconds, "GET", "/v1/{prefix}/databases/{database}"] == 3
+    # The one that asks is under way.
+    assert found[("headwater_http_requests_in_progress",)] == 1
+
+
+def test_commits_are_counted_by_outcome(
+    address: str,
+    orders: str,
+    commit: Callable[..., httpx.Response],
+) -> None:
+    assert commit(orders, 1).json() == {"success": True}
+    assert commit(orders, 2).json() == {"success": True}
+    assert commit(orders, 2, uuid="another").json() == {"success": False}
+    assert commit(orders.replace("orders", "none"), 1).status_code == 404
+    found = counts(address, "a-token")
+    commits = "headwater_commits_total"
+    assert found[commits, "success", "main"] == 2
+    assert found[commits, "conflict", "main"] == 1
+    assert found[commits, "refused", "main"] == 1
+    assert found["headwater_commit_seconds_count", "success"] == 2
+
+
+def test_a_commit_of_unknown_outcome_is_counted_as_such() -> None:
+    metrics = Metrics()
+    with pytest.raises(Unavailable), metrics.committing("main"):
+        raise Unavailable("no answer")
+    with pytest.raises(ZeroDivisionError), metrics.committing("main"):
+        raise ZeroDivisionError
+    assert b'headwater_commits_total{outcome="unknown",warehouse="main"} 2.0' in metrics.text()
+
+
+def test_connections_are_counted(catalog: SqlCatalog, serve: Serve) -> None:
+    metrics = Metrics()
+    catalog.close()  # begins with a pool without connections
+    metrics.watch(catalog.operation.engine)
+    address = serve(catalog, parts={"metrics": metrics})
+    httpx.get(f"{address}/v1/main/databases", trust_env=False)
+    found = counts(address)
+    assert found["headwater_database_connections", "open"] >= 1
+    assert found["headwater_database_connections", "in_use"] == 0
+    with catalog.operation.engine.connect():
+        assert counts(address)["headwater_database_connections", "in_use"] == 1
+    catalog.close()
+    assert counts(address)["headwater_database_connections", "open"] == 0
+
+
+def test_the_backlog_is_that_of_the_moment(catalog: SqlCatalog, serve: Serve) -> None:
+    answers = True
+
+    def backlog() -> Mapping[str, Backlog]:
+        if not answers:
+            raise Unavailable("the database does not answer")
+        return {"main": Backlog(3, 4500)}
+
+    metrics = Metrics(backlog)
+    address = serve(catalog, parts={"metrics": metrics})
+    found = counts(address)
+    assert found["headwater_outbox_decisions", "main"] == 3
+    assert found["headwater_outbox_oldest_seconds", "main"] == 4.5
+    answers = False
+    assert ("headwater_outbox_decisions", "main") not in counts(address)
+
+
+def test_sweeps_are_counted(catalog: SqlCatalog, serve: Serve) -> None:
+    metrics = Metrics()
+    sweep_all({"main": catalog}, metrics)
+    found = counts(serve(catalog, parts={"metrics": metrics}))
+    assert found[("headwater_sweep_repaired_total",)] == 0
+    assert found[("headwater_sweep_failures_total",)] == 0
+    assert catalog.operation.backlog() == Backlog(0, 0)
