@@ -18,16 +18,16 @@ def test_the_defaults_serve_this_machine() -> None:
 def test_arguments_come_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWATER_PORT", "9000")
     monkeypatch.setenv("HEADWATER_HOST", "0.0.0.0")
-    monkeypatch.setenv("HEADWATER_TOKEN", "one, two")
+    monkeypatch.setenv("HEADWATER_TOKEN", "first, second")
     monkeypatch.setenv("HEADWATER_WAREHOUSES", "main=./a, other=s3://bucket/b=c")
     monkeypatch.setenv("HEADWATER_STORAGE_OPTIONS", '{"s3.secret-key": "hidden"}')
     settings = load_settings({"port": 9001})
     assert (settings.host, settings.port) == ("0.0.0.0", 9001)
-    assert [token.get_secret_value() for token in settings.tokens] == ["one", "two"]
+    assert [token.get_secret_value() for token in settings.tokens] == ["first", "second"]
     assert settings.warehouses == {"main": "./a", "other": "s3://bucket/b=c"}
     assert settings.plain_storage_options() == {"s3.secret-key": "hidden"}
     assert "hidden" not in repr(settings)
-    assert "one" not in repr(settings)
+    assert "first" not in repr(settings)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,6 @@ def test_arguments_come_before_the_environment(monkeypatch: pytest.MonkeyPatch) 
         ({"tokens": [""]}, "a token is empty"),
         ({"tokens": ["  "]}, "a token is empty"),
         ({"tokens": ["tökén"]}, "must be ASCII"),
-        ({"warehouses": {}}, "no warehouse is given"),
         ({"warehouses": {"a/b": "./x"}}, "'a/b' is not a warehouse name"),
         ({"warehouses": "main"}, "NAME=LOCATION"),
         ({"warehouses": "a=b,a=c"}, "named twice"),

@@ -19,6 +19,7 @@ from headwater.cli import (
     table,
     tag,
     token,
+    warehouse,
 )
 from headwater.storage.errors import HeadwaterError
 
@@ -40,6 +41,7 @@ app.add_typer(dropped.app, name="dropped")
 app.command("protect")(protection.protect)
 app.command("unprotect")(protection.unprotect)
 app.add_typer(token.app, name="token")
+app.add_typer(warehouse.app, name="warehouse")
 app.command("openapi")(openapi.openapi)
 app.command("demo")(demo.demo)
 

@@ -21,7 +21,8 @@ from headwater.server.envelope import Envelope
 from headwater.server.errors import install_error_handlers
 from headwater.server.functions import routes as functions
 from headwater.server.health import routes as health
-from headwater.server.management import dropped_tables, protection
+from headwater.server.managed_catalogs import ManagedCatalogs
+from headwater.server.management import dropped_tables, protection, warehouses
 from headwater.server.metrics import Metrics
 from headwater.server.openapi import describe
 from headwater.server.partitions import routes as partitions
@@ -60,6 +61,7 @@ def create_app(
     *,
     runtime: Runtime = SYSTEM_RUNTIME,
     find_token: FindToken | None = None,
+    managed: ManagedCatalogs | None = None,
     metrics: Metrics | None = None,
     probes: Mapping[str, Probe] | None = None,
     at_end: Callable[[], None] | None = None,
@@ -72,6 +74,7 @@ def create_app(
         runtime: Where request ids come from.
         find_token: Finds a token in the catalog's database; without it, only the settings' tokens
             count.
+        managed: The catalogs of the database's warehouses, beside `catalogs`.
         metrics: Counts; its own when there is none.
         probes: What `/readyz` asks, by name.
         at_end: Called when the server stops, after the last answer.
@@ -91,7 +94,9 @@ def create_app(
     )
     metrics = metrics or Metrics()
     readiness = Readiness(probes or {}, runtime)
-    app.state.services = Services(dict(catalogs), settings, metrics, readiness)
+    app.state.services = Services(
+        dict(catalogs), settings, metrics, readiness, managed, runtime
+    )
     for feature in (
         health,
         config,
@@ -107,7 +112,7 @@ def create_app(
         permissions,
     ):
         app.include_router(feature.router)
-    for noun in (dropped_tables, protection):
+    for noun in (warehouses, dropped_tables, protection):
         app.include_router(noun.router)
     install_error_handlers(app)
     # The last one added is the outermost.

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 from urllib.parse import unquote_plus
 
+from anyio import to_thread
 from fastapi import Depends, Path, Query, Request
 from pydantic import AfterValidator
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Catalog
+from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics
 from headwater.server.readiness import Readiness
 from headwater.server.settings import ServerSettings
 from headwater.storage.errors import Invalid
+from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 __all__ = [
     "CatalogOf",
@@ -28,6 +31,8 @@ __all__ = [
     "list_of",
     "page_size",
 ]
+
+_MOST_NAMES = 100
 
 
 def _decode(segment: str) -> str:
@@ -46,34 +51,56 @@ class Services:
     """What the application was built with.
 
     Attributes:
-        catalogs: The catalogs by their warehouse's name.
+        catalogs: The catalogs that it was started with, by their warehouse's name.
         settings: The settings.
         metrics: Counts.
         readiness: Tells whether what the server depends on answers.
+        managed: The catalogs of the database's warehouses; None without a database.
+        runtime: The clock.
     """
 
     catalogs: Mapping[str, Catalog]
     settings: ServerSettings
     metrics: Metrics
     readiness: Readiness
+    managed: ManagedCatalogs | None = None
+    runtime: Runtime = SYSTEM_RUNTIME
 
-    def catalog(self, warehouse: str) -> Catalog:
+    async def find(self, warehouse: str) -> Catalog | None:
+        """A warehouse's catalog; None when it is not served here; raises Unavailable."""
+        found = self.catalogs.get(warehouse)
+        if found is not None or self.managed is None:
+            return found
+        at_hand = self.managed.at_hand(warehouse)
+        if at_hand is not None:
+            return at_hand
+        return await to_thread.run_sync(self.managed.find, warehouse)
+
+    async def catalog(self, warehouse: str) -> Catalog:
         """A warehouse's catalog.
 
         Raises:
             Invalid: It is not served here. Not NotFound: clients take some 404s for success.
+            Unavailable: The database had to be asked and did not answer.
         """
-        found = self.catalogs.get(warehouse)
+        found = await self.find(warehouse)
         if found is None:
             raise Invalid(
-                f"warehouse '{warehouse}' is not served here, but {list_of(self.catalogs)}"
+                f"warehouse '{warehouse}' is not served here, but {list_of(await self.names())}"
             )
         return found
 
+    async def names(self) -> Sequence[str]:
+        """The names of the warehouses, of those in the database the first hundred."""
+        names = set(self.catalogs)
+        if self.managed is not None:
+            names.update(await to_thread.run_sync(self.managed.names, _MOST_NAMES))
+        return sorted(names)
 
-def list_of(names: Mapping[str, object]) -> str:
+
+def list_of(names: Iterable[str]) -> str:
     """Names for a message."""
-    return ", ".join(f"'{name}'" for name in sorted(names)) or "none"
+    return ", ".join(f"'{name}'" for name in names) or "none"
 
 
 async def _services(request: Request) -> Services:
@@ -86,7 +113,7 @@ ServicesOf: TypeAlias = Annotated[Services, Depends(_services)]
 
 
 async def _catalog(services: ServicesOf, prefix: Segment) -> Catalog:
-    return services.catalog(prefix)
+    return await services.catalog(prefix)
 
 
 CatalogOf: TypeAlias = Annotated[Catalog, Depends(_catalog)]

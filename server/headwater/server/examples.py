@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from headwater.catalog import wire, wire_branches, wire_history, wire_management, wire_partitions
 from headwater.server.examples_objects import OBJECT_EXAMPLES
+from headwater.server.examples_warehouses import WAREHOUSE_EXAMPLES
 
 __all__ = ["EXAMPLES"]
 
@@ -224,4 +225,5 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
     },
     wire_history.TagInstant: {"type": "tag", "tagName": "v1"},
     **OBJECT_EXAMPLES,
+    **WAREHOUSE_EXAMPLES,
 }

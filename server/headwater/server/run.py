@@ -12,14 +12,18 @@ from math import ceil
 
 import uvicorn
 from fastapi import FastAPI
+from sqlalchemy import select
 from uvicorn.supervisors import Multiprocess
 
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.drivers import PoolSettings
+from headwater.catalog.sql.engine import SqlDatabase
 from headwater.catalog.sql.opened import opened_database
 from headwater.catalog.sql.tokens import Tokens
 from headwater.migrations import upgrade
 from headwater.server.app import create_app
 from headwater.server.logs import log_to_stderr
+from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics, share_between_workers
 from headwater.server.readiness import Probe
 from headwater.server.settings import ServerSettings
@@ -27,7 +31,7 @@ from headwater.server.sweep import sweeping
 from headwater.storage.errors import Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
-__all__ = ["open_catalogs", "run"]
+__all__ = ["catalogs_on", "open_catalogs", "open_database", "run"]
 
 _LOG = logging.getLogger("headwater.server")
 
@@ -45,22 +49,39 @@ def open_catalogs(
         Invalid: A location or the database's URL is malformed, or the database needs an upgrade.
         Unavailable: The database did not answer.
     """
+    with open_database(settings, runtime) as database:
+        yield catalogs_on(database, settings, runtime)
+
+
+@contextmanager
+def open_database(
+    settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME
+) -> Iterator[SqlDatabase]:
+    """Open the database of the settings, which every warehouse shares; see `open_catalogs`."""
     url = settings.database_url.get_secret_value()
     if url.startswith("sqlite"):
         upgrade(url)
-    with ExitStack() as stack:
-        catalogs: dict[str, SqlCatalog] = {}
-        for name, location in settings.warehouses.items():
-            catalogs[name] = SqlCatalog.open(
-                url,
-                warehouse=name,
-                location=location,
-                storage_options=settings.plain_storage_options(),
-                runtime=runtime,
-                undrop_millis=settings.undrop_retention // timedelta(milliseconds=1),
-            )
-            stack.callback(catalogs[name].close)
-        yield catalogs
+    pool = PoolSettings(settings.database_connections, settings.database_wait_seconds)
+    with opened_database(url, runtime, pool) as database:
+        yield database
+
+
+def catalogs_on(
+    database: SqlDatabase, settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME
+) -> Mapping[str, SqlCatalog]:
+    """The warehouses of the settings, by name; what a crash left half done is repaired."""
+    catalogs: dict[str, SqlCatalog] = {}
+    for name, location in settings.warehouses.items():
+        catalogs[name] = SqlCatalog.on(
+            database,
+            warehouse=name,
+            location=location,
+            storage_options=settings.plain_storage_options(),
+            runtime=runtime,
+            undrop_millis=settings.undrop_retention // timedelta(milliseconds=1),
+        )
+        catalogs[name].repair()
+    return catalogs
 
 
 def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
@@ -102,40 +123,43 @@ def _worker(settings: ServerSettings) -> FastAPI:
 def _application(
     settings: ServerSettings, runtime: Runtime, at_end: Callable[[], None] | None = None
 ) -> Iterator[FastAPI]:
-    url = settings.database_url.get_secret_value()
-    interval = settings.sweep_interval.total_seconds()
-    with ExitStack() as stack:
-        catalogs = stack.enter_context(open_catalogs(settings, runtime))
-        database = stack.enter_context(opened_database(url, runtime))
-        metrics = _metrics(catalogs)
-        stack.enter_context(sweeping(lambda: catalogs, interval, metrics))
-        for engine in (database.engine, *(each.operation.engine for each in catalogs.values())):
-            metrics.watch(engine)
-        yield create_app(
-            catalogs,
-            settings,
-            runtime=runtime,
-            find_token=Tokens(database, runtime).find,
-            metrics=metrics,
-            probes=_probes(catalogs),
-            at_end=at_end,
+    with open_database(settings, runtime) as database:
+        given = catalogs_on(database, settings, runtime)
+        managed = ManagedCatalogs(
+            database, runtime, settings.undrop_retention // timedelta(milliseconds=1)
         )
 
+        def catalogs() -> Mapping[str, SqlCatalog]:
+            return {**managed.all(), **given}
 
-def _metrics(catalogs: Mapping[str, SqlCatalog]) -> Metrics:
-    return Metrics(lambda: {name: each.operation.backlog() for name, each in catalogs.items()})
+        metrics = Metrics(
+            lambda: {name: each.operation.backlog() for name, each in catalogs().items()}
+        )
+        metrics.watch(database.engine)
+        with sweeping(catalogs, settings.sweep_interval.total_seconds(), metrics):
+            yield create_app(
+                given,
+                settings,
+                runtime=runtime,
+                find_token=Tokens(database, runtime).find,
+                managed=managed,
+                metrics=metrics,
+                probes=_probes(database, catalogs),
+                at_end=at_end,
+            )
 
 
-def _probes(catalogs: Mapping[str, SqlCatalog]) -> dict[str, Probe]:
+def _probes(
+    database: SqlDatabase, catalogs: Callable[[], Mapping[str, SqlCatalog]]
+) -> dict[str, Probe]:
     """The database is one for all; of the storage, every warehouse's must answer."""
 
     def check_database() -> None:
-        for catalog in catalogs.values():
-            catalog.operation.check_database()
-            return
+        with database.read() as connection:
+            connection.execute(select(1)).scalar_one()
 
     def check_storage() -> None:
-        for catalog in catalogs.values():
+        for catalog in catalogs().values():
             catalog.operation.check_storage()
 
     return {"database": check_database, "storage": check_storage}

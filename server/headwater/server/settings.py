@@ -57,9 +57,14 @@ class ServerSettings(BaseSettings):
         host: The address to listen on. Without a token it must be a loopback address.
         port: The port to listen on; 0 takes a free one.
         database_url: Where the catalog keeps its tables: ``sqlite:///file.db`` or
-            ``postgresql+psycopg://user:password@host/name``.
+            ``postgresql://user:password@host/name``.
+        database_connections: How many connections to a PostgreSQL, MariaDB or MySQL server there
+            may be at a time.
+        database_wait_seconds: How long a request waits for one while all are in use, before it is
+            answered 503.
         warehouses: Each warehouse's name and where its files lie: a folder or an ``s3://`` URI.
-            As a variable: ``main=./warehouse,other=s3://bucket/path``.
+            As a variable: ``main=./warehouse,other=s3://bucket/path``; an empty one is none but
+            those that the database names.
         tokens: Bearer tokens, any of which lets a caller in. As a variable: one, or several with
             commas between (``HEADWATER_TOKEN`` or ``HEADWATER_TOKENS``).
         require_token: Let nobody in without a token, although `tokens` names none: those made with
@@ -87,6 +92,8 @@ class ServerSettings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     database_url: SecretStr = SecretStr("sqlite:///headwater.db")
+    database_connections: int = Field(default=30, ge=1, le=10_000)
+    database_wait_seconds: float = Field(default=10.0, gt=0, le=600)
     warehouses: Annotated[dict[str, str], NoDecode] = Field(
         default_factory=lambda: {"main": "./warehouse"},
         validation_alias=AliasChoices("HEADWATER_WAREHOUSES", "HEADWATER_WAREHOUSE"),
@@ -123,10 +130,6 @@ class ServerSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        if not self.warehouses:
-            raise ValueError(
-                "no warehouse is given; name one, such as --warehouse main=./warehouse"
-            )
         for name in self.warehouses:
             if not _WAREHOUSE_NAME.fullmatch(name):
                 raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from headwater.catalog.sql.drivers import PoolSettings
 from headwater.catalog.sql.engine import SqlDatabase, database_exists, open_engine
 from headwater.catalog.sql.schema_state import check_revision, no_tables
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
@@ -13,7 +14,9 @@ __all__ = ["opened_database"]
 
 
 @contextmanager
-def opened_database(url: str, runtime: Runtime = SYSTEM_RUNTIME) -> Iterator[SqlDatabase]:
+def opened_database(
+    url: str, runtime: Runtime = SYSTEM_RUNTIME, pool: PoolSettings | None = None
+) -> Iterator[SqlDatabase]:
     """Connect to a catalog's database, and give the connections back at the end.
 
     Raises:
@@ -22,7 +25,7 @@ def opened_database(url: str, runtime: Runtime = SYSTEM_RUNTIME) -> Iterator[Sql
     """
     if not database_exists(url):
         raise no_tables()
-    database = SqlDatabase(open_engine(url), runtime)
+    database = SqlDatabase(open_engine(url, pool), runtime)
     try:
         check_revision(database)
         yield database

@@ -18,6 +18,7 @@ router = APIRouter(tags=["config"])
 
 # Java up to 1.4 and pypaimon up to 2.1 encode the name, and their HTTP client does so again.
 _MOST_ENCODINGS = 2
+_DATA_TOKENS = "data-token.enabled"
 
 
 @router.get("/v1/config", summary="Get the catalog's configuration", responses=failures())
@@ -27,28 +28,31 @@ async def get_config(
         str | None, Query(description="The warehouse's name; may be left out when there is one.")
     ] = None,
 ) -> ConfigResponse:
-    """Clients call this for nearly every commit, so it asks no database.
+    """Clients call this for nearly every commit, so it asks the database every few seconds only.
 
     `prefix`, the first path segment of everything else, is the warehouse's name.
     """
+    settings = services.settings
+    tokens = {} if settings.data_token_seconds is None else {_DATA_TOKENS: "true"}
     return ConfigResponse(
-        defaults={**services.settings.plain_client_options()},
-        overrides={"prefix": _resolve(services, warehouse)},
+        defaults={**tokens, **settings.plain_client_options()},
+        overrides={"prefix": await _resolve(services, warehouse)},
     )
 
 
-def _resolve(services: Services, warehouse: str | None) -> str:
+async def _resolve(services: Services, warehouse: str | None) -> str:
     if not warehouse:
-        if len(services.catalogs) != 1:
-            raise Invalid(f"name a warehouse; this server has {list_of(services.catalogs)}")
-        return next(iter(services.catalogs))
+        names = await services.names()
+        if len(names) != 1:
+            raise Invalid(f"name a warehouse; this server has {list_of(names)}")
+        return names[0]
     name = warehouse
-    for _ in range(_MOST_ENCODINGS):
-        if name in services.catalogs:
+    for _ in range(_MOST_ENCODINGS + 1):
+        if await services.find(name) is not None:
             return name
-        name = unquote_plus(name)
-    if name in services.catalogs:
-        return name
-    raise NotFound(
-        f"warehouse '{warehouse}' does not exist; this server has {list_of(services.catalogs)}"
-    )
+        decoded = unquote_plus(name)
+        if decoded == name:
+            break
+        name = decoded
+    names = await services.names()
+    raise NotFound(f"warehouse '{warehouse}' does not exist; this server has {list_of(names)}")

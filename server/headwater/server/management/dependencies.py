@@ -13,7 +13,7 @@ __all__ = ["ManagedCatalog"]
 
 
 async def _catalog(services: ServicesOf, warehouse: Segment) -> Catalog:
-    return services.catalog(warehouse)
+    return await services.catalog(warehouse)
 
 
 ManagedCatalog: TypeAlias = Annotated[Catalog, Depends(_catalog)]

@@ -1,0 +1,204 @@
+"""The warehouses of a catalog's database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Select, delete, func, insert, select, update
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from headwater.catalog.page import Page
+from headwater.catalog.sql.engine import SqlDatabase
+from headwater.catalog.sql.models import DatabaseRow, WarehouseRow
+from headwater.catalog.sql.names import check_page, inside, normalised_location
+from headwater.catalog.warehouses import WarehouseInfo, check_warehouse_name
+from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound
+from headwater.storage.file_access import open_file_access
+from headwater.storage.runtime import Runtime
+
+__all__ = ["Warehouses"]
+
+
+class Warehouses:
+    """Adds, changes and removes warehouses; the servers of the database see it within seconds.
+
+    Args:
+        database: Where they are kept.
+        runtime: The clock.
+    """
+
+    def __init__(self, database: SqlDatabase, runtime: Runtime) -> None:
+        self._database = database
+        self._runtime = runtime
+
+    def add(self, name: str, location: str, options: Mapping[str, str]) -> WarehouseInfo:
+        """Add a warehouse.
+
+        Args:
+            name: Its name.
+            location: Where its tables are to lie: a URI or a local path.
+            options: What file access needs, such as ``s3.endpoint`` and ``s3.access-key``.
+
+        Raises:
+            AlreadyExists: There is one of that name.
+            Invalid: The name or the location is not one, or the location is in another's.
+            Unsupported: Nothing here reaches such a location.
+        """
+        check_warehouse_name(name)
+        uri = normalised_location(location)
+        _check_options(name, options)
+        open_file_access(uri, dict(options))
+        now = self._runtime.now_millis()
+        info = WarehouseInfo(name, uri, dict(options), now, now)
+
+        def work(connection: Connection) -> None:
+            _refuse_overlap(connection, info)
+            row = {
+                "name": name,
+                "location": uri,
+                "options": json.dumps(dict(options)),
+                "created_at": now,
+                "updated_at": now,
+            }
+            connection.execute(insert(WarehouseRow), row)
+
+        try:
+            self._database.write(work)
+        except IntegrityError as error:
+            raise AlreadyExists(
+                f"there is a warehouse '{name}' already; change it, or choose another name"
+            ) from error
+        return info
+
+    def find(self, name: str) -> WarehouseInfo | None:
+        """A warehouse; None when there is none of that name; raises Unavailable."""
+        with self._database.read() as connection:
+            return _find(connection, _warehouses().where(WarehouseRow.name == name))
+
+    def get(self, name: str) -> WarehouseInfo:
+        """A warehouse; NotFound."""
+        found = self.find(name)
+        if found is None:
+            raise _not_found(name)
+        return found
+
+    def list(
+        self, *, max_results: int | None = None, page_token: str | None = None
+    ) -> Page[WarehouseInfo]:
+        """The warehouses by name; all of them when `max_results` is None."""
+        check_page(max_results)
+        query = _warehouses().order_by(WarehouseRow.name)
+        if page_token:
+            query = query.where(WarehouseRow.name > page_token)
+        if max_results is not None:
+            query = query.limit(max_results + 1)
+        with self._database.read() as connection:
+            found = [_info(*row) for row in connection.execute(query)]
+        if max_results is None or len(found) <= max_results:
+            return Page(tuple(found))
+        return Page(tuple(found[:max_results]), found[max_results - 1].name)
+
+    def set(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> WarehouseInfo:
+        """Set and remove options; removing one that is not set is no error.
+
+        Raises:
+            Invalid: An option is set and removed at once.
+            NotFound: There is no such warehouse.
+        """
+        _check_options(name, updates)
+        both = sorted(set(updates) & set(removals))
+        if both:
+            raise Invalid(f"warehouse '{name}': option '{both[0]}' is both set and removed")
+
+        def work(connection: Connection) -> WarehouseInfo:
+            query = _warehouses().where(WarehouseRow.name == name).with_for_update()
+            found = _find(connection, query)
+            if found is None:
+                raise _not_found(name)
+            options = {
+                key: value
+                for key, value in {**found.options, **updates}.items()
+                if key not in removals
+            }
+            open_file_access(found.location, options)
+            # Later than before whatever the clock says: that is how servers see the change.
+            now = max(self._runtime.now_millis(), found.updated_at + 1)
+            connection.execute(
+                update(WarehouseRow)
+                .where(WarehouseRow.name == name)
+                .values(options=json.dumps(options), updated_at=now)
+            )
+            return WarehouseInfo(name, found.location, options, found.created_at, now)
+
+        return self._database.write(work)
+
+    def remove(self, name: str) -> None:
+        """Remove a warehouse that holds nothing; its directory stays.
+
+        Raises:
+            Conflict: It holds databases, or dropped tables that can be restored.
+            NotFound: There is no such warehouse.
+        """
+
+        def work(connection: Connection) -> None:
+            if (
+                connection.execute(delete(WarehouseRow).where(WarehouseRow.name == name)).rowcount
+                != 1
+            ):
+                raise _not_found(name)
+            held = connection.execute(
+                select(func.count()).where(DatabaseRow.warehouse == name)
+            ).scalar_one()
+            if held:
+                raise Conflict(
+                    f"warehouse '{name}' is not empty: drop its databases and purge its dropped "
+                    "tables before"
+                )
+
+        self._database.write(work)
+
+
+_Columns = Select[str, str, str, int, int]
+
+
+def _warehouses() -> _Columns:
+    return select(
+        WarehouseRow.name,
+        WarehouseRow.location,
+        WarehouseRow.options,
+        WarehouseRow.created_at,
+        WarehouseRow.updated_at,
+    )
+
+
+def _find(connection: Connection, query: _Columns) -> WarehouseInfo | None:
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _info(*row)
+
+
+def _info(
+    name: str, location: str, options: str, created_at: int, updated_at: int
+) -> WarehouseInfo:
+    return WarehouseInfo(name, location, json.loads(options), created_at, updated_at)
+
+
+def _refuse_overlap(connection: Connection, wanted: WarehouseInfo) -> None:
+    """Two warehouses in one directory would take each other's tables for strangers' files."""
+    for name, location in connection.execute(select(WarehouseRow.name, WarehouseRow.location)):
+        is_same = location == wanted.location and name != wanted.name
+        if is_same or inside(location, wanted.location) or inside(wanted.location, location):
+            raise Invalid(
+                f"warehouse '{wanted.name}': {wanted.location} and warehouse '{name}' at "
+                f"{location} lie in each other; choose another location"
+            )
+
+
+def _check_options(name: str, options: Mapping[str, str]) -> None:
+    if any(not key.strip() for key in options):
+        raise Invalid(f"warehouse '{name}': an option has no name")
+
+
+def _not_found(name: str) -> NotFound:
+    return NotFound(f"there is no warehouse '{name}' in the catalog's database")

@@ -1,0 +1,120 @@
+"""`headwater warehouse`: the warehouses that the servers of a database serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.connection import DEFAULT_DATABASE, DatabaseOption
+from headwater.cli.output import AsJson, print_rows, time_text
+from headwater.storage.runtime import SYSTEM_RUNTIME
+
+if TYPE_CHECKING:
+    from headwater.catalog.sql.warehouses import Warehouses
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="The warehouses that every server of a database serves, beside those it is started with.",
+    no_args_is_help=True,
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The warehouse's name.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="KEY=VALUE",
+        help="What file access needs, such as s3.endpoint=http://minio:9000; may be repeated. Give "
+        "a secret as KEY=- to be asked for it: a command line can be seen by others.",
+    ),
+]
+
+
+@app.command()
+def add(
+    name: Name,
+    location: Annotated[
+        str, typer.Argument(metavar="LOCATION", help="The folder or URI where its tables lie.")
+    ],
+    option: Options = None,
+    database_url: DatabaseOption = DEFAULT_DATABASE,
+) -> None:
+    """Add a warehouse; running servers serve it at once."""
+    options = _pairs(option)
+    with _warehouses(database_url) as warehouses:
+        print(f"warehouse '{name}' is at {warehouses.add(name, location, options).location}")
+
+
+@app.command("list")
+def list_warehouses(
+    database_url: DatabaseOption = DEFAULT_DATABASE, as_json: AsJson = False
+) -> None:
+    """List the warehouses; what may be secret of their options is shown as ***."""
+    with _warehouses(database_url) as warehouses:
+        found = warehouses.list().items
+    print_rows(
+        ["name", "location", "options", "changed"],
+        [
+            [
+                info.name,
+                info.location,
+                ", ".join(f"{key}={value}" for key, value in info.shown_options.items()) or None,
+                time_text(info.updated_at),
+            ]
+            for info in found
+        ],
+        as_json=as_json,
+    )
+
+
+@app.command("set")
+def set_options(
+    name: Name,
+    option: Options = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="KEY", help="An option to remove; may be repeated."),
+    ] = None,
+    database_url: DatabaseOption = DEFAULT_DATABASE,
+) -> None:
+    """Change a warehouse's options; running servers go by them within five seconds."""
+    options = _pairs(option)
+    if not options and not unset:
+        raise typer.BadParameter("give --option or --unset")
+    with _warehouses(database_url) as warehouses:
+        warehouses.set(name, options, unset or [])
+    print(f"warehouse '{name}' is changed")
+
+
+@app.command()
+def remove(name: Name, database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
+    """Remove a warehouse that holds nothing; running servers stop serving it in five seconds."""
+    with _warehouses(database_url) as warehouses:
+        warehouses.remove(name)
+    print(f"warehouse '{name}' is removed")
+
+
+def _pairs(options: list[str] | None) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for option in options or []:
+        key, equals, value = option.partition("=")
+        if not key or not equals:
+            # Not the value: it may be a secret.
+            raise typer.BadParameter("write --option as KEY=VALUE, as in s3.region=eu-west-1")
+        if key in pairs:
+            raise typer.BadParameter(f"--option {key} is there twice")
+        pairs[key] = typer.prompt(key, hide_input=True) if value == "-" else value
+    return pairs
+
+
+@contextmanager
+def _warehouses(database_url: str) -> Iterator[Warehouses]:
+    from headwater.catalog.sql.opened import opened_database
+    from headwater.catalog.sql.warehouses import Warehouses
+
+    with opened_database(database_url) as database:
+        yield Warehouses(database, SYSTEM_RUNTIME)

@@ -1,0 +1,102 @@
+"""The catalogs of the warehouses in the database, opened as they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.engine import SqlDatabase
+from headwater.catalog.sql.warehouses import Warehouses
+from headwater.catalog.warehouses import WarehouseInfo
+from headwater.storage.runtime import Runtime
+
+__all__ = ["KEPT_MILLIS", "ManagedCatalogs"]
+
+KEPT_MILLIS = 5_000
+"""How long a server goes on with what it knows of a warehouse before it looks again."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    info: WarehouseInfo
+    catalog: SqlCatalog
+    until: int
+
+
+class ManagedCatalogs:
+    """Finds a warehouse's catalog, as the database describes the warehouse now or did just now.
+
+    Safe to use from several threads.
+
+    Args:
+        database: The catalog's database, which all of them share.
+        runtime: Clock and names.
+        undrop_millis: How long dropped tables can be restored.
+    """
+
+    def __init__(self, database: SqlDatabase, runtime: Runtime, undrop_millis: int = 0) -> None:
+        self.warehouses = Warehouses(database, runtime)
+        self._database = database
+        self._runtime = runtime
+        self._undrop_millis = undrop_millis
+        self._known: dict[str, _Known] = {}
+        self._lock = Lock()
+
+    def at_hand(self, name: str) -> SqlCatalog | None:
+        """A catalog that was looked for a moment ago; asks no database."""
+        with self._lock:
+            known = self._known.get(name)
+        if known is None or self._runtime.now_millis() >= known.until:
+            return None
+        return known.catalog
+
+    def find(self, name: str) -> SqlCatalog | None:
+        """A warehouse's catalog; None when there is no such warehouse.
+
+        Raises:
+            Unavailable: The database did not answer.
+        """
+        found = self.at_hand(name)
+        if found is not None:
+            return found
+        info = self.warehouses.find(name)
+        if info is None:
+            self.forget(name)
+            return None
+        return self._opened(info)
+
+    def all(self) -> Mapping[str, SqlCatalog]:
+        """Every warehouse's catalog, by name; raises Unavailable."""
+        return {info.name: self._opened(info) for info in self.warehouses.list().items}
+
+    def names(self, most: int) -> Sequence[str]:
+        """The names of the warehouses, the first ones; raises Unavailable."""
+        return [info.name for info in self.warehouses.list(max_results=most).items]
+
+    def forget(self, name: str) -> None:
+        """Look again when the warehouse is asked for next."""
+        with self._lock:
+            self._known.pop(name, None)
+
+    def _opened(self, info: WarehouseInfo) -> SqlCatalog:
+        until = self._runtime.now_millis() + KEPT_MILLIS
+        with self._lock:
+            known = self._known.get(info.name)
+            # One that is replaced serves the requests that have begun with it to their end.
+            catalog = (
+                known.catalog if known is not None and known.info == info else self._open(info)
+            )
+            self._known[info.name] = _Known(info, catalog, until)
+        return catalog
+
+    def _open(self, info: WarehouseInfo) -> SqlCatalog:
+        return SqlCatalog.on(
+            self._database,
+            warehouse=info.name,
+            location=info.location,
+            storage_options=info.options,
+            runtime=self._runtime,
+            undrop_millis=self._undrop_millis,
+        )

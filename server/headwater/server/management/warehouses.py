@@ -1,0 +1,91 @@
+"""The warehouses that the server has, and those of them that are managed at run time."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from fastapi import APIRouter, Depends
+
+from headwater.catalog.wire import Empty
+from headwater.catalog.wire_warehouses import (
+    AddWarehouseRequest,
+    ListWarehousesResponse,
+    SetWarehouseRequest,
+    WarehouseModel,
+)
+from headwater.server.dependencies import PageOf, Segment, ServicesOf
+from headwater.server.failures import failures
+from headwater.server.managed_catalogs import ManagedCatalogs
+from headwater.storage.errors import AlreadyExists, Unsupported
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/management/v1/warehouses", tags=["management"])
+
+
+async def _managed(services: ServicesOf) -> ManagedCatalogs:
+    if services.managed is None:
+        raise Unsupported("this server has no database in which warehouses could be managed")
+    return services.managed
+
+
+Managed: TypeAlias = Annotated[ManagedCatalogs, Depends(_managed)]
+
+
+@router.get("", summary="List warehouses", responses=failures("unsupported"))
+def list_warehouses(managed: Managed, page: PageOf) -> ListWarehousesResponse:
+    """Those of the database, by name; what the server was started with is not among them.
+
+    Options that may be secret are shown as `***`.
+    """
+    found = managed.warehouses.list(max_results=page.max_results, page_token=page.page_token)
+    return ListWarehousesResponse(
+        warehouses=[WarehouseModel.of(info) for info in found.items],
+        next_page_token=found.next_token,
+    )
+
+
+@router.post("", summary="Add a warehouse", responses=failures("warehouse exists", "unsupported"))
+def add_warehouse(
+    managed: Managed, services: ServicesOf, body: AddWarehouseRequest
+) -> WarehouseModel:
+    """Every server of the database serves it at once."""
+    if body.name in services.catalogs:
+        raise AlreadyExists(
+            f"this server was started with a warehouse '{body.name}'; choose another name"
+        )
+    return WarehouseModel.of(managed.warehouses.add(body.name, body.location, body.options))
+
+
+@router.get(
+    "/{warehouse}", summary="Get a warehouse", responses=failures("no warehouse", "unsupported")
+)
+def get_warehouse(managed: Managed, warehouse: Segment) -> WarehouseModel:
+    """Options that may be secret are shown as `***`."""
+    return WarehouseModel.of(managed.warehouses.get(warehouse))
+
+
+@router.post(
+    "/{warehouse}",
+    summary="Change a warehouse's options",
+    responses=failures("no warehouse", "unsupported"),
+)
+def set_warehouse(
+    managed: Managed, warehouse: Segment, body: SetWarehouseRequest
+) -> WarehouseModel:
+    """The other servers of the database go by it within five seconds."""
+    info = managed.warehouses.set(warehouse, body.updates, body.removals)
+    managed.forget(warehouse)
+    return WarehouseModel.of(info)
+
+
+@router.delete(
+    "/{warehouse}",
+    summary="Remove a warehouse",
+    responses=failures("no warehouse", "warehouse in use", "unsupported"),
+)
+def remove_warehouse(managed: Managed, warehouse: Segment) -> Empty:
+    """It must be empty. The other servers of the database stop serving it within five seconds."""
+    managed.warehouses.remove(warehouse)
+    managed.forget(warehouse)
+    return Empty()

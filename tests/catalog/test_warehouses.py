@@ -1,0 +1,124 @@
+"""Warehouses in the catalog's database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.engine import SqlDatabase
+from headwater.catalog.sql.opened import opened_database
+from headwater.catalog.sql.warehouses import Warehouses
+from headwater.migrations import upgrade
+from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, Unsupported
+from headwater.storage.runtime import Runtime
+
+SECRETS = {"s3.secret-key": "hunter2", "s3.access-key": "AKIA1", "s3.endpoint": "http://minio:9000"}
+
+
+@pytest.fixture
+def runtime() -> Runtime:
+    """A clock that stands still."""
+    return Runtime(lambda: 1000, lambda: "a-name", lambda seconds: None)
+
+
+@pytest.fixture
+def database(database_url: str, runtime: Runtime) -> Iterator[SqlDatabase]:
+    upgrade(database_url)
+    with opened_database(database_url, runtime) as opened:
+        yield opened
+
+
+@pytest.fixture
+def warehouses(database: SqlDatabase, runtime: Runtime) -> Warehouses:
+    return Warehouses(database, runtime)
+
+
+def test_what_is_added_is_found(warehouses: Warehouses, tmp_path: Path) -> None:
+    added = warehouses.add("lake", str(tmp_path / "lake"), {})
+    assert added.location == f"file://{tmp_path}/lake"
+    assert warehouses.find("lake") == warehouses.get("lake") == added
+    assert warehouses.find("Lake") is None
+    with pytest.raises(AlreadyExists, match="'lake'"):
+        warehouses.add("lake", str(tmp_path / "other"), {})
+
+
+def test_they_come_in_order_and_pages(warehouses: Warehouses, tmp_path: Path) -> None:
+    for name in ("b", "a", "C", "a-1"):
+        warehouses.add(name, str(tmp_path / name), {})
+    everything = warehouses.list().items
+    assert [info.name for info in everything] == ["C", "a", "a-1", "b"]
+    first = warehouses.list(max_results=3)
+    assert list(first.items) == list(everything[:3])
+    rest = warehouses.list(max_results=3, page_token=first.next_token)
+    assert (list(rest.items), rest.next_token) == (list(everything[3:]), None)
+
+
+def test_options_are_set_and_removed(warehouses: Warehouses, tmp_path: Path) -> None:
+    added = warehouses.add("lake", str(tmp_path / "lake"), {"a": "1", "b": "2"})
+    changed = warehouses.set("lake", {"b": "3", "c": "4"}, ["a", "never"])
+    assert changed.options == {"b": "3", "c": "4"}
+    assert changed == warehouses.get("lake")
+    # The clock stands still here, and yet the change shows.
+    assert changed.updated_at > added.updated_at
+    with pytest.raises(Invalid, match="'b' is both"):
+        warehouses.set("lake", {"b": "3"}, ["b"])
+    with pytest.raises(NotFound, match="'pond'"):
+        warehouses.set("pond", {}, [])
+
+
+def test_secrets_are_not_shown(warehouses: Warehouses, tmp_path: Path) -> None:
+    options = {**SECRETS, "s3.region": "eu", "my.endpoint": "http://ann:pw@host", "odd": "x"}
+    info = warehouses.add("lake", str(tmp_path / "lake"), options)
+    assert info.shown_options == {
+        "s3.access-key": "***",
+        "s3.secret-key": "***",
+        "s3.endpoint": "http://minio:9000",
+        "s3.region": "eu",
+        "my.endpoint": "***",
+        "odd": "***",
+    }
+    assert "hunter2" not in repr(info)
+    assert info.options == options
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", ".a", "a" * 201, "ü", "a\x00", "a\n"])
+def test_a_name_that_is_none_is_refused(warehouses: Warehouses, name: str) -> None:
+    with pytest.raises(Invalid, match="is not a warehouse name"):
+        warehouses.add(name, "/x", {})
+
+
+def test_a_location_that_cannot_be_is_refused(warehouses: Warehouses, tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="scheme 'ftp'"):
+        warehouses.add("lake", "ftp://host/x", {})
+    with pytest.raises(Invalid):
+        warehouses.add("lake", "s3://", {})
+    with pytest.raises(Invalid, match="an option has no name"):
+        warehouses.add("lake", str(tmp_path), {"": "x"})
+    assert list(warehouses.list().items) == []
+
+
+def test_no_warehouse_lies_in_another(warehouses: Warehouses, tmp_path: Path) -> None:
+    warehouses.add("lake", str(tmp_path / "a" / "lake"), {})
+    for place in ("a/lake", "a", "a/lake/b"):
+        with pytest.raises(Invalid, match="lie in each other"):
+            warehouses.add("pond", str(tmp_path / place), {})
+    warehouses.add("pond", str(tmp_path / "a" / "lake2"), {})
+
+
+def test_only_an_empty_one_is_removed(
+    warehouses: Warehouses, database: SqlDatabase, tmp_path: Path
+) -> None:
+    added = warehouses.add("lake", str(tmp_path / "lake"), {})
+    catalog = SqlCatalog.on(database, warehouse="lake", location=added.location)
+    catalog.create_database("sales")
+    with pytest.raises(Conflict, match="'lake' is not empty"):
+        warehouses.remove("lake")
+    assert warehouses.get("lake") == added
+    catalog.drop_database("sales")
+    warehouses.remove("lake")
+    assert warehouses.find("lake") is None
+    with pytest.raises(NotFound):
+        warehouses.remove("lake")

@@ -1,0 +1,55 @@
+"""`headwater warehouse`: what the servers of a database serve."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Headwater = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def database(headwater: Headwater) -> None:
+    assert headwater("db", "upgrade").returncode == 0
+
+
+def test_from_the_first_to_the_last(headwater: Headwater, database: None, tmp_path: Path) -> None:
+    option = ["--option", "s3.secret-key=hunter2", "--option", "s3.region=eu=1"]
+    added = headwater("warehouse", "add", "lake", "./lake", *option)
+    assert added.stdout == f"warehouse 'lake' is at file://{tmp_path}/lake\n"
+    listed = headwater("warehouse", "list", "--json")
+    [line] = map(json.loads, listed.stdout.splitlines())
+    assert (line["name"], line["location"]) == ("lake", f"file://{tmp_path}/lake")
+    assert line["options"] == "s3.region=eu=1, s3.secret-key=***"
+    changed = headwater(
+        "warehouse", "set", "lake", "--option", "s3.region=us", "--unset", "s3.secret-key"
+    )
+    assert changed.stdout == "warehouse 'lake' is changed\n"
+    assert "\ts3.region=us\t" in headwater("warehouse", "list").stdout
+    assert headwater("warehouse", "remove", "lake").stdout == "warehouse 'lake' is removed\n"
+    assert headwater("warehouse", "list", "--json").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["add", "a b", "./lake"], 1, "is not a warehouse name"),
+        (["add", "lake", "ftp://x/y"], 1, "scheme 'ftp'"),
+        (["add", "lake", "./x", "--option", "hunter2"], 2, "KEY=VALUE"),
+        (["add", "lake", "./x", "--option", "a=hunter2", "--option", "a=b"], 2, "there twice"),
+        (["set", "lake"], 2, "give --option or --unset"),
+        (["set", "lake", "--unset", "a"], 1, "there is no warehouse 'lake'"),
+        (["remove", "lake"], 1, "there is no warehouse 'lake'"),
+    ],
+)
+def test_what_cannot_be_is_said_without_secrets(
+    headwater: Headwater, database: None, arguments: list[str], code: int, says: str
+) -> None:
+    result = headwater("warehouse", *arguments)
+    assert result.returncode == code
+    assert says in result.stderr
+    assert "hunter2" not in result.stdout + result.stderr
