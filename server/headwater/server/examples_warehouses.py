@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel, JsonValue
+from pydantic import JsonValue
 
 from headwater.catalog import wire_warehouses as wire
+from headwater.catalog.wire import WireModel
 
 __all__ = ["WAREHOUSE_EXAMPLES"]
 
@@ -22,7 +23,7 @@ _LAKE: dict[str, JsonValue] = {
     "updatedAt": 1767225600000,
 }
 
-WAREHOUSE_EXAMPLES: Mapping[type[BaseModel], JsonValue] = {
+WAREHOUSE_EXAMPLES: Mapping[type[WireModel], dict[str, JsonValue]] = {
     wire.WarehouseModel: _LAKE,
     wire.ListWarehousesResponse: {"warehouses": [_LAKE], "nextPageToken": None},
     wire.AddWarehouseRequest: {

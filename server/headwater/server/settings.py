@@ -81,6 +81,9 @@ class ServerSettings(BaseSettings):
         log_level: The least level that is logged.
         storage_options: What the server's own file access needs, such as ``s3.endpoint`` and
             ``s3.access-key``. As a variable: a JSON object.
+        data_token_seconds: Hand out the warehouse's storage options, credentials included, to
+            clients that ask for a table's data token, and let them ask again after so long; None
+            hands out none. Clients ask anew an hour before the end, so it is more than that.
         client_options: What ``/v1/config`` adds to every client's options, credentials included if
             they are put here. As a variable: a JSON object.
     """
@@ -109,6 +112,7 @@ class ServerSettings(BaseSettings):
     log_format: Literal["json", "text"] = "json"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storage_options: dict[str, SecretStr] = Field(default_factory=dict)
+    data_token_seconds: int | None = Field(default=None, gt=3600, le=366 * 24 * 3600)
     client_options: dict[str, SecretStr] = Field(default_factory=dict)
 
     @field_validator("warehouses", mode="before")
