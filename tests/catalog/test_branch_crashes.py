@@ -1,4 +1,4 @@
-"""Operations on branches and schemas that die at any step; the next to come by finds the truth.
+"""Operations on branches and schemas that die at any step, or meet each other: the truth is found.
 
 What dies here is a catalog in this process: at each step before and after a change of a file, and
 before each commit of the database, everything is dropped on the floor.
@@ -7,8 +7,12 @@ before each commit of the database, everything is dropped on the floor.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import TypeAlias
 
 import pytest
@@ -19,6 +23,7 @@ from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.drivers import database_url as with_driver
 from headwater.migrations import upgrade
+from headwater.storage.errors import AlreadyExists, Conflict, NotFound
 from headwater.storage.local_files import LocalFileAccess
 from headwater.storage.schema import Schema
 from headwater.storage.schema_change import SetOption
@@ -26,6 +31,7 @@ from headwater.storage.snapshot import Snapshot
 
 MakeSnapshot = Callable[..., Snapshot]
 MOST_STEPS = 120
+MEETINGS = 25
 
 # Of each branch: its snapshots' uuids, its schemas, its tags.
 Truth: TypeAlias = dict[str, tuple[list[str | None], list[str], list[str]]]
@@ -245,3 +251,60 @@ def _expected(operation: str, before: Truth) -> Truth:
             return {"main": main}
         case _:
             return {**before, "main": (main[0], main[1][:1], main[2])}
+
+
+def _commit_once(catalog: SqlCatalog, name: Identifier, snapshot: MakeSnapshot) -> None:
+    latest = catalog.latest_snapshot(name)
+    base = None if latest is None else latest.snapshot
+    made = snapshot(1 if base is None else base.id + 1)
+    catalog.commit_snapshot(name, None, made, None if base is None else base.uuid, [])
+
+
+def _meet(catalog: SqlCatalog, snapshot: MakeSnapshot, seed: int) -> Counter[str]:
+    """Do one thing after another to the same few names; what came of it, by kind."""
+    chance = Random(seed)
+    results: Counter[str] = Counter()
+    for _ in range(MEETINGS):
+        branch, other = chance.sample(["a", "b"], 2)
+        name = branch_of(TABLE, branch)
+        actions: list[Callable[[], object]] = [
+            partial(catalog.branches.create, TABLE, branch),
+            partial(catalog.branches.create, TABLE, branch, from_tag="v1"),
+            partial(catalog.branches.rename, TABLE, branch, other),
+            partial(catalog.branches.fast_forward, TABLE, branch),
+            partial(catalog.branches.drop, TABLE, branch),
+            partial(catalog.rollback_to_tag, TABLE, "v1"),
+            partial(catalog.rollback_schema, name, 0),
+            partial(catalog.alter_table, name, [SetOption("write-only", str(chance.random()))]),
+            partial(catalog.list_snapshots, TABLE),
+            partial(_commit_once, catalog, TABLE, snapshot),
+            *[partial(catalog.list_snapshots, name)] * 2,
+            *[partial(_commit_once, catalog, name, snapshot)] * 4,
+        ]
+        try:
+            chance.choice(actions)()
+            results["done"] += 1
+        except (AlreadyExists, Conflict, NotFound) as error:
+            # Somebody else was there first. Nothing else may come of it.
+            results[type(error).__name__] += 1
+    return results
+
+
+def test_operations_that_meet_leave_one_truth(
+    place: Place, orders_schema: Schema, snapshot: MakeSnapshot
+) -> None:
+    replicas = [place.open(), place.open()]
+    replicas[0].create_database("sales")
+    replicas[0].create_table(TABLE, orders_schema)
+    _commit_once(replicas[0], TABLE, snapshot)
+    replicas[0].create_tag(TABLE, "v1")
+    with ThreadPoolExecutor(6) as pool:
+        running = [
+            pool.submit(_meet, replicas[number % 2], snapshot, number) for number in range(6)
+        ]
+        results = sum((one.result() for one in running), Counter[str]())
+    assert results["done"] > 0
+    _told(replicas[1], TABLE)
+    assert place.open_decisions() == 0
+    for replica in replicas:
+        replica.close()

@@ -158,14 +158,20 @@ class Snapshots:
 
     def existing(self, record: TableRecord) -> Sequence[int]:
         """The ids of the snapshots that exist, ascending; CorruptData if the latest does not."""
-        statuses = self._files.list(record.layout.snapshot_directory)
-        ids = [i for i in numbered_files(statuses, "snapshot-") if 0 < i <= record.snapshot_id]
-        if record.snapshot_id > 0 and (not ids or ids[-1] != record.snapshot_id):
-            raise CorruptData(
-                f"table {record.identifier}: {record.layout.snapshot(record.snapshot_id)}, its "
-                "latest snapshot, is missing on storage; restore the file"
-            )
-        return ids
+        for _ in range(_LATEST_ATTEMPTS):
+            statuses = self._files.list(record.layout.snapshot_directory)
+            ids = [i for i in numbered_files(statuses, "snapshot-") if 0 < i <= record.snapshot_id]
+            if record.snapshot_id == 0 or (ids and ids[-1] == record.snapshot_id):
+                return ids
+            now = settled_table(self._context, self._outbox, record.identifier)
+            if now == record:
+                break
+            # Rolled back, forwarded or dropped between the two look-ups: look again.
+            record = now
+        raise CorruptData(
+            f"table {record.identifier}: {record.layout.snapshot(record.snapshot_id)}, its "
+            "latest snapshot, is missing on storage; restore the file"
+        )
 
     def _documents(self, record: TableRecord, ids: Sequence[int]) -> Mapping[int, Snapshot]:
         """The snapshots with those ids; what the database does not know comes from its file."""
