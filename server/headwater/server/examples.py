@@ -65,7 +65,10 @@ _PARTITION: dict[str, JsonValue] = {
     "totalBuckets": 4,
     "done": False,
     "createdAt": 1767225600000,
+    "createdBy": None,
     "updatedAt": 1767225600000,
+    "updatedBy": None,
+    "options": None,
 }
 _FILTER = (
     '{"kind": "LEAF", "transform": {"name": "FIELD_REF", "fieldRef": '
