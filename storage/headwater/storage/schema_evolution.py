@@ -6,12 +6,12 @@ of a column only where every value survives; Paimon's explicit casts are refused
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from headwater.storage.default_values import check_default_value
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
-from headwater.storage.options import TableOptions
 from headwater.storage.schema import TableSchema
 from headwater.storage.schema_change import (
     AddColumn,
@@ -30,7 +30,19 @@ from headwater.storage.schema_change import (
     UpdateColumnType,
     UpdateComment,
 )
-from headwater.storage.schema_rules import check_schema, reassign_field_ids
+from headwater.storage.schema_options import (
+    check_option_change,
+    indexed_by,
+    is_unchanged,
+    options_about,
+    renamed_in_options,
+)
+from headwater.storage.schema_rules import (
+    check_schema,
+    keys_from_option,
+    keys_not_null,
+    reassign_field_ids,
+)
 from headwater.storage.type_widening import refuse_lossy_change
 from headwater.storage.types import (
     ArrayType,
@@ -43,33 +55,6 @@ from headwater.storage.types import (
 )
 
 __all__ = ["apply_changes"]
-
-# CoreOptions.java marks these @Immutable: changing them would make the data there unreadable.
-_IMMUTABLE_OPTIONS = frozenset(
-    {
-        "type",
-        "bucket-key",
-        "bucket-function.type",
-        "data-file.path-directory",
-        "merge-engine",
-        "sequence.snapshot-ordering",
-        "aggregation.remove-record-on-delete",
-        "partial-update.remove-record-on-delete",
-        "partial-update.remove-record-on-sequence-group",
-        "rowkind.field",
-        "primary-key",
-        "primary-key.nullable",
-        "partition",
-        "dynamic-bucket.initial-buckets",
-        "force-lookup",
-        "row-tracking.enabled",
-        "data-evolution.enabled",
-        "index-file-in-data-file-dir",
-        "blob-field",
-        "blob-descriptor-field",
-        "path",
-    }
-)
 
 
 def apply_changes(
@@ -95,13 +80,17 @@ def apply_changes(
     draft = _Draft(schema, has_snapshots)
     for change in changes:
         draft.apply(change)
+    options = dict(draft.options)
+    # An empty table without keys may get them as options, as at its creation.
+    primary_keys = keys_from_option(options, "primary-key", tuple(draft.primary_keys))
     changed = replace(
         schema,
         id=schema.id + 1,
-        fields=tuple(draft.fields),
+        fields=keys_not_null(draft.fields, primary_keys),
         highest_field_id=draft.ids.highest,
-        primary_keys=tuple(draft.primary_keys),
-        options=draft.options,
+        primary_keys=primary_keys,
+        partition_keys=keys_from_option(options, "partition", schema.partition_keys),
+        options=options,
         comment=draft.comment,
         time_millis=now_millis,
         version=max(schema.version, 3),
@@ -125,7 +114,8 @@ class _Draft:
     def apply(self, change: SchemaChange) -> None:
         match change:
             case SetOption(key, value):
-                if self.options.get(key) != value:
+                keys = (self.primary_keys, self.schema.partition_keys)
+                if not is_unchanged(self.options, key, value, *keys):
                     self._check_option_change(key, value)
                     self.options[key] = value
             case RemoveOption(key):
@@ -142,6 +132,7 @@ class _Draft:
                 self._drop(path)
             case UpdateColumnType(path, new_type, keep_nullability):
                 self._refuse_key_change(path, "change the type of")
+                self._refuse_indexed(path, "change the type of")
                 self._replace(path, lambda f: self._retyped(f, path, new_type, keep_nullability))
             case UpdateColumnNullability(path, nullable):
                 if nullable:
@@ -150,7 +141,7 @@ class _Draft:
             case UpdateColumnComment(path, text):
                 self._replace(path, lambda f: replace(f, description=text))
             case UpdateColumnDefaultValue(path, text):
-                self._replace(path, lambda f: replace(f, default_value=text))
+                self._replace(path, lambda f: self._with_default(f, path, text))
             case UpdateColumnPosition(move):
                 self._move(move)
             case DropPrimaryKey():
@@ -159,28 +150,7 @@ class _Draft:
                 self.primary_keys = []
 
     def _check_option_change(self, key: str, value: str | None) -> None:
-        # A format or object table holds data without snapshots: its type never changes.
-        if key == "type":
-            raise Invalid("option 'type' cannot be changed; create another table")
-        if not self.has_snapshots:
-            return
-        if key in _IMMUTABLE_OPTIONS:
-            raise Invalid(f"option '{key}' cannot be changed once the table holds data")
-        if key == "bucket":
-            if value is None:
-                raise Invalid("option 'bucket' cannot be removed once the table holds data")
-            before = TableOptions(self.options).bucket
-            after = TableOptions({"bucket": value}).bucket
-            if before != after and -1 in (before, after):
-                raise Invalid("option 'bucket' cannot change from or to -1")
-        present = self.options.get(key, "false").lower()
-        wanted = (value or "false").lower()
-        modifiable = self.options.get("deletion-vectors.modifiable", "false").lower() == "true"
-        if key == "deletion-vectors.enabled" and present != wanted and not modifiable:
-            raise Invalid(f"option '{key}' cannot be changed once the table holds data")
-        one_way = key in ("ignore-delete", "ignore-update-before")
-        if one_way and present == "true" and wanted == "false":
-            raise Invalid(f"option '{key}' cannot be changed from true to false")
+        check_option_change(self.options, key, value, has_snapshots=self.has_snapshots)
 
     def _refuse_key(self, path: tuple[str, ...], keys: Sequence[str], kind: str, do: str) -> None:
         if len(path) == 1 and path[0] in keys:
@@ -204,14 +174,33 @@ class _Draft:
 
         def edit(fields: list[DataField]) -> list[DataField]:
             _require_absent(fields, name)
-            if change.move is None:
-                return [*fields, added]
-            return _placed(fields, added, change.move)
+            if change.move is not None:
+                return _placed(fields, added, change.move)
+            return self._appended(fields, added, is_column=len(change.path) == 1)
 
         self.fields = _edit_level(self.fields, change.path, edit)
 
+    def _appended(
+        self, fields: list[DataField], added: DataField, *, is_column: bool
+    ) -> list[DataField]:
+        """The fields with one more at their end, or before the first partition column."""
+        before = self.options.get("add-column-before-partition", "false").lower() == "true"
+        keys = self.schema.partition_keys if is_column and before else ()
+        at = next((at for at, f in enumerate(fields) if f.name in keys), len(fields))
+        return [*fields[:at], added, *fields[at:]]
+
+    def _refuse_indexed(self, path: tuple[str, ...], do: str) -> None:
+        option = indexed_by(self.options, path[0]) if len(path) == 1 else None
+        if option is not None:
+            raise Invalid(f"cannot {do} column '{path[0]}': option '{option}' makes an index of it")
+
+    def _with_default(self, item: DataField, path: tuple[str, ...], text: str | None) -> DataField:
+        check_default_value(".".join(path), item.type, text)
+        return replace(item, default_value=text)
+
     def _rename(self, path: tuple[str, ...], new_name: str) -> None:
         name = _last(path)
+        self._refuse_indexed(path, "rename")
         self._refuse_key(path, self.schema.partition_keys, "partition", "rename")
         if not new_name:
             raise Invalid(f"column '{name}' cannot be renamed to an empty name")
@@ -224,15 +213,16 @@ class _Draft:
         self.fields = _edit_level(self.fields, path, edit)
         if len(path) == 1:
             self.primary_keys = [new_name if k == name else k for k in self.primary_keys]
-            self.options = _renamed_in_options(self.options, name, new_name)
+            self.options = renamed_in_options(self.options, name, new_name)
 
     def _drop(self, path: tuple[str, ...]) -> None:
         name = _last(path)
         self._refuse_key_change(path, "drop")
         if len(path) == 1:
-            for option in ("sequence.field", "bucket-key", "rowkind.field"):
-                if name in _listed(self.options.get(option, "")):
-                    raise Invalid(f"cannot drop column '{name}': option '{option}' names it")
+            for option in options_about(self.options, name):
+                raise Invalid(
+                    f"cannot drop column '{name}': option '{option}' names it; remove that first"
+                )
 
         def edit(fields: list[DataField]) -> list[DataField]:
             at = _index(fields, name)
@@ -264,7 +254,10 @@ class _Draft:
             refuse_lossy_change(".".join(path), old, wanted)
             return wanted
 
-        return replace(item, type=_edit_inner(item.type, depth, change))
+        retyped = replace(item, type=_edit_inner(item.type, depth, change))
+        # The default stays, so it must be a value of the new type.
+        check_default_value(".".join(path), retyped.type, retyped.default_value)
+        return retyped
 
     def _with_nullability(
         self, item: DataField, path: tuple[str, ...], nullable: bool
@@ -397,21 +390,3 @@ def _edit_inner(
         case MapType():
             return replace(data_type, value=_edit_inner(data_type.value, depth - 1, change))
     raise Invalid(f"{data_type} has no inner type")
-
-
-def _listed(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
-    """Options that name the column by value (``sequence.field``) or key (``fields.<c>.…``)."""
-    renamed: dict[str, str] = {}
-    for key, value in options.items():
-        if key in ("bucket-key", "sequence.field", "rowkind.field") and old in _listed(value):
-            value = ",".join(new if name == old else name for name in _listed(value))
-        parts = key.split(".")
-        if parts[0] == "fields" and len(parts) > 2:
-            parts[1] = ",".join(new if name == old else name for name in parts[1].split(","))
-            key = ".".join(parts)
-        renamed[key] = value
-    return renamed

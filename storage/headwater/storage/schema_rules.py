@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
+from headwater.storage.default_values import check_default_value
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.foreign_tables import OBJECT_FIELDS, check_format_options, foreign_schema
 from headwater.storage.options import ChangelogProducer, TableOptions
 from headwater.storage.schema import Schema, TableSchema, highest_field_id
+from headwater.storage.schema_options import check_field_options
 from headwater.storage.table_type import TableType, table_type
 from headwater.storage.types import (
     ArrayType,
@@ -27,6 +29,8 @@ __all__ = [
     "KEY_FIELD_PREFIX",
     "SYSTEM_FIELD_NAMES",
     "check_schema",
+    "keys_from_option",
+    "keys_not_null",
     "new_table_schema",
     "reassign_field_ids",
     "replacing_schema",
@@ -50,8 +54,8 @@ def new_table_schema(schema: Schema, now_millis: int) -> TableSchema:
     if not kind.has_snapshots:
         schema = foreign_schema(schema, kind)
     options = dict(schema.options)
-    primary_keys = _keys_from_option(options, "primary-key", schema.primary_keys)
-    partition_keys = _keys_from_option(options, "partition", schema.partition_keys)
+    primary_keys = keys_from_option(options, "primary-key", schema.primary_keys)
+    partition_keys = keys_from_option(options, "partition", schema.partition_keys)
     fields = schema.fields
     ids = list(_field_ids(fields))
     if len(set(ids)) < len(ids) or min(ids, default=0) < 0:
@@ -60,12 +64,9 @@ def new_table_schema(schema: Schema, now_millis: int) -> TableSchema:
     nullable_keys = options.get("primary-key.nullable", "false").lower() == "true"
     if nullable_keys:
         raise Invalid("option 'primary-key.nullable': key columns must be NOT NULL in Headwater")
-    fields = tuple(
-        replace(item, type=replace(item.type, nullable=False))
-        if item.name in primary_keys
-        else item
-        for item in fields
-    )
+    fields = keys_not_null(fields, primary_keys)
+    for item in fields:
+        check_default_value(item.name, item.type, item.default_value)
     table_schema = TableSchema(
         id=0,
         fields=fields,
@@ -150,6 +151,7 @@ def check_schema(schema: TableSchema) -> None:
 
 
 def _check_options(schema: TableSchema) -> None:
+    check_field_options(schema.options, list(schema.field_by_name))
     options = TableOptions(schema.options)
     bucket = options.bucket
     declared = schema.options.get("bucket-key", "").strip()
@@ -203,9 +205,26 @@ def _check_options(schema: TableSchema) -> None:
     )
 
 
-def _keys_from_option(
+def keys_not_null(
+    fields: Sequence[DataField], primary_keys: Sequence[str]
+) -> tuple[DataField, ...]:
+    """The fields, those of the primary key NOT NULL."""
+    return tuple(
+        replace(item, type=replace(item.type, nullable=False))
+        if item.name in primary_keys
+        else item
+        for item in fields
+    )
+
+
+def keys_from_option(
     options: dict[str, str], option: str, declared: tuple[str, ...]
 ) -> tuple[str, ...]:
+    """Take keys that were given as an option out of the options.
+
+    Raises:
+        Invalid: There are keys, too.
+    """
     text = options.pop(option, None)
     if text is None:
         return declared
