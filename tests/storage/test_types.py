@@ -119,7 +119,11 @@ def test_types_not_supported_say_so(text: str) -> None:
 def test_heads_that_repeat_their_parts_are_read() -> None:
     """As pypaimon 2.0 writes them."""
     inner: Json = {"type": "MAP<INT, STRING>", "key": "INT", "value": "STRING", "nullable": False}
-    outer: dict[str, Json] = {"type": "ARRAY<MAP<INT, STRING> NOT NULL>", "element": inner, "nullable": True}
+    outer: dict[str, Json] = {
+        "type": "ARRAY<MAP<INT, STRING> NOT NULL>",
+        "element": inner,
+        "nullable": True,
+    }
     plain: Json = {"type": "MAP NOT NULL", "key": "INT", "value": "STRING"}
     assert parse_type(outer) == parse_type({"type": "ARRAY", "element": plain})
     assert parse_type({**outer, "type": "ARRAY<INT> NOT NULL"}) == parse_type(
