@@ -35,6 +35,7 @@ __all__ = [
     "ErrorResponse",
     "GetDatabaseResponse",
     "GetTableResponse",
+    "GetTableTokenResponse",
     "IdentifierModel",
     "JsonObject",
     "ListBranchesResponse",
@@ -330,6 +331,13 @@ class ListBranchesResponse(WireModel):
     """Branch names, without ``main``."""
 
     branches: list[str] | None = None
+
+
+class GetTableTokenResponse(WireModel):
+    """What reaches a table's files, until a time in milliseconds since the epoch."""
+
+    token: dict[str, str]
+    expires_at_millis: int
 
 
 class AuthTableQueryRequest(WireModel):

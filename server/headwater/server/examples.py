@@ -146,6 +146,10 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
         **_AUDIT,
     },
     wire.GetTableResponse: _TABLE,
+    wire.GetTableTokenResponse: {
+        "token": {"s3.access-key": "AKIA…", "fs.s3.accessKeyId": "AKIA…"},
+        "expiresAtMillis": 1767311999000,
+    },
     wire_history.GetTableSnapshotResponse: {
         "snapshot": {
             "snapshot": _SNAPSHOT,

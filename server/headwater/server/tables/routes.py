@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from headwater.catalog.data_token import client_storage_options
 from headwater.catalog.wire import (
     AlterTableRequest,
     AuthTableQueryRequest,
@@ -13,6 +14,7 @@ from headwater.catalog.wire import (
     CreateTableRequest,
     Empty,
     GetTableResponse,
+    GetTableTokenResponse,
     IdentifierModel,
     ListTableDetailsResponse,
     ListTablesGloballyResponse,
@@ -21,7 +23,7 @@ from headwater.catalog.wire import (
     RenameTableRequest,
     ReplaceTableRequest,
 )
-from headwater.server.dependencies import CatalogOf, PageOf, Segment, TableName
+from headwater.server.dependencies import CatalogOf, PageOf, Segment, ServicesOf, TableName
 from headwater.server.failures import failures
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.schema import Schema
@@ -236,10 +238,27 @@ def auth_table_query(
     summary="Get a token for a table's files",
     responses=failures("no table", "unsupported"),
 )
-def get_table_token(catalog: CatalogOf, name: TableName) -> Empty:
-    """Not done: `/v1/config` hands out what the operator put into the client options."""
-    catalog.get_table(name)
-    raise Unsupported(
-        "this server hands out no data tokens; do not set data-token.enabled, and give the client "
-        "its own storage credentials"
+def get_table_token(
+    services: ServicesOf, catalog: CatalogOf, name: TableName
+) -> GetTableTokenResponse:
+    """The warehouse's storage options, where the operator lets clients have them.
+
+    Otherwise 501: `/v1/config` hands out what the operator put into the client options.
+    """
+    info = catalog.get_table(name)
+    seconds = services.settings.data_token_seconds
+    if seconds is None:
+        raise Unsupported(
+            "this server hands out no data tokens; do not set data-token.enabled, and give the "
+            "client its own storage credentials, or start the server with "
+            "HEADWATER_DATA_TOKEN_SECONDS"
+        )
+    if info.is_external:
+        raise Unsupported(
+            f"table {name} is external: the warehouse's credentials are not for {info.path}; give "
+            "the client its own"
+        )
+    return GetTableTokenResponse(
+        token=client_storage_options(catalog.storage_options),
+        expires_at_millis=services.runtime.now_millis() + seconds * 1000,
     )
