@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +36,13 @@ class Service:
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    room = tmp_path_factory.mktemp("interop-server")
+    with serving(tmp_path_factory.mktemp("interop-server")) as running:
+        yield running
+
+
+@contextmanager
+def serving(room: Path) -> Iterator[Service]:
+    """A server as users start it, with an empty warehouse ``main``."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -146,6 +153,40 @@ class Client:
         path = self._path()
         self._run("read", table=table, out=path, columns=list(columns or []))
         return feather.read_table(path)
+
+    def partitions(self, table: str) -> dict[str, int]:
+        """Records of each partition, by its name."""
+        found = self._run("partitions", table=table)["partitions"]
+        assert isinstance(found, list)
+        return {"/".join(f"{k}={v}" for k, v in spec.items()): count for spec, count in found}
+
+    def create_branch(self, table: str, branch: str, tag: str | None = None) -> None:
+        self._branch("create_branch", table, branch, tag)
+
+    def fast_forward(self, table: str, branch: str) -> None:
+        self._branch("fast_forward", table, branch)
+
+    def drop_branch(self, table: str, branch: str) -> None:
+        self._branch("drop_branch", table, branch)
+
+    def branches(self, table: str) -> list[str]:
+        found = self._branch("list_branches", table)
+        assert isinstance(found, list)
+        return found
+
+    def _branch(self, action: str, table: str, *names: str | None) -> object:
+        return self._run("branch", table=table, action=action, names=names)["found"]
+
+    def consumers(self, table: str) -> dict[str, int]:
+        """Next snapshots, by consumer id."""
+        found = self._run("consumers", table=table)["consumers"]
+        assert isinstance(found, dict)
+        return found
+
+    def reset_consumer(self, table: str, consumer_id: str, next_snapshot: int) -> None:
+        self._run(
+            "reset_consumer", table=table, consumer_id=consumer_id, next_snapshot=next_snapshot
+        )
 
     def sql(self, *statements: str) -> None:
         self._run("sql", statements=list(statements))

@@ -194,6 +194,47 @@ class JavaClient:
         self._call("java.lang.AutoCloseable", "close", rows)
         return pa.table(found)
 
+    def partitions(self, table: str) -> dict[str, int]:
+        """Records of each partition, by its name."""
+        found = self._catalog.listPartitions(self._identifier(table))
+        return {
+            "/".join(f"{column}={value}" for column, value in partition.spec().items()): int(
+                partition.recordCount()
+            )
+            for partition in found
+        }
+
+    def mark_done(self, table: str, *specs: Mapping[str, str]) -> None:
+        self._catalog.markDonePartitions(self._identifier(table), [dict(spec) for spec in specs])
+
+    def create_branch(self, table: str, branch: str, tag: str | None = None) -> None:
+        self._catalog.createBranch(self._identifier(table), branch, tag)
+
+    def fast_forward(self, table: str, branch: str) -> None:
+        self._catalog.fastForward(self._identifier(table), branch)
+
+    def drop_branch(self, table: str, branch: str) -> None:
+        self._catalog.dropBranch(self._identifier(table), branch)
+
+    def branches(self, table: str) -> list[str]:
+        return [str(name) for name in self._catalog.listBranches(self._identifier(table))]
+
+    def consumers(self, table: str) -> dict[str, int]:
+        """Next snapshots, by consumer id."""
+        found = self._consumer_manager(table).consumers()
+        return {str(consumer_id): int(number) for consumer_id, number in found.items()}
+
+    def reset_consumer(self, table: str, consumer_id: str, next_snapshot: int) -> None:
+        moved = self._jvm.org.apache.paimon.consumer.Consumer(next_snapshot)
+        self._consumer_manager(table).resetConsumer(consumer_id, moved)
+
+    def _consumer_manager(self, table: str) -> Any:
+        handle = self._catalog.getTable(self._identifier(table))
+        stored = "org.apache.paimon.table.FileStoreTable"
+        file_io = self._call(stored, "fileIO", handle)
+        location = self._call(stored, "location", handle)
+        return self._jvm.org.apache.paimon.consumer.ConsumerManager(file_io, location)
+
 
 def _integers(jvm: Any, values: Sequence[int]) -> Any:
     array = jvm.org.apache.paimon.utils.IntArrayList(len(values))

@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow.feather as feather
 from pypaimon import CatalogFactory, Schema
+from pypaimon.consumer.consumer import Consumer
+from pypaimon.consumer.consumer_manager import ConsumerManager
 
 
 def open_catalog(request: dict[str, Any]) -> Any:
@@ -53,6 +55,11 @@ def write(request: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def branch(request: dict[str, Any]) -> dict[str, Any]:
+    action = getattr(open_catalog(request), request["action"])
+    return {"found": action(request["table"], *request["names"])}
+
+
 def read(request: dict[str, Any]) -> dict[str, Any]:
     table = open_catalog(request).get_table(request["table"])
     builder = table.new_read_builder()
@@ -64,9 +71,45 @@ def read(request: dict[str, Any]) -> dict[str, Any]:
     return {"rows": arrow.num_rows}
 
 
+def partitions(request: dict[str, Any]) -> dict[str, Any]:
+    catalog = open_catalog(request)
+    found: list[Any] = []
+    token = None
+    while True:
+        page = catalog.list_partitions_paged(request["table"], 2, token)
+        found += page.elements
+        token = page.next_page_token
+        if not token:
+            break
+    return {"partitions": [[partition.spec, partition.record_count] for partition in found]}
+
+
+def consumers(request: dict[str, Any]) -> dict[str, Any]:
+    return {"consumers": consumer_manager(request).consumers()}
+
+
+def reset_consumer(request: dict[str, Any]) -> dict[str, Any]:
+    moved = Consumer(request["next_snapshot"])
+    consumer_manager(request).reset_consumer(request["consumer_id"], moved)
+    return {}
+
+
+def consumer_manager(request: dict[str, Any]) -> ConsumerManager:
+    table = open_catalog(request).get_table(request["table"])
+    return ConsumerManager(table.file_io, table.table_path)
+
+
 def main() -> None:
     request = json.load(sys.stdin)
-    command = {"create": create, "write": write, "read": read}[request["command"]]
+    command = {
+        "create": create,
+        "write": write,
+        "read": read,
+        "branch": branch,
+        "partitions": partitions,
+        "consumers": consumers,
+        "reset_consumer": reset_consumer,
+    }[request["command"]]
     answer = command(request)
     print(json.dumps(answer))
 
