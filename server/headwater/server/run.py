@@ -105,7 +105,17 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
     with _listen(settings) as listener, share_between_workers():
         _say(settings, listener)
         config = _config(settings, partial(_worker, settings), factory=True)
-        Multiprocess(config, [listener]).run()
+        _Workers(config, [listener]).run()
+
+
+class _Workers(Multiprocess):
+    """Starts workers, anew if they end, and ends them when the process is told to stop."""
+
+    def terminate_all(self) -> None:
+        """Tell all workers to stop; nobody is to wait for an answer that will not come."""
+        for listener in self.sockets:
+            listener.close()
+        super().terminate_all()
 
 
 def _say(settings: ServerSettings, listener: socket.socket) -> None:

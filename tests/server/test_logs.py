@@ -1,0 +1,76 @@
+"""What log lines look like."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from headwater.catalog.sql import SqlCatalog
+from headwater.server.envelope import ACCESS_LOGGER
+from headwater.server.logs import JsonLines, TextLines
+
+Serve = Callable[..., str]
+
+
+class _Telling:
+    """As much of a catalog as logs something while it answers."""
+
+    warehouse = "main"
+
+    def list_databases(self, **_: object) -> None:
+        # In a thread of its own, as all of a catalog's work.
+        logging.getLogger("headwater.catalog").warning("a\nwarning")
+        raise RuntimeError("over")
+
+
+@pytest.mark.parametrize("form", [JsonLines, TextLines])
+def test_what_is_logged_during_a_request_carries_its_id(
+    serve: Serve, caplog: pytest.LogCaptureFixture, form: type[logging.Formatter]
+) -> None:
+    lines: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(form().format(record))
+
+    logger, handler = logging.getLogger("headwater.catalog"), Keep()
+    logger.addHandler(handler)
+    try:
+        address = serve({"main": _Telling()})
+        headers = {"x-request-id": "seek-me"}
+        httpx.get(f"{address}/v1/main/databases", headers=headers, trust_env=False)
+    finally:
+        logger.removeHandler(handler)
+    (line,) = lines
+    assert "seek-me" in line
+    assert "\n" not in line
+
+
+def test_a_request_is_one_line_of_text(
+    http: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, ACCESS_LOGGER):
+        http.get("/v1/config", headers={"x-request-id": "mine"})
+        http.get("/healthz")
+    record = next(record for record in caplog.records if record.name == ACCESS_LOGGER)
+    line = TextLines().format(record)
+    assert "INFO    GET /v1/config 200 in " in line
+    assert line.endswith(" ms by configured [mine]")
+
+
+def test_an_exception_follows_its_line(catalog: SqlCatalog) -> None:
+    try:
+        raise ValueError("what")
+    except ValueError as error:
+        info = (ValueError, error, error.__traceback__)
+    record = logging.LogRecord("headwater", logging.ERROR, "", 0, "it %s", ("broke",), info)
+    first, *rest = TextLines().format(record).splitlines()
+    assert first.endswith("ERROR   it broke")
+    assert rest[-1] == "ValueError: what"
+    line = json.loads(JsonLines().format(record))
+    assert (line["message"], line["level"]) == ("it broke", "ERROR")
+    assert line["exception"].endswith("ValueError: what")

@@ -1,0 +1,148 @@
+"""A server that is told to stop finishes the commits that have begun, and no others."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.sql import SqlCatalog
+from headwater.storage.schema import Schema
+
+SERVER = Path(__file__).with_name("gated_server.py")
+ORDERS = Identifier("sales", "orders")
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    return tmp_path / "gate"
+
+
+@pytest.fixture(params=[1, 2], ids=["one", "workers"])
+def process(
+    request: pytest.FixtureRequest, tmp_path: Path, gate: Path
+) -> Iterator[subprocess.Popen[str]]:
+    settings = {
+        "port": 0,
+        "database_url": f"sqlite:///{tmp_path}/headwater.db",
+        "warehouses": {"main": str(tmp_path / "lake")},
+        "workers": request.param,
+        "shutdown_timeout": "60 s" if request.node.originalname.endswith("finished") else "1 s",
+    }
+    command = [sys.executable, str(SERVER), json.dumps(settings), str(gate)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
+        yield started
+        started.kill()
+
+
+@pytest.fixture
+def running(process: subprocess.Popen[str]) -> str:
+    """The server's address."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        message = str(json.loads(line).get("message"))
+        if message.startswith("serving "):
+            address = message.rpartition(" ")[2]
+            break
+    else:
+        pytest.fail("the server ended")
+    _until(lambda: _answers(address))
+    return address
+
+
+def _answers(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/healthz", trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _commit(address: str, snapshot: dict[str, object]) -> httpx.Response:
+    body: dict[str, object] = {
+        "tableId": None,
+        "baseSnapshotUuid": None,
+        "snapshot": snapshot,
+        "statistics": [],
+    }
+    path = f"{address}/v1/main/databases/sales/tables/orders/commit"
+    return httpx.post(path, json=body, trust_env=False, timeout=120)
+
+
+def test_a_commit_in_flight_is_finished(
+    process: subprocess.Popen[str],
+    running: str,
+    gate: Path,
+    tmp_path: Path,
+    schema: dict[str, object],
+    snapshot: Callable[..., dict[str, object]],
+) -> None:
+    database = f"sqlite:///{tmp_path}/headwater.db"
+    behind = SqlCatalog.open(database, warehouse="main", location=str(tmp_path / "lake"))
+    behind.create_database("sales")
+    behind.create_table(ORDERS, Schema.from_json(schema))  # type: ignore[arg-type]
+    gate.touch()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(_commit, running, snapshot(1))
+        _until(gate.with_suffix(".waiting").exists)
+        process.send_signal(signal.SIGTERM)
+        _until(lambda: not _answers(running))
+        assert not answer.done()
+        assert process.poll() is None
+        gate.unlink()
+        assert answer.result(timeout=120).json() == {"success": True}
+    assert process.stderr is not None
+    log = process.stderr.read()
+    assert process.wait(timeout=120) in (0, -signal.SIGTERM)
+    assert "Traceback" not in log
+    latest = behind.latest_snapshot(ORDERS)
+    assert latest is not None
+    assert latest.snapshot.uuid == "uuid-1"
+    assert behind.operation.backlog().decisions == 0
+    behind.close()
+
+
+@pytest.mark.parametrize("process", [1], indirect=True)
+def test_storage_that_never_answers_does_not_keep_it_for_ever(
+    process: subprocess.Popen[str],
+    running: str,
+    gate: Path,
+    tmp_path: Path,
+    schema: dict[str, object],
+    snapshot: Callable[..., dict[str, object]],
+) -> None:
+    database = f"sqlite:///{tmp_path}/headwater.db"
+    behind = SqlCatalog.open(database, warehouse="main", location=str(tmp_path / "lake"))
+    behind.create_database("sales")
+    behind.create_table(ORDERS, Schema.from_json(schema))  # type: ignore[arg-type]
+    gate.touch()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(_commit, running, snapshot(1))
+        _until(gate.with_suffix(".waiting").exists)
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=120)
+        # Unknown to the client: no answer, or a 5xx; never a success or a refusal.
+        error = answer.exception(timeout=120)
+        assert isinstance(error, httpx.TransportError) or answer.result().status_code >= 500
+    # It is decided, though, and whoever comes by next makes storage follow.
+    assert behind.operation.backlog().decisions == 1
+    assert behind.operation.sweep().repaired.settled == 1
+    latest = behind.latest_snapshot(ORDERS)
+    assert latest is not None
+    assert latest.snapshot.uuid == "uuid-1"
+    behind.close()
