@@ -219,3 +219,30 @@ def test_a_default_must_fit_a_new_type() -> None:
     )
     widened = _changed(dated, UpdateColumnType(("at",), parse_type("TIME(3)")))
     assert widened.column("at").default_value == "12:00"
+
+
+def test_columns_of_other_engines_types_are_kept() -> None:
+    base = _changed(
+        _schema(),
+        AddColumn(("doc",), parse_type("VARIANT")),
+        AddColumn(("image",), parse_type("BLOB")),
+    )
+    after = _changed(base, RenameColumn(("doc",), "document"), DropColumn(("image",)))
+    assert str(after.column("document").type) == "VARIANT"
+    assert TableSchema.from_json(after.to_json()) == after
+    for change, message in (
+        (RenameColumn(("image",), "picture"), "bear its name"),
+        (UpdateColumnType(("image",), parse_type("BYTES")), "cannot become"),
+        (UpdateColumnType(("note",), parse_type("VARIANT")), "cannot become"),
+        (AddColumn(("place",), parse_type("VARIANT NOT NULL")), "NOT NULL"),
+    ):
+        with pytest.raises(Invalid, match=message):
+            _changed(base, change)
+    with pytest.raises(Invalid, match="must not be of type VARIANT"):
+        _changed(
+            _changed(
+                _schema({"bucket-key": "id"}, (), ()), AddColumn(("doc",), parse_type("VARIANT"))
+            ),
+            SetOption("primary-key", "doc"),
+            has_snapshots=False,
+        )

@@ -111,6 +111,15 @@ def test_what_is_no_type_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["VARIANT", "BLOB", "VARIANT NOT NULL"])
+def test_types_of_other_engines_are_kept_and_not_read(text: str) -> None:
+    kept = parse_type(text)
+    assert str(kept) == text
+    assert parse_type(type_json(kept)) == kept
+    with pytest.raises(Unsupported, match="does not read or write"):
+        to_arrow(kept)
+
+
+@pytest.mark.parametrize("text", ["GEOMETRY", "GEOGRAPHY NOT NULL"])
 def test_types_not_supported_say_so(text: str) -> None:
     with pytest.raises(Unsupported, match="not supported"):
         parse_type(text)

@@ -239,6 +239,8 @@ def _castable(source: pa.DataType, root: Root) -> bool:
             return bool(pa.types.is_time(source))
         case Root.TIMESTAMP | Root.TIMESTAMP_LTZ:
             return bool(pa.types.is_timestamp(source))
+        case Root.VARIANT | Root.BLOB:
+            return False
 
 
 def _safe_cast(array: pa.Array, data_type: AtomicType, target: pa.DataType) -> pa.Array:

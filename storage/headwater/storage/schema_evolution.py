@@ -46,11 +46,13 @@ from headwater.storage.schema_rules import (
 from headwater.storage.type_widening import refuse_lossy_change
 from headwater.storage.types import (
     ArrayType,
+    AtomicType,
     DataField,
     DataType,
     FieldIds,
     MapType,
     MultisetType,
+    Root,
     RowType,
 )
 
@@ -208,6 +210,11 @@ class _Draft:
         def edit(fields: list[DataField]) -> list[DataField]:
             _require_absent(fields, new_name)
             at = _index(fields, name)
+            of_type = fields[at].type
+            if isinstance(of_type, AtomicType) and of_type.root is Root.BLOB:
+                raise Invalid(
+                    f"column '{name}' cannot be renamed: its files of type BLOB bear its name"
+                )
             return [*fields[:at], replace(fields[at], name=new_name), *fields[at + 1 :]]
 
         self.fields = _edit_level(self.fields, path, edit)

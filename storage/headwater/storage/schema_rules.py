@@ -132,8 +132,11 @@ def check_schema(schema: TableSchema) -> None:
         for key in keys:
             if key not in names:
                 raise Invalid(f"{role} column '{key}' is not among the columns {', '.join(names)}")
-            if not isinstance(schema.field_by_name[key].type, AtomicType):
+            key_type = schema.field_by_name[key].type
+            if not isinstance(key_type, AtomicType):
                 raise Invalid(f"{role} column '{key}' must not be of a nested type")
+            if key_type.root.is_opaque:
+                raise Invalid(f"{role} column '{key}' must not be of type {key_type.root}")
     if kind is TableType.FORMAT:
         check_format_options(schema.options)
     if kind is TableType.OBJECT and schema.fields != OBJECT_FIELDS:

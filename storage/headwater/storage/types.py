@@ -61,6 +61,13 @@ class Root(StrEnum):
     TIME = "TIME"
     TIMESTAMP = "TIMESTAMP"
     TIMESTAMP_LTZ = "TIMESTAMP_LTZ"
+    VARIANT = "VARIANT"
+    BLOB = "BLOB"
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether Headwater keeps columns of it for other engines and does not read them."""
+        return self in (Root.VARIANT, Root.BLOB)
 
 
 @dataclass(frozen=True)
@@ -242,7 +249,7 @@ def parse_type(document: Json) -> DataType:
 
     Raises:
         Invalid: The text or object is not a type.
-        Unsupported: It is a Paimon type that Headwater does not read (VARIANT, BLOB, VECTOR…).
+        Unsupported: It is a Paimon type that Headwater does not know (VECTOR, GEOMETRY…).
     """
     if isinstance(document, str):
         return _parse_atomic(document)
@@ -282,7 +289,7 @@ def _parse_atomic(text: str) -> AtomicType:
         raise Invalid(f"'{text}' is not a data type")
     written = " ".join(match["name"].upper().split())
     name = _ALIASES.get(written, written)
-    if name in {"VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY"}:
+    if name in {"GEOMETRY", "GEOGRAPHY"}:
         raise Unsupported(f"type {name} is not supported")
     zone = " ".join(match["rest"].upper().split())
     if zone == "WITH LOCAL TIME ZONE" and name == "TIMESTAMP":
@@ -363,8 +370,14 @@ _PLAIN_ARROW: Mapping[Root, pa.DataType] = {
 
 
 def to_arrow(data_type: DataType) -> pa.DataType:
-    """The Arrow type that holds a Paimon type (nullability stands on the Arrow field)."""
+    """The Arrow type that holds a Paimon type (nullability stands on the Arrow field).
+
+    Raises:
+        Unsupported: Headwater does not read or write it (VARIANT, BLOB).
+    """
     match data_type:
+        case AtomicType(root=root) if root.is_opaque:
+            raise Unsupported(f"Headwater does not read or write type {root}")
         case AtomicType(root=Root.DECIMAL):
             return pa.decimal128(data_type.precision, data_type.scale)
         case AtomicType(root=Root.TIMESTAMP):

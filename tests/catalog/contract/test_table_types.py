@@ -11,11 +11,12 @@ import pytest
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Catalog
+from headwater.catalog.table import Table
 from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unsupported
 from headwater.storage.schema import Schema
 from headwater.storage.schema_change import AddColumn, SetOption, UpdateComment
 from headwater.storage.snapshot import Snapshot
-from headwater.storage.types import parse_type
+from headwater.storage.types import DataField, parse_type
 
 FOREIGN = ("format-table", "object-table", "lance-table", "iceberg-table")
 NAME = Identifier("sales", "files")
@@ -162,3 +163,19 @@ def test_a_table_without_columns_is_refused(catalog: Catalog) -> None:
     for table_type in ("table", "format-table", "iceberg-table"):
         with pytest.raises(Invalid, match="at least one column"):
             catalog.create_table(NAME, Schema((), options={"type": table_type}))
+
+
+def test_columns_that_other_engines_read_are_kept(catalog: Catalog, plain: Schema) -> None:
+    catalog.create_database("sales")
+    document = DataField(2, "document", parse_type("VARIANT"))
+    catalog.create_table(NAME, replace(plain, fields=(*plain.fields, document)))
+    info = catalog.get_table(NAME)
+    assert info.schema.fields[2] == document
+    table = Table(catalog, info)
+    assert table.scan(columns=["id"]).to_arrow().num_rows == 0
+    rows = pa.table({"id": [1], "dt": ["a"], "document": ["{}"]})
+    with pytest.raises(Unsupported, match="VARIANT"):
+        table.write(rows)
+    with pytest.raises(Unsupported, match="VARIANT"):
+        table.scan().to_arrow()
+    assert catalog.latest_snapshot(NAME) is None
