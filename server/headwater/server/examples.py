@@ -210,7 +210,7 @@ EXAMPLES: Mapping[type[wire.WireModel], dict[str, JsonValue]] = {
     wire_partitions.ListPartitionsResponse: {"partitions": [_PARTITION], "nextPageToken": None},
     wire_partitions.PartitionModel: _PARTITION,
     wire_partitions.PartitionSpecsRequest: {"specs": [{"dt": "2026-01-01"}]},
-    wire.RegisterTableRequest: {"identifier": _ORDERS, "path": "s3://bucket/lake/orders"},
+    wire.RegisterTableRequest: {"identifier": _ORDERS, "path": "file:///lake/sales.db/orders"},
     wire.ReplaceTableRequest: {"schema": _SCHEMA},
     wire.RenameTableRequest: {
         "source": _ORDERS,
