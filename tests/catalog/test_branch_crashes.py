@@ -253,6 +253,40 @@ def _expected(operation: str, before: Truth) -> Truth:
             return {**before, "main": (main[0], main[1][:1], main[2])}
 
 
+def _drop_and_begin(catalog: SqlCatalog) -> None:
+    """Drop the branch under whichever name it has, then begin one of each name."""
+    for name in set(catalog.branches.list(TABLE)) & {"b", "c"}:
+        catalog.branches.drop(TABLE, name)
+    for name in ("b", "c"):
+        catalog.branches.create(TABLE, name)
+
+
+@pytest.mark.parametrize("operation", ["rename", "forward", "drop"])
+def test_what_comes_next_may_not_look_first(
+    place: Place, orders_schema: Schema, snapshot: MakeSnapshot, operation: str
+) -> None:
+    """The first to come by after a death changes the very branch, and nobody has read it."""
+    long_lived = place.open()
+    long_lived.create_database("sales")
+    left_open = 0
+    for step in range(1, MOST_STEPS):
+        _prepare(long_lived, TABLE, orders_schema, snapshot)
+        before = _told(long_lived, TABLE)
+        killed = place.dies(step, OPERATIONS[operation])
+        left_open += place.open_decisions() > 0
+        _drop_and_begin(long_lived)
+        after = _told(long_lived, TABLE)
+        main = after["main"]
+        assert main == before["main"] or (operation == "forward" and main == before["b"])
+        assert after["b"] == after["c"] == ([], main[1], [])
+        assert place.open_decisions() == 0
+        long_lived.drop_table(TABLE)
+        if not killed:
+            break
+    long_lived.close()
+    assert left_open > 2
+
+
 def _commit_once(catalog: SqlCatalog, name: Identifier, snapshot: MakeSnapshot) -> None:
     latest = catalog.latest_snapshot(name)
     base = None if latest is None else latest.snapshot
