@@ -22,6 +22,7 @@ __all__ = [
     "check_page",
     "check_table_name",
     "check_view_name",
+    "first_after",
     "inside",
     "normalised_location",
     "parents",
@@ -154,7 +155,7 @@ def pattern_clause(
     clauses: list[ColumnElement[bool]] = []
     if prefix:
         clauses.append(column >= prefix)
-        end = _first_after(prefix)
+        end = first_after(prefix)
         if end is not None:
             clauses.append(column < end)
     if rest.strip("%"):
@@ -174,7 +175,7 @@ def _literal_prefix(pattern: str) -> tuple[str, str]:
     return "".join(prefix), pattern[at:]
 
 
-def _first_after(prefix: str) -> str | None:
+def first_after(prefix: str) -> str | None:
     """The least text, by code points, after all those with a prefix; None when there is none."""
     for at in range(len(prefix) - 1, -1, -1):
         following = ord(prefix[at]) + 1

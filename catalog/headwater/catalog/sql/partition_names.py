@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.orm import InstrumentedAttribute
 
 from headwater.catalog.sql.models import SORT_NAME_LENGTH
+from headwater.catalog.sql.names import first_after
 from headwater.storage.predicate_tree import (
     And,
     Comparison,
@@ -24,9 +24,6 @@ from headwater.storage.schema import TableSchema
 from headwater.storage.types import AtomicType, Root
 
 __all__ = ["EVERY_NAME", "NameRange", "pattern_names", "predicate_names"]
-
-# Halves of characters beyond 16 bits: no text has them.
-_SURROGATES = range(0xD800, 0xE000)
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ def pattern_names(pattern: str) -> tuple[NameRange, re.Pattern[str]]:
     if prefix is not None:
         whole = "".join(prefix)
         return NameRange(whole, f"{whole}\x01"), matches
-    return NameRange(fixed or None, _first_after(fixed)), matches
+    return NameRange(fixed or None, first_after(fixed)), matches
 
 
 def predicate_names(predicate: Predicate, schema: TableSchema) -> NameRange:
@@ -113,7 +110,7 @@ def _end(column: str, value: str, is_last: bool) -> str | None:
     # character of `value` is below the slash: "2026/…" is after "2026-01-01/…".
     for at, character in enumerate(value):
         if character <= "/":
-            return _first_after(f"{column}={value[:at]}")
+            return first_after(f"{column}={value[:at]}")
     return f"{column}={value}{chr(ord('/') + 1)}"
 
 
@@ -142,7 +139,7 @@ def _bounds(predicate: Predicate, column: str) -> tuple[str | None, str | None]:
             texts = [value for value in predicate.values if isinstance(value, str)]
             return min(texts, default=None), max(texts, default=None)
         case StartsWith(column=name, negated=False) if name == column:
-            return predicate.prefix, _first_after(predicate.prefix)
+            return predicate.prefix, first_after(predicate.prefix)
         case _:
             return None, None
 
@@ -150,14 +147,3 @@ def _bounds(predicate: Predicate, column: str) -> tuple[str | None, str | None]:
 def _sides(operands: Sequence[Predicate], column: str) -> tuple[list[str | None], list[str | None]]:
     bounds = [_bounds(operand, column) for operand in operands]
     return [low for low, _ in bounds], [high for _, high in bounds]
-
-
-def _first_after(prefix: str) -> str | None:
-    """The least text, by code points, after all those with a prefix; None when there is none."""
-    for at in range(len(prefix) - 1, -1, -1):
-        following = ord(prefix[at]) + 1
-        if following in _SURROGATES:
-            following = _SURROGATES.stop
-        if following <= sys.maxunicode:
-            return prefix[:at] + chr(following)
-    return None
