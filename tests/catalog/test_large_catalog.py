@@ -17,9 +17,19 @@ import pytest
 from sqlalchemy import Connection, Engine, event, insert, text
 
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.permissions import PermissionTarget, TargetType
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.engine import open_engine
-from headwater.catalog.sql.models import BranchRow, DatabaseRow, OutboxRow, SchemaRow, TableRow
+from headwater.catalog.sql.models import (
+    BranchRow,
+    DatabaseRow,
+    FunctionRow,
+    GrantRow,
+    OutboxRow,
+    SchemaRow,
+    TableRow,
+    ViewRow,
+)
 from headwater.migrations import upgrade
 from headwater.storage.schema import Schema
 from headwater.storage.schema_rules import new_table_schema
@@ -83,10 +93,44 @@ def _fill(connection: Connection, schema: Schema) -> None:
     connection.execute(insert(TableRow), tables)
     connection.execute(insert(BranchRow), branches)
     connection.execute(insert(SchemaRow), schemas)
+    _fill_objects(connection)
+
+
+def _fill_objects(connection: Connection) -> None:
+    places = [(d, v) for d in range(DATABASES) for v in range(3)]
+    places += [(500, v) for v in range(3, 3000)]
+    documents: tuple[tuple[type[ViewRow] | type[FunctionRow], str], ...] = (
+        (ViewRow, '{"fields": [], "query": "SELECT 1"}'),
+        (FunctionRow, "{}"),
+    )
+    for model, document in documents:
+        rows = [
+            {"id": f"{model.__tablename__[3]}{d}-{o}", "database_id": f"d{d:03}",
+             "name": f"object{o:04}", "document": document, "created_at": 0, "updated_at": 0}
+            for d, o in places
+        ]  # fmt: skip
+        connection.execute(insert(model), rows)
+    grants = [
+        {"object_id": f"d{d:03}t{t:04}", "resource_type": "TABLE", "warehouse": "main",
+         "principal": f"user{u:04}", "access": access, "created_at": 0}
+        for d, t, users in ((500, 3333, 3000), *((d, 0, 10) for d in range(DATABASES)))
+        for u in range(users)
+        for access in ("SELECT", "UPDATE")
+    ]  # fmt: skip
+    connection.execute(insert(GrantRow), grants)
 
 
 def _analyze(connection: Connection) -> None:
-    names = ("hw_databases", "hw_tables", "hw_branches", "hw_schemas", "hw_outbox")
+    names = (
+        "hw_databases",
+        "hw_tables",
+        "hw_branches",
+        "hw_schemas",
+        "hw_outbox",
+        "hw_views",
+        "hw_functions",
+        "hw_grants",
+    )
     for name in names:
         is_mysql = connection.dialect.name in ("mysql", "mariadb")
         connection.execute(text(f"ANALYZE TABLE {name}" if is_mysql else f"ANALYZE {name}"))
@@ -142,6 +186,7 @@ def large(database_url: str, tmp_path: Path, orders_schema: Schema) -> Iterator[
 def test_every_query_of_a_large_catalog_follows_an_index(
     large: SqlCatalog, database_url: str
 ) -> None:
+    table = PermissionTarget(TargetType.TABLE, "db500", "table3333")
     questions: dict[str, Callable[[], int]] = {
         "databases": lambda: len(large.list_databases(max_results=100).items),
         "later databases": lambda: len(
@@ -165,7 +210,7 @@ def test_every_query_of_a_large_catalog_follows_an_index(
         ),
         "all tables": lambda: len(large.list_tables_globally(max_results=100).items),
         "all later tables": lambda: len(
-            large.list_tables_globally(max_results=100, page_token="db500/table4000").items
+            large.list_tables_globally(max_results=100, page_token="db500.table4000").items
         ),
         "some of all tables": lambda: len(
             large.list_tables_globally(pattern="table4%", max_results=100).items
@@ -174,6 +219,29 @@ def test_every_query_of_a_large_catalog_follows_an_index(
             large.list_tables_globally(
                 database_pattern="db99%", pattern="table001%", max_results=100
             ).items
+        ),
+        "views": lambda: len(large.views.list("db500", max_results=100).items),
+        "later views": lambda: len(
+            large.views.list_details("db500", max_results=100, page_token="object2950").items
+        ),
+        "some views": lambda: len(
+            large.views.list_details("db500", pattern="object12%", max_results=100).items
+        ),
+        "all later functions": lambda: len(
+            large.functions.list_globally(max_results=100, page_token="db500.object0900").items
+        ),
+        "some of all views": lambda: len(
+            large.views.list_globally(
+                database_pattern="db99%", pattern="object0%", max_results=100
+            ).items
+        ),
+        "a view": lambda: len([large.views.get(Identifier("db500", "object2222"))]),
+        "grants": lambda: len(large.permissions.list(table, max_results=100).items),
+        "later grants": lambda: len(
+            large.permissions.list(table, max_results=100, page_token="SELECT:user2950").items
+        ),
+        "somebody's grants": lambda: len(
+            large.permissions.list(table, principal="user2222", max_results=100).items
         ),
         "a table": lambda: len([large.get_table(Identifier("db500", "table3333"))]),
         "a table by id": lambda: len([large.get_table_by_id("d500t3333")]),
@@ -189,6 +257,11 @@ def test_every_query_of_a_large_catalog_follows_an_index(
         "later tables": 49,
         "tables of a type": 1,
         "later details": 0,
+        "later views": 49,
+        "some of all views": 30,
+        "a view": 1,
+        "later grants": 99,
+        "somebody's grants": 2,
         "a database": 1,
         "a table": 1,
         "a table by id": 1,

@@ -65,21 +65,22 @@ class SqlPermissions:
     ) -> Page[Grant]:
         """The grants on a target; all of them when `max_results` is None."""
         check_page(max_results)
-        query = (
-            select(GrantRow.principal, GrantRow.access, GrantRow.columns, GrantRow.expires_at)
-            .where(
-                GrantRow.resource_type == target.type.value,
-                GrantRow.warehouse == self._context.warehouse,
-                or_(
-                    GrantRow.expires_at.is_(None),
-                    GrantRow.expires_at > self._context.runtime.now_millis(),
-                ),
-            )
-            .order_by(GrantRow.principal, GrantRow.access)
+        query = select(
+            GrantRow.principal, GrantRow.access, GrantRow.columns, GrantRow.expires_at
+        ).where(
+            GrantRow.resource_type == target.type.value,
+            GrantRow.warehouse == self._context.warehouse,
+            or_(
+                GrantRow.expires_at.is_(None),
+                GrantRow.expires_at > self._context.runtime.now_millis(),
+            ),
         )
-        if principal is not None:
+        if principal is None:
+            query = query.order_by(GrantRow.principal, GrantRow.access)
+        else:
             check_principal(principal)
-            query = query.where(GrantRow.principal == principal)
+            # In the index's order still, which MariaDB does not see with both columns.
+            query = query.where(GrantRow.principal == principal).order_by(GrantRow.access)
         if access is not None:
             query = query.where(GrantRow.access == check_access(target, access).value)
         if page_token:

@@ -1,0 +1,180 @@
+"""Many make, change, rename and drop views and grants at the same time, through two replicas."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from sqlalchemy import text
+
+from headwater.catalog.functions import AddDefinition, FunctionSpec, SqlDefinition
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.permissions import Access, Grant, PermissionTarget, TargetType
+from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.engine import open_engine
+from headwater.catalog.views import AddDialect, ViewSchema
+from headwater.migrations import upgrade
+from headwater.storage.errors import AlreadyExists, NotFound
+from headwater.storage.schema import Schema
+
+T = TypeVar("T")
+
+MANY = 8
+VIEW = Identifier("sales", "recent")
+
+
+@pytest.fixture
+def replicas(database_url: str, tmp_path: Path) -> Iterator[list[SqlCatalog]]:
+    upgrade(database_url)
+    with ExitStack() as stack:
+        opened: list[SqlCatalog] = []
+        for _ in range(2):
+            catalog = SqlCatalog.open(
+                database_url, warehouse="main", location=str(tmp_path / "lake")
+            )
+            stack.callback(catalog.close)
+            opened.append(catalog)
+        opened[0].create_database("sales")
+        yield opened
+
+
+def _at_once(work: Callable[[int], T]) -> list[T]:
+    """Run it in many threads, which begin together."""
+    start = threading.Barrier(MANY)
+
+    def begin(at: int) -> T:
+        start.wait()
+        return work(at)
+
+    with ThreadPoolExecutor(MANY) as pool:
+        return list(pool.map(begin, range(MANY)))
+
+
+def test_one_of_many_creations_wins(replicas: list[SqlCatalog]) -> None:
+    def create(at: int) -> bool:
+        try:
+            replicas[at % 2].views.create(VIEW, ViewSchema((), f"SELECT {at}"))
+        except AlreadyExists:
+            return False
+        return True
+
+    won = _at_once(create)
+    assert won.count(True) == 1
+    assert replicas[0].views.get(VIEW).schema.query == f"SELECT {won.index(True)}"
+
+
+def test_changes_of_many_all_arrive(replicas: list[SqlCatalog]) -> None:
+    area = Identifier("sales", "area")
+    replicas[0].views.create(VIEW, ViewSchema((), "SELECT 0"))
+    replicas[0].functions.create(area, FunctionSpec())
+
+    def change(at: int) -> None:
+        replicas[at % 2].views.alter(VIEW, [AddDialect(f"engine{at}", f"SELECT {at}")])
+        definition = SqlDefinition(str(at))
+        replicas[at % 2].functions.alter(area, [AddDefinition(f"engine{at}", definition)])
+
+    _at_once(change)
+    names = {f"engine{at}" for at in range(MANY)}
+    assert set(replicas[0].views.get(VIEW).schema.dialects) == names
+    assert set(replicas[0].functions.get(area).spec.definitions) == names
+
+
+def test_a_view_gets_one_of_many_names(replicas: list[SqlCatalog]) -> None:
+    replicas[0].views.create(VIEW, ViewSchema((), "SELECT 0"))
+
+    def rename(at: int) -> bool:
+        try:
+            replicas[at % 2].views.rename(VIEW, Identifier("sales", f"view{at}"))
+        except NotFound:
+            return False
+        return True
+
+    won = _at_once(rename)
+    assert won.count(True) == 1
+    assert list(replicas[0].views.list("sales").items) == [f"view{won.index(True)}"]
+
+
+def test_a_name_is_given_to_one_of_many_views(replicas: list[SqlCatalog]) -> None:
+    for at in range(MANY):
+        replicas[0].views.create(Identifier("sales", f"view{at}"), ViewSchema((), f"SELECT {at}"))
+
+    def rename(at: int) -> bool:
+        try:
+            replicas[at % 2].views.rename(Identifier("sales", f"view{at}"), VIEW)
+        except AlreadyExists:
+            return False
+        return True
+
+    won = _at_once(rename)
+    assert won.count(True) == 1
+    assert replicas[0].views.get(VIEW).schema.query == f"SELECT {won.index(True)}"
+    assert len(replicas[0].views.list("sales").items) == MANY
+
+
+def test_a_database_is_dropped_while_views_are_made(
+    replicas: list[SqlCatalog], database_url: str
+) -> None:
+    for _ in range(3):
+        replicas[0].create_database("brief")
+
+        def work(at: int) -> None:
+            if at == 0:
+                replicas[1].drop_database("brief")
+                return
+            view = Identifier("brief", f"view{at}")
+            target = PermissionTarget(TargetType.VIEW, "brief", view=view.name)
+            try:
+                replicas[at % 2].views.create(view, ViewSchema((), "SELECT 1"))
+                replicas[at % 2].permissions.grant(Grant(target, Access.SELECT, "ada"))
+            except NotFound:
+                return
+
+        _at_once(work)
+        assert list(replicas[0].list_databases().items) == ["sales"]
+    assert _rows(database_url, "hw_views") == _rows(database_url, "hw_grants") == 0
+
+
+def test_a_table_is_dropped_while_grants_are_made(
+    replicas: list[SqlCatalog], database_url: str, orders_schema: Schema
+) -> None:
+    target = PermissionTarget(TargetType.TABLE, "sales", "brief")
+    for _ in range(3):
+        replicas[0].create_table(Identifier("sales", "brief"), orders_schema)
+
+        def work(at: int) -> None:
+            if at == 0:
+                replicas[1].drop_table(Identifier("sales", "brief"))
+                return
+            try:
+                replicas[at % 2].permissions.grant(Grant(target, Access.SELECT, f"user{at}"))
+            except NotFound:
+                return
+
+        _at_once(work)
+    assert _rows(database_url, "hw_grants") == 0
+
+
+def test_the_same_grant_by_many_is_one(replicas: list[SqlCatalog]) -> None:
+    target = PermissionTarget(TargetType.DATABASE, "sales")
+    ends = [4_102_444_800_000 + at for at in range(MANY)]
+
+    def grant(at: int) -> None:
+        grant = Grant(target, Access.LIST, "ada", expires_at=ends[at])
+        replicas[at % 2].permissions.grant(grant)
+
+    _at_once(grant)
+    (found,) = replicas[0].permissions.list(target).items
+    assert found.expires_at in ends
+
+
+def _rows(database_url: str, table: str) -> int:
+    engine = open_engine(database_url)
+    with engine.connect() as connection:
+        count = connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
+    engine.dispose()
+    return int(count)
