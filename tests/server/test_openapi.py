@@ -44,6 +44,23 @@ def test_an_operation_is_described(operation: str) -> None:
         assert {"400", "401", "500", "503"} <= set(described["responses"])
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_its_parameters_are_described(operation: str) -> None:
+    for parameter in OPERATIONS[operation].get("parameters", ()):
+        assert parameter.get("description"), parameter["name"]
+
+
+def test_groups_of_operations_are_described() -> None:
+    named = {tag for described in OPERATIONS.values() for tag in described["tags"]}
+    assert {tag["name"] for tag in DOCUMENT["tags"] if tag["description"]} == named
+
+
+def test_what_models_say_of_their_fields_stands_at_the_fields() -> None:
+    models = DOCUMENT["components"]["schemas"]
+    assert not [name for name, model in models.items() if "Attributes:" in str(model)]
+    assert models["CommitTableRequest"]["properties"]["snapshot"]["description"]
+
+
 def test_operations_have_names_of_their_own() -> None:
     names = [described["operationId"] for described in OPERATIONS.values()]
     assert len(set(names)) == len(names)

@@ -12,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 
 from headwater.server.authentication import OPEN_PATHS
 from headwater.server.examples import EXAMPLES
+from headwater.server.readable import make_readable
 
 __all__ = ["describe", "export"]
 
@@ -48,6 +49,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for status, response in responses.items():
             if status != "200":
                 responses[status] = {"$ref": _RESPONSES + _share(shared, status, response)}
+    make_readable(document)
     return document
 
 
