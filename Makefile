@@ -107,6 +107,10 @@ openapi: $(READY) ## Write the API's description from the running application
 bench: java $(READY) ## Measure Spark and the server against references in the same run (ARGS=spark or ARGS=rest for one)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: rehearse-image
+rehearse-image: ## Run each step of the Dockerfile in a clean Debian, without a container engine (needs root)
+	@deploy/rehearse $(ARGS)
+
 .PHONY: constraints
 constraints: $(READY) ## Write constraints.txt anew from what the environment holds
 	@$(BIN)/python -m pip freeze --all --exclude-editable --exclude setuptools --exclude wheel --exclude headwater \
