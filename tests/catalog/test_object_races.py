@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, event, text
 
 from headwater.catalog.functions import AddDefinition, FunctionSpec, SqlDefinition
 from headwater.catalog.identifier import Identifier
@@ -156,6 +156,31 @@ def test_a_table_is_dropped_while_grants_are_made(
                 return
 
         _at_once(work)
+    assert _rows(database_url, "hw_grants") == 0
+
+
+def test_a_grant_that_has_begun_ends_before_its_table_goes(
+    replicas: list[SqlCatalog], database_url: str, orders_schema: Schema
+) -> None:
+    table = Identifier("sales", "brief")
+    target = PermissionTarget(TargetType.TABLE, "sales", "brief")
+    replicas[0].create_table(table, orders_schema)
+    dropping: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as pool:
+
+        def drop_meanwhile(_: Any, __: Any, statement: str, *___: Any) -> None:
+            if statement.startswith("INSERT INTO hw_grants"):
+                dropping.append(pool.submit(replicas[1].drop_table, table))
+                # Time enough to end, for a drop that does not wait for the grant.
+                wait(dropping, timeout=0.5)
+
+        event.listen(Engine, "before_cursor_execute", drop_meanwhile)
+        try:
+            replicas[0].permissions.grant(Grant(target, Access.SELECT, "ada"))
+        finally:
+            event.remove(Engine, "before_cursor_execute", drop_meanwhile)
+        (dropped,) = dropping
+        dropped.result()
     assert _rows(database_url, "hw_grants") == 0
 
 
