@@ -213,7 +213,7 @@ class Catalog(Protocol):
         ...
 
     def drop_database(self, name: str) -> None:
-        """Drop a database and every table in it."""
+        """Drop a database with all tables, views and functions in it."""
         ...
 
     # Tables

@@ -223,7 +223,7 @@ class RestCatalog:
         self._requests.post(Empty, body, "databases", name)
 
     def drop_database(self, name: str) -> None:
-        """Drop a database and every table in it."""
+        """Drop a database with all tables, views and functions in it."""
         self._requests.delete("databases", name)
 
     # Tables

@@ -40,7 +40,7 @@ _TAGS: Mapping[str, str] = {
     "consumer": "Saved positions of readers in a table's history.",
     "view": "Views, with a query for each dialect.",
     "function": "Functions and their definitions.",
-    "permission": "Who was granted what.",
+    "permission": "Who was granted what: recorded, and **not enforced**.",
     "management": "What operators do; Headwater's own, not Paimon's.",
     "health": "For load balancers and monitoring; no token is needed.",
 }

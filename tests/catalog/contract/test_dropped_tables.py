@@ -9,6 +9,7 @@ import pytest
 from tests.catalog.conftest import Clock
 
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.permissions import Access, Grant, PermissionTarget, TargetType
 from headwater.catalog.protocol import Catalog
 from headwater.catalog.sql import SqlCatalog
 from headwater.client.rest import RestCatalog
@@ -86,6 +87,23 @@ def test_a_dropped_table_is_gone_and_comes_back_whole(
     assert list(catalog.list_tags(table).items) == ["v1"]
     assert [item.next_snapshot for item in catalog.list_consumers(table).items] == [1]
     assert catalog.commit_snapshot(table, before.id, snapshot(2), first.uuid, [])
+
+
+def test_a_restored_table_has_its_grants(
+    catalog: Catalog, table: Identifier, orders_schema: Schema
+) -> None:
+    target = PermissionTarget(TargetType.TABLE, table.database, table.name)
+    grant = Grant(target, Access.SELECT, "ada")
+    catalog.permissions.grant(grant)
+    dropped = catalog.get_table(table).id
+    catalog.drop_table(table)
+    with pytest.raises(NotFound):
+        catalog.permissions.list(target)
+    catalog.create_table(table, orders_schema)
+    assert list(catalog.permissions.list(target).items) == []
+    catalog.drop_table(table)
+    catalog.dropped_tables.restore(dropped)
+    assert list(catalog.permissions.list(target).items) == [grant]
 
 
 def test_a_name_is_free_after_a_drop(

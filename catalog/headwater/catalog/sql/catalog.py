@@ -264,7 +264,7 @@ class SqlCatalog:
         self._databases.alter(name, updates, removals)
 
     def drop_database(self, name: str) -> None:
-        """Drop a database and every table in it."""
+        """Drop a database with all tables, views and functions in it."""
         self._databases.drop(name)
 
     # Tables

@@ -74,6 +74,9 @@ def alter_database(
     "/{database}", summary="Drop a database", responses=failures("no database", "protected")
 )
 def drop_database(catalog: CatalogOf, database: Segment) -> Empty:
-    """Drops every table in it, too; clients that do not want that look first."""
+    """Drops every table, view and function in it, too; clients that do not want that look first.
+
+    Where dropped tables are kept for a while, they can be restored; views and functions cannot.
+    """
     catalog.drop_database(database)
     return Empty()
