@@ -140,3 +140,28 @@ def test_the_log_names_the_caller_and_no_secret(
     assert by_id["good"]["principal"] == "spark job"
     assert by_id["bad"]["principal"] is None
     assert not any(secret in line or "hw_wrong" in line for line in lines)
+
+
+def test_the_catalog_records_who_did_what(
+    guarded: str, catalog: SqlCatalog, tokens: Tokens, schema: dict[str, object]
+) -> None:
+    def call(who: str, method: str, path: str, body: object = None) -> httpx.Response:
+        headers = {"authorization": f"Bearer {secrets[who]}"}
+        path = f"{guarded}/v1/main/databases{path}"
+        answer = httpx.request(method, path, json=body, headers=headers, trust_env=False)
+        assert answer.status_code == 200, answer.text
+        return answer
+
+    secrets = {who: tokens.create(who).secret for who in ("ann", "bob")}
+    call("ann", "POST", "", {"name": "sales"})
+    named = {"database": "sales", "object": "orders"}
+    call("ann", "POST", "/sales/tables", {"identifier": named, "schema": schema})
+    call("bob", "POST", "/sales", {"removals": [], "updates": {"a": "b"}})
+    change = {"action": "setOption", "key": "write-only", "value": "true"}
+    call("bob", "POST", "/sales/tables/orders", {"changes": [change]})
+    for path in ("/sales", "/sales/tables/orders"):
+        found = call("ann", "GET", path).json()
+        assert (found["createdBy"], found["updatedBy"]) == ("ann", "bob")
+    # Whoever uses the catalog without a server between has no name.
+    catalog.create_database("other")
+    assert catalog.get_database("other").created_by is None

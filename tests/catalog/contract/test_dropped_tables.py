@@ -214,6 +214,9 @@ def test_no_name_leads_to_a_dropped_table(catalog: Catalog, table: Identifier) -
             catalog.get_table(Identifier(database, table_id))
         with pytest.raises(NotFound):
             catalog.get_database(database)
+    with pytest.raises(NotFound):
+        catalog.get_table_by_id(table_id)
+    assert list(catalog.list_tables_globally().items) == []
 
 
 def test_a_drop_that_keeps_nothing_is_for_good(

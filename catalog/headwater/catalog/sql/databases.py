@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.principal import current_principal
 from headwater.catalog.protocol import DatabaseInfo, Page
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.dropped_tables import DroppedTables
@@ -90,7 +91,9 @@ class Databases:
             "location": location,
             "options": json.dumps(options),
             "created_at": now,
+            "created_by": current_principal(),
             "updated_at": now,
+            "updated_by": current_principal(),
         }
         try:
             self._sql.write(lambda connection: connection.execute(insert(DatabaseRow), row))
@@ -153,7 +156,11 @@ class Databases:
             connection.execute(
                 update(DatabaseRow)
                 .where(DatabaseRow.id == row.id)
-                .values(options=json.dumps(options), updated_at=self._context.runtime.now_millis())
+                .values(
+                    options=json.dumps(options),
+                    updated_at=self._context.runtime.now_millis(),
+                    updated_by=current_principal(),
+                )
             )
 
         self._sql.write(work)

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.principal import current_principal
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import find_table
 from headwater.catalog.sql.measure import insert_measured
@@ -144,7 +145,9 @@ class Registrations:
             "is_external": is_external,
             "kind": table_type(branches[MAIN_BRANCH].schemas[-1].options).value,
             "created_at": now,
+            "created_by": current_principal(),
             "updated_at": now,
+            "updated_by": current_principal(),
         }
         connection.execute(insert(TableRow), table)
         if not is_external:

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.principal import current_principal
 from headwater.catalog.protocol import TableInfo
 from headwater.catalog.sql.commit import Commits
 from headwater.catalog.sql.context import CatalogContext
@@ -188,6 +189,7 @@ class Replacements:
         )
         values = {
             "updated_at": following.time_millis,
+            "updated_by": current_principal(),
             "kind": table_type(following.options).value,
         }
         connection.execute(update(TableRow).where(TableRow.id == info.id).values(values))

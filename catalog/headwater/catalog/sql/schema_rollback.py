@@ -8,6 +8,7 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.principal import current_principal
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch
 from headwater.catalog.sql.models import BranchRow, SchemaRow, TableRow
@@ -95,7 +96,11 @@ class SchemaRollbacks:
             .values(schema_id=target)
         )
         now = self._context.runtime.now_millis()
-        connection.execute(update(TableRow).where(TableRow.id == record.id).values(updated_at=now))
+        connection.execute(
+            update(TableRow)
+            .where(TableRow.id == record.id)
+            .values(updated_at=now, updated_by=current_principal())
+        )
         self._outbox.add(
             connection, Action.SCHEMA_ROLLBACK, record.id, record.branch, number=target
         )

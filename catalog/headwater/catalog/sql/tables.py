@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.principal import current_principal
 from headwater.catalog.protocol import TableInfo
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.dropped_tables import DroppedTables
@@ -157,7 +158,9 @@ class Tables:
                 "is_external": external_path is not None,
                 "kind": kind.value,
                 "created_at": now,
+                "created_by": current_principal(),
                 "updated_at": now,
+                "updated_by": current_principal(),
             }
             connection.execute(insert(TableRow), table)
             branch = {"table_id": table_id, "branch": MAIN_BRANCH}
@@ -225,7 +228,9 @@ class Tables:
                 },
             )
             connection.execute(
-                update(TableRow).where(TableRow.id == record.id).values(updated_at=now)
+                update(TableRow)
+                .where(TableRow.id == record.id)
+                .values(updated_at=now, updated_by=current_principal())
             )
             if record.kind.has_snapshots:
                 self._outbox.add(
@@ -254,6 +259,7 @@ class Tables:
                     database_id=database_id,
                     name=destination.table,
                     updated_at=self._context.runtime.now_millis(),
+                    updated_by=current_principal(),
                 )
             )
 
