@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine, text
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.table import Table
 from headwater.migrations import upgrade
 from headwater.storage.errors import NotFound
 from headwater.storage.schema import Schema, TableSchema
@@ -255,3 +257,39 @@ def test_a_drop_killed_at_any_step_happened_or_did_not(
         if not killed:
             return
     pytest.fail("the operation has more steps than were tried")
+
+
+# It has many steps, and commits as a commit and an alteration do, on every database.
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_replacement_killed_at_any_step_happened_or_did_not(
+    lake: Lake, orders: Identifier
+) -> None:
+    fates: list[bool] = []
+    for step in range(1, MOST_STEPS):
+        with lake.opened() as catalog:
+            before = catalog.get_table(orders)
+            table = Table(catalog, before)
+            names = [field.name for field in before.schema.fields]
+            row = {"order_id": [step], "dt": ["a"], "amount": [1], "extra": [1]}
+            table.write(pa.table({name: row[name] for name in names}))
+            held = table.scan().to_arrow().num_rows
+            number = _check_agreement(catalog, orders)
+        killed = lake.dies(step, "replace")
+        with lake.opened() as catalog:
+            after = catalog.get_table(orders)
+            happened = after.schema.id > before.schema.id
+            # Never the one without the other: no data under the old schema, none under the new.
+            assert Table(catalog, after).scan().to_arrow().num_rows == (0 if happened else held)
+            assert _check_agreement(catalog, orders) == number + happened
+            assert (after.schema.id, after.id) == (before.schema.id + happened, before.id)
+            on_disk = Path(
+                after.path.removeprefix("file://"), "schema", f"schema-{after.schema.id}"
+            )
+            assert TableSchema.from_json(on_disk.read_text()) == after.schema
+            assert lake.open_decisions() == 0
+        fates.append(happened)
+        if not killed:
+            break
+    assert fates[0] is False
+    assert fates[-1] is True
+    assert sorted(fates) == fates

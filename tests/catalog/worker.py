@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlalchemy import Connection, Engine, event
 
@@ -76,11 +77,16 @@ def crash(url: str, location: str, operation: str, step: int, snapshot_json: str
     event.listen(Engine, "commit", on_commit)
     snapshot = Snapshot.from_json(snapshot_json) if snapshot_json else None
     schema = Schema((DataField(0, "id", AtomicType(Root.BIGINT)),))
+    # Another schema, and the partitions that there are.
+    kept = catalog.get_table(TABLE).schema
+    extra = DataField(99, "extra", AtomicType(Root.BIGINT))
+    replacement = replace(kept.to_schema(), fields=(*kept.fields[:3], extra))
     operations: dict[str, Callable[[], object]] = {
         "create": lambda: catalog.create_table(Identifier("sales", "new"), schema),
         "alter": lambda: catalog.alter_table(TABLE, [SetOption("write-only", "true")]),
         "drop": lambda: catalog.drop_table(TABLE),
         "rollback": lambda: catalog.rollback_to_snapshot(TABLE, 1),
+        "replace": lambda: catalog.replace_table(TABLE, replacement),
     }
     steps.die_at = step
     if snapshot is not None:

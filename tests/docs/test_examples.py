@@ -28,6 +28,7 @@ PYTHON_PAGES = [
     ROOT / "docs" / "sdk.md",
     ROOT / "docs" / "branches.md",
     ROOT / "docs" / "server.md",
+    ROOT / "docs" / "tables.md",
     ROOT / "docs" / "views.md",
 ]
 SPARK_PAGES = [ROOT / "docs" / "spark.md"]
