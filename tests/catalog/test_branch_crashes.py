@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.drivers import database_url as with_driver
 from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, Conflict, NotFound
+from headwater.storage.file_access import FileAccess, FileStatus
 from headwater.storage.local_files import LocalFileAccess
 from headwater.storage.schema import Schema
 from headwater.storage.schema_change import SetOption
@@ -85,6 +86,35 @@ class DyingFiles(LocalFileAccess):
         self._steps.step()
 
 
+class MeddledFiles(LocalFileAccess):
+    """The local disk, where somebody does something just before it is looked at.
+
+    Args:
+        moment: Before what: ``list``, ``walk`` or ``read``.
+    """
+
+    def __init__(self, moment: str) -> None:
+        self._moment = moment
+        self.meddle: Callable[[], object] | None = None
+
+    def _looked_at(self, moment: str) -> None:
+        if moment == self._moment and self.meddle is not None:
+            meddle, self.meddle = self.meddle, None
+            meddle()
+
+    def list(self, directory: str) -> list[FileStatus]:
+        self._looked_at("list")
+        return super().list(directory)
+
+    def walk(self, directory: str) -> Iterator[FileStatus]:
+        self._looked_at("walk")
+        return super().walk(directory)
+
+    def read(self, path: str) -> bytes:
+        self._looked_at("read")
+        return super().read(path)
+
+
 class Place:
     """A warehouse, opened by one process after another."""
 
@@ -93,16 +123,13 @@ class Place:
         self.location = location
         upgrade(url)
 
-    def open(self, steps: Steps | None = None) -> SqlCatalog:
-        steps = steps or Steps()
-        return SqlCatalog.open(
-            self.url, warehouse="main", location=str(self.location), files=DyingFiles(steps)
-        )
+    def open(self, files: FileAccess | None = None) -> SqlCatalog:
+        return SqlCatalog.open(self.url, warehouse="main", location=str(self.location), files=files)
 
     def dies(self, step: int, operation: Callable[[SqlCatalog], None]) -> bool:
         """Whether the operation died; False when it has fewer steps and ended well."""
         steps = Steps()
-        catalog = self.open(steps)
+        catalog = self.open(DyingFiles(steps))
         event.listen(Engine, "commit", steps.step)
         steps.die_at = step
         try:
@@ -285,6 +312,65 @@ def test_what_comes_next_may_not_look_first(
             break
     long_lived.close()
     assert left_open > 2
+
+
+def test_a_history_that_changes_while_it_is_listed(
+    place: Place, orders_schema: Schema, snapshot: MakeSnapshot
+) -> None:
+    files = MeddledFiles("list")
+    reader, writer = place.open(files), place.open()
+    writer.create_database("sales")
+    _prepare(writer, TABLE, orders_schema, snapshot)
+    files.meddle = lambda: writer.rollback_to_snapshot(TABLE, 2)
+    assert [item.id for item in reader.list_snapshots(TABLE).items] == [2, 1]
+    files.meddle = lambda: writer.branches.fast_forward(TABLE, "b")
+    assert reader.get_snapshot(TABLE, "EARLIEST").id == 1
+    files.meddle = lambda: writer.branches.drop(TABLE, "b")
+    with pytest.raises(NotFound):
+        reader.list_snapshots(branch_of(TABLE, "b"))
+    reader.close()
+    writer.close()
+
+
+@pytest.mark.parametrize("moment", ["walk", "read"])
+@pytest.mark.parametrize("way_out", ["drop", "rename"])
+def test_a_branch_that_comes_and_dies_while_its_name_is_looked_at(
+    place: Place, orders_schema: Schema, snapshot: MakeSnapshot, way_out: str, moment: str
+) -> None:
+    leave: Callable[[SqlCatalog], None] = {
+        "drop": lambda catalog: catalog.branches.drop(TABLE, "c"),
+        "rename": lambda catalog: catalog.branches.rename(TABLE, "c", "d"),
+    }[way_out]
+    long_lived = place.open()
+    long_lived.create_database("sales")
+    left_open = 0
+    for step in range(1, MOST_STEPS):
+        files = MeddledFiles(moment)
+        late = place.open(files)
+        _prepare(long_lived, TABLE, orders_schema, snapshot)
+        died: list[bool] = []
+
+        def come_and_go(step: int = step, died: list[bool] = died) -> None:
+            long_lived.branches.create(TABLE, "c")
+            died.append(place.dies(step, leave))
+
+        files.meddle = come_and_go
+        try:
+            late.branches.create(TABLE, "c", from_tag="v1")
+        except AlreadyExists:
+            # It died before it was decided on.
+            assert died == [True]
+            assert "c" in late.branches.list(TABLE)
+        else:
+            left_open += died == [True]
+            assert len(_told(long_lived, TABLE)["c"][0]) == 1
+        _told(late, TABLE)
+        late.close()
+        long_lived.drop_table(TABLE)
+        if died == [False]:
+            break
+    long_lived.close()
+    assert left_open > 1
 
 
 def _commit_once(catalog: SqlCatalog, name: Identifier, snapshot: MakeSnapshot) -> None:

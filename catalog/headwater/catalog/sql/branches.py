@@ -183,27 +183,30 @@ class SqlBranches:
     def _refuse_taken(self, record: TableRecord, branch: str) -> None:
         """Refuse a name that a branch has, and one whose directory has files of somebody's."""
         directory = TableLayout(record.path, branch).branch_location
-        with self._sql.read() as connection:
-            exists = _has_branch(connection, record.id, branch)
-        if not exists:
+        seen: str | None = None
+        for _ in range(_ATTEMPTS):
+            with self._sql.read() as connection:
+                exists = _has_branch(connection, record.id, branch)
+            if exists:
+                raise AlreadyExists(
+                    f"table {record.identifier} has a branch '{branch}' already",
+                    resource_type=ResourceType.BRANCH,
+                    resource_name=branch,
+                )
             self._settle_users(record.id, directory)
             found = next(self._context.files.walk(directory), None)
             if found is None:
                 return
-            with self._sql.read() as connection:
-                exists = _has_branch(connection, record.id, branch)
-            if not exists:
+            if found.path == seen:
                 raise AlreadyExists(
                     f"table {record.identifier} has no branch '{branch}', but {found.path} is in "
                     "its directory; move the files there away, or choose another name",
                     resource_type=ResourceType.BRANCH,
                     resource_name=branch,
                 )
-        raise AlreadyExists(
-            f"table {record.identifier} has a branch '{branch}' already",
-            resource_type=ResourceType.BRANCH,
-            resource_name=branch,
-        )
+            # A branch that was dropped just now may have left it: look again.
+            seen = found.path
+        raise _busy(record.identifier)
 
     def _settle_users(self, table_id: str, directory: str) -> None:
         """Follow what was decided about the files in a directory."""
