@@ -18,11 +18,12 @@ DOCUMENT = Path(__file__).parents[2] / "openapi" / "headwater.json"
 
 
 def operations() -> Mapping[tuple[str, str], str]:
-    """What each operation does, by its method and path."""
+    """What each operation of Paimon's API does, by its method and path."""
     paths = json.loads(DOCUMENT.read_text())["paths"]
     return {
         (method.upper(), path): operation["summary"]
         for path, methods in paths.items()
+        if path.startswith("/v1/")
         for method, operation in methods.items()
     }
 

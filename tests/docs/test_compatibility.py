@@ -1,0 +1,32 @@
+"""The page on compatibility names every operation, and every test of pypaimon's that cannot run."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+
+
+def test_every_operation_is_listed_once() -> None:
+    # If not: tests/interop/seen_operations.py prints the table.
+    paths = json.loads((ROOT / "openapi" / "headwater.json").read_text())["paths"]
+    served = [
+        f"{method.upper()} {path}"
+        for path, methods in paths.items()
+        if path.startswith("/v1/")
+        for method in methods
+    ]
+    assert re.findall(r"^\| `([A-Z]+ /v1/\S*)` \|", PAGE, re.MULTILINE) == served
+    assert f"All {len(served)} operations" in PAGE
+
+
+def test_what_cannot_run_is_listed_with_its_reason() -> None:
+    path = ROOT / "tests" / "interop" / "pypaimon_suite" / "cannot_run.toml"
+    for group in tomllib.loads(path.read_text(encoding="utf-8"))["group"]:
+        for test in group["tests"]:
+            file, _, name = test.partition("::")
+            assert f"| `{file}` | `{name.split('::')[-1]}` | {group['why']} |" in PAGE
