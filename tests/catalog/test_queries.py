@@ -53,6 +53,8 @@ def test_no_request_about_one_table_scans_any(
         assert catalog.commit_snapshot(orders, table_id, made[0], None, [change])
         assert catalog.commit_snapshot(orders, table_id, made[1], made[0].uuid, [change])
         catalog.latest_snapshot(orders)
+        catalog.bulk.tables([orders, orders])
+        catalog.bulk.latest_snapshots([orders, orders])
         catalog.get_snapshot(orders, "1")
         catalog.list_snapshots(orders, max_results=1)
         catalog.rollback_to_snapshot(orders, 1)

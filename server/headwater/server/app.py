@@ -24,6 +24,7 @@ from headwater.server.health import routes as health
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.management import dropped_tables, protection, warehouses
 from headwater.server.metrics import Metrics
+from headwater.server.hot_reads import HotReads
 from headwater.server.openapi import describe
 from headwater.server.partitions import routes as partitions
 from headwater.server.permissions import routes as permissions
@@ -94,6 +95,7 @@ def create_app(
     )
     metrics = metrics or Metrics()
     readiness = Readiness(probes or {}, runtime)
+    app.state.hot_reads = HotReads()
     app.state.services = Services(
         dict(catalogs), settings, metrics, readiness, managed, runtime
     )

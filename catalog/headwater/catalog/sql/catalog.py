@@ -16,6 +16,7 @@ from headwater.catalog.protocol import (
     TagInfo,
 )
 from headwater.catalog.sql.branches import SqlBranches
+from headwater.catalog.sql.bulk import BulkReads
 from headwater.catalog.sql.commit import Commits
 from headwater.catalog.sql.consumers import Consumers
 from headwater.catalog.sql.context import CatalogContext
@@ -69,6 +70,7 @@ class SqlCatalog:
         self._context = context
         self._storage_options = dict(storage_options)
         self._outbox = Outbox(context)
+        self.bulk = BulkReads(context)
         self._dropped_tables = DroppedTables(context, self._outbox)
         self._operation = Operation(context, self._outbox, self._dropped_tables)
         self._protection = Protection(context)

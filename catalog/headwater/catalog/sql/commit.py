@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, bindparam, insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
@@ -18,6 +18,7 @@ from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, find_table, table_not_found
 from headwater.catalog.sql.models import BranchRow, SnapshotRow
 from headwater.catalog.sql.outbox import Action, Outbox
+from headwater.catalog.sql.prepared import Prepared
 from headwater.catalog.sql.statistics import Sizes, apply_statistics
 from headwater.catalog.sql.stream_counts import COUNT_COLUMNS, StreamCounts
 from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
@@ -33,6 +34,57 @@ class _Outcome(Enum):
     DONE = auto()
     CONFLICT = auto()
     SETTLE_FIRST = auto()
+
+
+def _moving(*conditions: ColumnElement[bool]) -> Prepared:
+    return Prepared(
+        update(BranchRow)
+        .where(
+            BranchRow.table_id == bindparam("table"),
+            BranchRow.branch == bindparam("branch"),
+            BranchRow.snapshot_id == bindparam("before"),
+            # A rollback of the schema at the same time must not take away what this names.
+            BranchRow.schema_id >= bindparam("schema"),
+            *conditions,
+        )
+        .values(snapshot_id=bindparam("number"), snapshot_uuid=bindparam("uuid"))
+    )
+
+
+_MOVE_FROM_BASE = _moving(BranchRow.snapshot_uuid == bindparam("base"))
+_MOVE_FROM_NOTHING = _moving(BranchRow.snapshot_uuid.is_(None))
+_MOVE_BY_NUMBER = _moving()
+
+
+def _move(base_uuid: str | None, snapshot: Snapshot) -> Prepared:
+    """How the branch's head moves, if it does."""
+    if base_uuid is not None:
+        return _MOVE_FROM_BASE
+    if snapshot.uuid is not None:
+        return _MOVE_FROM_NOTHING
+    # A client from before uuids: the number alone decides, or one commit of a newer client would
+    # lock it out for ever.
+    return _MOVE_BY_NUMBER
+
+
+_AS_OF = Prepared(
+    select(
+        SnapshotRow.record_count,
+        SnapshotRow.file_size_in_bytes,
+        SnapshotRow.file_count,
+        SnapshotRow.last_file_creation_time,
+        *COUNT_COLUMNS,
+    ).where(
+        SnapshotRow.table_id == bindparam("table"),
+        SnapshotRow.branch == bindparam("branch"),
+        SnapshotRow.snapshot_id == bindparam("number"),
+    )
+)
+_INSERT = Prepared(
+    insert(SnapshotRow)
+    .inline()
+    .values({column.name: bindparam(column.name) for column in SnapshotRow.__table__.columns})
+)
 
 
 class Commits:
@@ -116,21 +168,15 @@ class Commits:
         base_uuid: str | None,
         statistics: Sequence[PartitionStatistics],
     ) -> _Outcome:
-        head = update(BranchRow).where(
-            BranchRow.table_id == record.id,
-            BranchRow.branch == record.branch,
-            BranchRow.snapshot_id == snapshot.id - 1,
-            # A rollback of the schema at the same time must not take away what this names.
-            BranchRow.schema_id >= snapshot.schema_id,
-        )
-        if base_uuid is not None:
-            head = head.where(BranchRow.snapshot_uuid == base_uuid)
-        elif snapshot.uuid is not None:
-            head = head.where(BranchRow.snapshot_uuid.is_(None))
-        # Otherwise a client from before uuids: the number alone decides, or one commit of a
-        # newer client would lock it out for ever.
-        moved = connection.execute(
-            head.values(snapshot_id=snapshot.id, snapshot_uuid=snapshot.uuid)
+        moved = _move(base_uuid, snapshot).run(
+            connection,
+            table=record.id,
+            branch=record.branch,
+            before=snapshot.id - 1,
+            schema=snapshot.schema_id,
+            base=base_uuid,
+            number=snapshot.id,
+            uuid=snapshot.uuid,
         )
         document = snapshot.to_json()
         if moved.rowcount != 1:
@@ -144,24 +190,22 @@ class Commits:
             return _Outcome.CONFLICT
         sizes_before, counts_before = self._as_of(connection, record, snapshot.id - 1)
         sizes = sizes_before.plus(statistics)
-        connection.execute(
-            insert(SnapshotRow),
-            {
-                "table_id": record.id,
-                "branch": record.branch,
-                "snapshot_id": snapshot.id,
-                "uuid": snapshot.uuid,
-                "document": document,
-                "commit_user": snapshot.commit_user,
-                "commit_identifier": snapshot.commit_identifier,
-                "commit_kind": snapshot.commit_kind.value,
-                "record_count": sizes.record_count,
-                "file_size_in_bytes": sizes.file_size_in_bytes,
-                "file_count": sizes.file_count,
-                "last_file_creation_time": sizes.last_file_creation_time,
-                "statistics": json.dumps([change.to_json() for change in statistics]),
-                **StreamCounts.following(counts_before, snapshot).columns(),
-            },
+        _INSERT.run(
+            connection,
+            table_id=record.id,
+            branch=record.branch,
+            snapshot_id=snapshot.id,
+            uuid=snapshot.uuid,
+            document=document,
+            commit_user=snapshot.commit_user,
+            commit_identifier=snapshot.commit_identifier,
+            commit_kind=snapshot.commit_kind.value,
+            record_count=sizes.record_count,
+            file_size_in_bytes=sizes.file_size_in_bytes,
+            file_count=sizes.file_count,
+            last_file_creation_time=sizes.last_file_creation_time,
+            statistics=json.dumps([change.to_json() for change in statistics]),
+            **StreamCounts.following(counts_before, snapshot).columns(),
         )
         apply_statistics(connection, self._context, record, statistics)
         self._outbox.add(connection, Action.SNAPSHOT, record.id, record.branch, number=snapshot.id)
@@ -184,24 +228,14 @@ class Commits:
         if row is None:
             return False
         if snapshot.uuid is None:
-            return bool(row.document == document)
+            return bool(json.loads(row.document) == json.loads(document))
         return bool(row.uuid == snapshot.uuid)
 
     def _as_of(
         self, connection: Connection, record: TableRecord, snapshot_id: int
     ) -> tuple[Sizes, StreamCounts | None]:
-        row = connection.execute(
-            select(
-                SnapshotRow.record_count,
-                SnapshotRow.file_size_in_bytes,
-                SnapshotRow.file_count,
-                SnapshotRow.last_file_creation_time,
-                *COUNT_COLUMNS,
-            ).where(
-                SnapshotRow.table_id == record.id,
-                SnapshotRow.branch == record.branch,
-                SnapshotRow.snapshot_id == snapshot_id,
-            )
+        row = _AS_OF.run(
+            connection, table=record.id, branch=record.branch, number=snapshot_id
         ).one_or_none()
         if row is None:
             return Sizes(), None

@@ -160,6 +160,8 @@ def _shared(url: URL, pool: PoolSettings, **arguments: object) -> Engine:
         url,
         isolation_level="READ COMMITTED",
         pool_pre_ping=True,
+        # The connection used last knows the statements that are asked for most.
+        pool_use_lifo=True,
         pool_size=kept,
         max_overflow=pool.connections - kept,
         pool_timeout=pool.wait_seconds,

@@ -44,6 +44,12 @@ class SqlDatabase:
 
     def __init__(self, engine: Engine, runtime: Runtime) -> None:
         self.engine = engine
+        # On PostgreSQL a read needs no transaction: its statements each see what is committed, in
+        # one or not. Without one there is nothing to begin and to roll back; and a rollback would
+        # make the driver forget the statements that it has prepared.
+        is_postgresql = engine.dialect.name == "postgresql"
+        reader = {"isolation_level": "AUTOCOMMIT"} if is_postgresql else {}
+        self._reader = engine.execution_options(**reader)
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._runtime = runtime
         # SQLite has one writer at a time; its own waiting is polling and unfair among threads.
@@ -51,15 +57,20 @@ class SqlDatabase:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection in a read transaction; raises Unavailable."""
-        with self.connection() as connection:
+        """A connection to read with; each statement sees what is committed; raises Unavailable."""
+        with self._explained(self._reader) as connection:
             yield connection
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection whose transactions the caller ends; raises Unavailable."""
+        with self._explained(self.engine) as connection:
+            yield connection
+
+    @contextmanager
+    def _explained(self, engine: Engine) -> Iterator[Connection]:
         try:
-            with self._connect(self.engine) as connection:
+            with self._connect(engine) as connection:
                 yield connection
         except _DATABASE_ERRORS as error:
             meaning = _meaning(error, "; retry")

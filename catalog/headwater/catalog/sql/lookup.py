@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import exists, select
+from sqlalchemy import bindparam, exists, select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Page
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.models import BranchRow, DatabaseRow, OutboxRow, TableRow
+from headwater.catalog.sql.prepared import Prepared
 from headwater.storage.errors import NotFound, ResourceType, Unsupported
 from headwater.storage.layout import TableLayout
 from headwater.storage.table_type import TableType
@@ -82,32 +83,45 @@ class TableRecord:
             )
 
 
+_FIND_TABLE = Prepared(
+    select(
+        TableRow.id,
+        TableRow.path,
+        TableRow.is_external,
+        TableRow.kind,
+        BranchRow.schema_id,
+        BranchRow.snapshot_id,
+        BranchRow.snapshot_uuid,
+        exists()
+        .where(OutboxRow.table_id == BranchRow.table_id, OutboxRow.branch == BranchRow.branch)
+        .label("is_pending"),
+    )
+    .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+    .join(BranchRow, BranchRow.table_id == TableRow.id)
+    .where(
+        DatabaseRow.warehouse == bindparam("warehouse"),
+        DatabaseRow.name == bindparam("database"),
+        TableRow.name == bindparam("table"),
+        BranchRow.branch == bindparam("branch"),
+    )
+)
+_LOCK_BRANCH = Prepared(
+    select(BranchRow.snapshot_id)
+    .where(BranchRow.table_id == bindparam("table"), BranchRow.branch == bindparam("branch"))
+    .with_for_update()
+)
+
+
 def find_table(
     connection: Connection, context: CatalogContext, identifier: Identifier
 ) -> TableRecord:
     """Look a table and branch up; raises NotFound (TABLE)."""
-    pending = exists().where(
-        OutboxRow.table_id == BranchRow.table_id, OutboxRow.branch == BranchRow.branch
-    )
-    row = connection.execute(
-        select(
-            TableRow.id,
-            TableRow.path,
-            TableRow.is_external,
-            TableRow.kind,
-            BranchRow.schema_id,
-            BranchRow.snapshot_id,
-            BranchRow.snapshot_uuid,
-            pending.label("is_pending"),
-        )
-        .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
-        .join(BranchRow, BranchRow.table_id == TableRow.id)
-        .where(
-            DatabaseRow.warehouse == context.warehouse,
-            DatabaseRow.name == identifier.database,
-            TableRow.name == identifier.table,
-            BranchRow.branch == identifier.branch,
-        )
+    row = _FIND_TABLE.run(
+        connection,
+        warehouse=context.warehouse,
+        database=identifier.database,
+        table=identifier.table,
+        branch=identifier.branch,
     ).one_or_none()
     if row is None or not _is_plain(identifier):
         raise table_not_found(identifier)
@@ -115,7 +129,7 @@ def find_table(
         identifier=identifier,
         id=row.id,
         path=row.path,
-        is_external=row.is_external,
+        is_external=bool(row.is_external),
         kind=TableType(row.kind),
         branch=identifier.branch,
         schema_id=row.schema_id,
@@ -136,11 +150,7 @@ def lock_branch(connection: Connection, table_id: str, branch: str) -> None:
 
     On SQLite the write transaction itself is that lock.
     """
-    connection.execute(
-        select(BranchRow.snapshot_id)
-        .where(BranchRow.table_id == table_id, BranchRow.branch == branch)
-        .with_for_update()
-    )
+    _LOCK_BRANCH.run(connection, table=table_id, branch=branch)
 
 
 def _is_plain(identifier: Identifier) -> bool:

@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import bindparam, delete, insert, literal_column, select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.sql.branch_files import follow_fork, follow_forward, follow_move
@@ -25,6 +25,7 @@ from headwater.catalog.sql.placed_files import (
     numbered_files,
     put,
 )
+from headwater.catalog.sql.prepared import Prepared
 from headwater.storage.errors import HeadwaterError, OutcomeUnknown
 from headwater.storage.layout import TableLayout
 
@@ -83,6 +84,35 @@ class RepairReport:
     failures: tuple[str, ...]
 
 
+_ADD = Prepared(
+    insert(OutboxRow)
+    .inline()
+    .values(
+        {
+            name: bindparam(name)
+            for name in (
+                "warehouse",
+                "table_id",
+                "branch",
+                "action",
+                "number",
+                "path",
+                "created_at",
+            )
+        }
+    )
+)
+# One more than is settled, to know whether there is more.
+_OLDEST = Prepared(
+    select(OutboxRow.id, OutboxRow.action, OutboxRow.number, OutboxRow.path)
+    .where(OutboxRow.table_id == bindparam("table"), OutboxRow.branch == bindparam("branch"))
+    .order_by(OutboxRow.id)
+    .limit(literal_column("2"))
+)
+_PATH = Prepared(select(TableRow.path).where(TableRow.id == bindparam("table")))
+_REMOVE = Prepared(delete(OutboxRow).where(OutboxRow.id == bindparam("row")))
+
+
 class Outbox:
     """Makes storage follow the database.
 
@@ -105,16 +135,16 @@ class Outbox:
         path: str = "",
     ) -> None:
         """Leave a row for a decision, in the decision's own transaction."""
-        row = {
-            "warehouse": self._context.warehouse,
-            "table_id": table_id,
-            "branch": branch,
-            "action": action.value,
-            "number": number,
-            "path": path,
-            "created_at": self._context.runtime.now_millis(),
-        }
-        connection.execute(insert(OutboxRow), row)
+        _ADD.run(
+            connection,
+            warehouse=self._context.warehouse,
+            table_id=table_id,
+            branch=branch,
+            action=action.value,
+            number=number,
+            path=path,
+            created_at=self._context.runtime.now_millis(),
+        )
 
     def settle(self, table_id: str, branch: str) -> int:
         """Follow every open decision about a table and branch, oldest first.
@@ -179,12 +209,7 @@ class Outbox:
     def _settle_one(self, connection: Connection, table_id: str, branch: str) -> tuple[bool, bool]:
         """Settle the oldest row, if any; and say whether there are more."""
         lock_branch(connection, table_id, branch)
-        rows = connection.execute(
-            select(OutboxRow.id, OutboxRow.action, OutboxRow.number, OutboxRow.path)
-            .where(OutboxRow.table_id == table_id, OutboxRow.branch == branch)
-            .order_by(OutboxRow.id)
-            .limit(2)
-        ).all()
+        rows = _OLDEST.run(connection, table=table_id, branch=branch).all()
         if not rows:
             return False, False
         row = rows[0]
@@ -192,9 +217,7 @@ class Outbox:
         if action is Action.DROP:
             self._files.delete_tree(row.path)
         else:
-            path = connection.execute(
-                select(TableRow.path).where(TableRow.id == table_id)
-            ).scalar_one()
+            path = _PATH.run(connection, table=table_id).scalar_one()
             layout = TableLayout(path, branch)
             match action:
                 case Action.SCHEMA:
@@ -211,7 +234,7 @@ class Outbox:
                     follow_move(self._files, layout, row.path)
                 case Action.FORWARD:
                     follow_forward(connection, self._files, table_id, layout, row.number, row.path)
-        connection.execute(delete(OutboxRow).where(OutboxRow.id == row.id))
+        _REMOVE.run(connection, row=row.id)
         return True, len(rows) > 1
 
     def _write_schema(

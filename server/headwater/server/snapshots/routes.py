@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from anyio import to_thread
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from headwater.catalog.sql.bulk import StoredSnapshot
 from headwater.catalog.wire import Empty
 from headwater.catalog.wire_history import (
     CommitTableRequest,
@@ -19,6 +21,7 @@ from headwater.catalog.wire_history import (
 )
 from headwater.server.dependencies import CatalogOf, PageOf, Segment, ServicesOf, TableName
 from headwater.server.failures import failures
+from headwater.server.hot_reads import HotReadsOf, snapshot_response
 from headwater.server.json_text import BodyText, Raw, json_response, member_text
 from headwater.storage.errors import NotFound, ResourceType
 
@@ -58,22 +61,27 @@ def commit_table(
     responses=failures("no table", "no snapshot", "unsupported"),
     response_model=GetTableSnapshotResponse,
 )
-def get_table_snapshot(catalog: CatalogOf, name: TableName) -> Response:
+async def get_table_snapshot(catalog: CatalogOf, name: TableName, hot: HotReadsOf) -> Response:
     """With the table's sizes. A table that nobody wrote yet answers 404 about a `SNAPSHOT`."""
-    info = catalog.latest_snapshot(name)
+    stored = await hot.latest_snapshot(catalog, name)
+    if stored is not None:
+        return snapshot_response(stored)
+    info = await to_thread.run_sync(catalog.latest_snapshot, name)
     if info is None:
         raise NotFound(
             f"table {name} has no snapshot yet",
             resource_type=ResourceType.SNAPSHOT,
             resource_name="LATEST",
         )
-    sizes = {
-        "recordCount": info.record_count,
-        "fileSizeInBytes": info.file_size_in_bytes,
-        "fileCount": info.file_count,
-        "lastFileCreationTime": info.last_file_creation_time,
-    }
-    return json_response({"snapshot": {"snapshot": Raw(info.snapshot.to_json()), **sizes}})
+    return snapshot_response(
+        StoredSnapshot(
+            info.snapshot.to_json(),
+            info.record_count,
+            info.file_size_in_bytes,
+            info.file_count,
+            info.last_file_creation_time,
+        )
+    )
 
 
 @router.get(
