@@ -21,10 +21,10 @@ from headwater.server.envelope import Envelope
 from headwater.server.errors import install_error_handlers
 from headwater.server.functions import routes as functions
 from headwater.server.health import routes as health
+from headwater.server.hot_reads import HotReads
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.management import dropped_tables, protection, warehouses
 from headwater.server.metrics import Metrics
-from headwater.server.hot_reads import HotReads
 from headwater.server.openapi import describe
 from headwater.server.partitions import routes as partitions
 from headwater.server.permissions import routes as permissions
