@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.permissions import Access, Grant, PermissionTarget, TargetType
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.engine import SqlDatabase
 from headwater.catalog.sql.opened import opened_database
@@ -14,6 +18,7 @@ from headwater.catalog.sql.warehouses import Warehouses
 from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, Unsupported
 from headwater.storage.runtime import Runtime
+from headwater.storage.schema import Schema
 
 SECRETS = {"s3.secret-key": "hunter2", "s3.access-key": "AKIA1", "s3.endpoint": "http://minio:9000"}
 
@@ -122,3 +127,40 @@ def test_only_an_empty_one_is_removed(
     assert warehouses.find("lake") is None
     with pytest.raises(NotFound):
         warehouses.remove("lake")
+
+
+def test_what_takes_a_removed_ones_name_has_none_of_its_grants(
+    warehouses: Warehouses, database_url: str, tmp_path: Path
+) -> None:
+    targets = [PermissionTarget(TargetType.CATALOG), PermissionTarget(TargetType.CATALOG_ALL)]
+    for name in ("lake", "pond"):
+        warehouses.add(name, str(tmp_path / name), {})
+        with closing(_open(database_url, name, tmp_path)) as catalog:
+            for target in targets:
+                catalog.permissions.grant(Grant(target, Access.ALL, "ada"))
+    warehouses.remove("lake")
+    warehouses.add("lake", str(tmp_path / "lake"), {})
+    for name, granted in (("lake", 0), ("pond", 1)):
+        with closing(_open(database_url, name, tmp_path)) as catalog:
+            assert [len(catalog.permissions.list(t).items) for t in targets] == [granted] * 2
+
+
+def test_one_with_tables_that_can_be_restored_is_not_removed(
+    warehouses: Warehouses, database_url: str, tmp_path: Path
+) -> None:
+    warehouses.add("lake", str(tmp_path / "lake"), {})
+    with closing(_open(database_url, "lake", tmp_path, undrop_millis=60_000)) as catalog:
+        catalog.create_database("sales")
+        schema = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
+        catalog.create_table(Identifier("sales", "orders"), schema)
+        catalog.drop_database("sales")
+        with pytest.raises(Conflict, match="dropped"):
+            warehouses.remove("lake")
+        (dropped,) = catalog.dropped_tables.list().items
+        catalog.dropped_tables.purge(dropped.id)
+    warehouses.remove("lake")
+
+
+def _open(url: str, name: str, tmp_path: Path, *, undrop_millis: int = 0) -> SqlCatalog:
+    location = str(tmp_path / name)
+    return SqlCatalog.open(url, warehouse=name, location=location, undrop_millis=undrop_millis)

@@ -20,6 +20,7 @@ from headwater.catalog.permissions import (
     check_principal,
 )
 from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.grants import NO_OBJECT
 from headwater.catalog.sql.lookup import database_not_found
 from headwater.catalog.sql.models import (
     BranchRow,
@@ -39,8 +40,6 @@ from headwater.storage.schema import TableSchema
 __all__ = ["SqlPermissions"]
 
 _ATTEMPTS = 5
-# The warehouse itself has no row: no object has this id.
-_NO_OBJECT = ""
 
 
 class SqlPermissions:
@@ -174,7 +173,7 @@ class SqlPermissions:
     def _locked_object_id(self, connection: Connection, target: PermissionTarget) -> str:
         """The target's id; it is not dropped until the transaction ends. Raises NotFound."""
         object_id = self._object_id(connection, target)
-        if object_id != _NO_OBJECT:
+        if object_id != NO_OBJECT:
             row = _MODELS[target.type]
             locked = connection.execute(
                 select(row.id).where(row.id == object_id).with_for_update(read=True, key_share=True)
@@ -186,7 +185,7 @@ class SqlPermissions:
     def _object_id(self, connection: Connection, target: PermissionTarget) -> str:
         """The target's id; NotFound."""
         if target.database is None:
-            return _NO_OBJECT
+            return NO_OBJECT
         database_id = connection.execute(
             select(DatabaseRow.id).where(
                 DatabaseRow.warehouse == self._context.warehouse,

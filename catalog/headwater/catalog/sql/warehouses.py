@@ -11,7 +11,8 @@ from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.page import Page
 from headwater.catalog.sql.engine import SqlDatabase
-from headwater.catalog.sql.models import DatabaseRow, WarehouseRow
+from headwater.catalog.sql.grants import drop_warehouse_grants
+from headwater.catalog.sql.models import DatabaseRow, DroppedTableRow, WarehouseRow
 from headwater.catalog.sql.names import check_page, inside, normalised_location
 from headwater.catalog.warehouses import WarehouseInfo, check_warehouse_name
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -151,11 +152,15 @@ class Warehouses:
             held = connection.execute(
                 select(func.count()).where(DatabaseRow.warehouse == name)
             ).scalar_one()
-            if held:
+            restorable = connection.execute(
+                select(func.count()).where(DroppedTableRow.warehouse == name)
+            ).scalar_one()
+            if held or restorable:
                 raise Conflict(
                     f"warehouse '{name}' is not empty: drop its databases and purge its dropped "
                     "tables before"
                 )
+            drop_warehouse_grants(connection, name)
 
         self._database.write(work)
 
