@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -246,3 +247,39 @@ def test_columns_of_other_engines_types_are_kept() -> None:
             SetOption("primary-key", "doc"),
             has_snapshots=False,
         )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("STRING", "BIGINT"),
+        ("BIGINT", "INT"),
+        ("TIMESTAMP(6)", "DATE"),
+        ("DATE", "TIMESTAMP(3)"),
+        ("STRING", "BYTES"),
+        ("BOOLEAN", "INT"),
+        ("INT", "BOOLEAN"),
+        ("DOUBLE", "DECIMAL(10, 2)"),
+        ("DATE", "STRING"),
+    ],
+)
+def test_a_table_without_data_takes_every_cast_of_paimons(old: str, new: str) -> None:
+    base = _changed(_schema(), AddColumn(("x",), parse_type(old)))
+    change = UpdateColumnType(("x",), parse_type(new))
+    after = _changed(base, change, has_snapshots=False)
+    assert after.column("x").type == parse_type(new)
+    with pytest.raises(Invalid, match="values could be lost"):
+        _changed(base, change)
+    strict = replace(base, options={**base.options, "disable-explicit-type-casting": "true"})
+    with pytest.raises(Invalid, match="values could be lost"):
+        _changed(strict, change, has_snapshots=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("BOOLEAN", "DATE"), ("BYTES", "INT"), ("DATE", "INT"), ("BLOB", "STRING"), ("INT", "BYTES")],
+)
+def test_what_paimon_does_not_cast_stays_refused(old: str, new: str) -> None:
+    base = _changed(_schema(), AddColumn(("x",), parse_type(old)))
+    with pytest.raises(Invalid, match="cannot become"):
+        _changed(base, UpdateColumnType(("x",), parse_type(new)), has_snapshots=False)

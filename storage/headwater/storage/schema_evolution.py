@@ -1,7 +1,7 @@
 """The next version of a schema: changes applied by one pure function.
 
 Source: ``SchemaManager.generateTableSchema`` in ``SchemaManager.java``. Headwater changes the type
-of a column only where every value survives; Paimon's explicit casts are refused.
+of a column only where every value survives; Paimon's explicit casts are for tables without data.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from headwater.storage.schema_rules import (
     keys_not_null,
     reassign_field_ids,
 )
-from headwater.storage.type_widening import refuse_lossy_change
+from headwater.storage.table_type import table_type
+from headwater.storage.type_widening import is_cast, refuse_lossy_change
 from headwater.storage.types import (
     ArrayType,
     AtomicType,
@@ -57,6 +58,8 @@ from headwater.storage.types import (
 )
 
 __all__ = ["apply_changes"]
+
+_NO_CASTS = "disable-explicit-type-casting"
 
 
 def apply_changes(
@@ -258,13 +261,20 @@ class _Draft:
         def change(old: DataType) -> DataType:
             wanted = replace(new_type, nullable=old.nullable) if keep_nullability else new_type
             self._refuse_not_null(old, wanted.nullable, path)
-            refuse_lossy_change(".".join(path), old, wanted)
+            if not (self._takes_casts() and is_cast(old, wanted)):
+                refuse_lossy_change(".".join(path), old, wanted)
             return wanted
 
         retyped = replace(item, type=_edit_inner(item.type, depth, change))
         # The default stays, so it must be a value of the new type.
         check_default_value(".".join(path), retyped.type, retyped.default_value)
         return retyped
+
+    def _takes_casts(self) -> bool:
+        """Whether no value can be lost, because there is none."""
+        # Only snapshots tell whether there is data; other types of tables have none to ask.
+        is_empty = not self.has_snapshots and table_type(self.options).has_snapshots
+        return is_empty and self.options.get(_NO_CASTS, "").strip().lower() != "true"
 
     def _with_nullability(
         self, item: DataField, path: tuple[str, ...], nullable: bool
