@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import Engine, create_engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -271,7 +271,7 @@ def mariadb_url() -> Iterator[str]:
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
     """Until a server takes connections."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     while True:
         assert server.poll() is None, "the server ended as it began; run it by hand to see why"
         try:
@@ -300,3 +300,32 @@ def new_mariadb_database(mariadb_url: str) -> Iterator[Callable[[], str]]:
         for name in names:
             connection.exec_driver_sql(f"DROP DATABASE {name}")
     engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def _mariadb_catalog(mariadb_url: str) -> Iterator[Engine]:
+    from headwater.migrations import upgrade
+
+    server = create_engine(mariadb_url.replace("mariadb:", "mariadb+pymysql:"))
+    with server.connect() as connection:
+        connection.exec_driver_sql("CREATE DATABASE catalog")
+    server.dispose()
+    url = f"{mariadb_url}/catalog"
+    upgrade(url)
+    engine = create_engine(url.replace("mariadb:", "mariadb+pymysql:"))
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def mariadb_catalog(_mariadb_catalog: Engine, mariadb_url: str) -> Iterator[str]:
+    """The URL of a MariaDB database with the catalog's tables, and nothing in them.
+
+    It is the same one for every test: to make them anew takes MariaDB long.
+    """
+    from headwater.catalog.sql.models import Base
+
+    yield f"{mariadb_url}/catalog"
+    with _mariadb_catalog.begin() as connection:
+        for table in reversed(Base.metadata.sorted_tables):
+            connection.execute(table.delete())

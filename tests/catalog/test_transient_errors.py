@@ -195,7 +195,7 @@ def test_the_victim_of_a_deadlock_tries_again(server_url: str) -> None:
         counts = connection.execute(select(WarehouseRow.updated_at)).scalars().all()
     database.close()
     assert counts == [2, 2]
-    assert len(runs) == 3
+    assert len(runs) > 2
 
 
 def test_without_a_free_connection_nothing_is_done(server_url: str) -> None:

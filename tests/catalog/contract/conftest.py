@@ -25,8 +25,7 @@ def _postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cata
 
 
 def _mariadb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    create: Callable[[], str] = request.getfixturevalue("new_mariadb_database")
-    yield from _sql(create(), tmp_path)
+    yield from _sql(request.getfixturevalue("mariadb_catalog"), tmp_path, has_tables=True)
 
 
 def _rest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
@@ -38,8 +37,9 @@ def _rest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
         client.close()
 
 
-def _sql(url: str, tmp_path: Path) -> Iterator[Catalog]:
-    upgrade(url)
+def _sql(url: str, tmp_path: Path, *, has_tables: bool = False) -> Iterator[Catalog]:
+    if not has_tables:
+        upgrade(url)
     catalog = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
     yield catalog
     catalog.close()
