@@ -63,6 +63,7 @@ def test_every_module_is_run(tests: Path) -> None:
 @pytest.mark.parametrize("client", ["release", "source"])
 @pytest.mark.parametrize("module", MODULES)
 def test_pypaimons_own_tests_pass(module: str, client: str, tests: Path, tmp_path: Path) -> None:
+    folders = [SOURCE, SUITE] if client == "source" else [SUITE]
     done = subprocess.run(
         [
             # -P: the checkout must not come before the release by being the current folder.
@@ -77,7 +78,7 @@ def test_pypaimons_own_tests_pass(module: str, client: str, tests: Path, tmp_pat
             "PYPAIMON_CLIENT": client,
             "PYPAIMON_SOURCE": str(SOURCE),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONPATH": str(SUITE),
+            "PYTHONPATH": os.pathsep.join(map(str, folders)),
             "NO_PROXY": "*",
         },
         cwd=tmp_path,
