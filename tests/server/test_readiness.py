@@ -5,14 +5,20 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 
 import anyio
 import httpx
+import psycopg
 import pytest
 
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.opened import opened_database
+from headwater.migrations import upgrade
+from headwater.server.probes import probes_of
 from headwater.server.readiness import KEPT_MILLIS, Readiness
-from headwater.storage.errors import Unavailable
+from headwater.storage.errors import Forbidden, Unavailable
+from headwater.storage.local_files import LocalFileAccess
 from headwater.storage.runtime import Runtime
 
 Serve = Callable[..., str]
@@ -108,6 +114,47 @@ def test_what_hangs_is_not_asked_again_until_it_answers() -> None:
     anyio.run(play)
 
 
-def test_a_warehouse_answers_for_its_database_and_storage(catalog: SqlCatalog) -> None:
-    catalog.operation.check_database()
-    catalog.operation.check_storage()
+class Refusing(LocalFileAccess):
+    """Storage that refuses everything."""
+
+    def exists(self, path: str) -> bool:
+        raise Forbidden(f"{path}: access denied")
+
+
+def test_one_warehouse_out_of_reach_does_not_take_the_others_out_of_service(
+    catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path}/headwater.db"
+    broken = SqlCatalog.open(
+        url, warehouse="broken", location=str(tmp_path / "broken"), files=Refusing()
+    )
+    with opened_database(url) as database:
+        probes_of(database, lambda: {"broken": broken, "main": catalog})["storage"]()
+        assert "broken" in caplog.text
+        with pytest.raises(Forbidden):
+            probes_of(database, lambda: {"broken": broken})["storage"]()
+        probes_of(database, dict)["storage"]()
+        probes_of(database, dict)["database"]()
+    broken.close()
+
+
+@pytest.mark.postgresql
+def test_a_database_that_went_away_shows(
+    tmp_path: Path, new_postgresql_database: Callable[[], str]
+) -> None:
+    url = new_postgresql_database()
+    upgrade(url)
+    with opened_database(url) as database:
+        probe = probes_of(database, dict)["database"]
+        probe()
+        name = url.rpartition("/")[2]
+        with psycopg.connect(url.replace(name, "postgres"), autocommit=True) as connection:
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+                [name],
+            )
+            with pytest.raises(Unavailable):
+                probe()
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
+        probe()

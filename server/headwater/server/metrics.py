@@ -20,6 +20,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 from sqlalchemy import Engine, event
+from sqlalchemy.pool import QueuePool
 
 from headwater.catalog.sql.operation import Backlog
 from headwater.storage.errors import CorruptData, HeadwaterError, Unavailable
@@ -142,8 +143,12 @@ class Metrics:
         self._purged.inc(purged)
 
     def watch(self, engine: Engine) -> None:
-        """Count the connections of a pool from now on, when it has none yet."""
+        """Count the connections of a pool from now on."""
         opened, used = self._connections.labels("open"), self._connections.labels("in_use")
+        if isinstance(engine.pool, QueuePool):
+            in_use = engine.pool.checkedout()
+            opened.inc(engine.pool.checkedin() + in_use)
+            used.inc(in_use)
         event.listen(engine, "connect", lambda *_: opened.inc())
         event.listen(engine, "close", lambda *_: opened.dec())
         event.listen(engine, "checkout", lambda *_: used.inc())

@@ -12,7 +12,6 @@ from math import ceil
 
 import uvicorn
 from fastapi import FastAPI
-from sqlalchemy import select
 from uvicorn.supervisors import Multiprocess
 
 from headwater.catalog.sql import SqlCatalog
@@ -25,7 +24,7 @@ from headwater.server.app import create_app
 from headwater.server.logs import log_to_stderr
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics, share_between_workers
-from headwater.server.readiness import Probe
+from headwater.server.probes import probes_of
 from headwater.server.settings import ServerSettings
 from headwater.server.sweep import sweeping
 from headwater.storage.errors import Unavailable
@@ -140,7 +139,7 @@ def _application(
         )
 
         def catalogs() -> Mapping[str, SqlCatalog]:
-            return {**managed.all(), **given}
+            return {**given, **{k: v for k, v in managed.all().items() if k not in given}}
 
         metrics = Metrics(
             lambda: {name: each.operation.backlog() for name, each in catalogs().items()}
@@ -154,25 +153,9 @@ def _application(
                 find_token=Tokens(database, runtime).find,
                 managed=managed,
                 metrics=metrics,
-                probes=_probes(database, catalogs),
+                probes=probes_of(database, catalogs),
                 at_end=at_end,
             )
-
-
-def _probes(
-    database: SqlDatabase, catalogs: Callable[[], Mapping[str, SqlCatalog]]
-) -> dict[str, Probe]:
-    """The database is one for all; of the storage, every warehouse's must answer."""
-
-    def check_database() -> None:
-        with database.read() as connection:
-            connection.execute(select(1)).scalar_one()
-
-    def check_storage() -> None:
-        for catalog in catalogs().values():
-            catalog.operation.check_storage()
-
-    return {"database": check_database, "storage": check_storage}
 
 
 def _config(
