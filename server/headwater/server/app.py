@@ -96,7 +96,9 @@ def create_app(
     metrics = metrics or Metrics()
     readiness = Readiness(probes or {}, runtime)
     app.state.hot_reads = HotReads()
-    app.state.services = Services(dict(catalogs), settings, metrics, readiness, managed, runtime)
+    app.state.services = Services(
+        dict(catalogs), settings, metrics, readiness, managed, runtime
+    )
     for feature in (
         health,
         config,
