@@ -21,7 +21,7 @@ from headwater.server.envelope import Envelope
 from headwater.server.errors import install_error_handlers
 from headwater.server.functions import routes as functions
 from headwater.server.health import routes as health
-from headwater.server.hot_reads import HotReads
+from headwater.server.hot_reads import HotPaths
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.management import dropped_tables, protection, warehouses
 from headwater.server.metrics import Metrics
@@ -95,10 +95,8 @@ def create_app(
     )
     metrics = metrics or Metrics()
     readiness = Readiness(probes or {}, runtime)
-    app.state.hot_reads = HotReads()
-    app.state.services = Services(
-        dict(catalogs), settings, metrics, readiness, managed, runtime
-    )
+    services = Services(dict(catalogs), settings, metrics, readiness, managed, runtime)
+    app.state.services = services
     for feature in (
         health,
         config,
@@ -118,6 +116,7 @@ def create_app(
         app.include_router(noun.router)
     install_error_handlers(app)
     # The last one added is the outermost.
+    app.add_middleware(HotPaths, services=services)
     app.add_middleware(Authentication, tokens=_token_check(settings, find_token, runtime))
     app.add_middleware(Envelope, runtime=runtime, metrics=metrics)
     return app

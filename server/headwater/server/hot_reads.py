@@ -2,29 +2,35 @@
 
 A request that comes while others are being looked up waits for the next look, with whoever comes
 meanwhile. A look begins after the requests that it answers, so each is told what is so then.
+
+They are answered before the framework looks for their routes, which would cost more than the rest.
+Whatever is not plain goes on to the route, which knows what to do and what to say.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from anyio import to_thread
-from fastapi import Depends, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Catalog
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.bulk import MOST_AT_ONCE, StoredSnapshot, StoredTable
 from headwater.catalog.wire import GetTableResponse
+from headwater.server.dependencies import Services
 from headwater.server.json_text import Raw, json_response
 from headwater.storage.errors import HeadwaterError
 
-__all__ = ["HotReads", "HotReadsOf", "snapshot_response", "table_response"]
+__all__ = ["HotPaths", "snapshot_response"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -77,7 +83,7 @@ class _Batch(Generic[K, V]):
                     future.set_result(found.get(key))
 
 
-class HotReads:
+class _HotReads:
     """Batches of reads for each catalog."""
 
     def __init__(self) -> None:
@@ -109,16 +115,60 @@ class HotReads:
         return await batch.get(identifier)
 
 
-async def _hot_reads(request: Request) -> HotReads:
-    reads = request.app.state.hot_reads
-    assert isinstance(reads, HotReads)
-    return reads
+@dataclass(frozen=True)
+class _Route:
+    """What a request is counted as; the same as of the framework's route."""
+
+    path: str
 
 
-HotReadsOf: TypeAlias = Annotated[HotReads, Depends(_hot_reads)]
+_PLAIN = re.compile(r"/v1/([\w.-]+)/databases/([\w.-]+)/tables/([\w.-]+)(/snapshot)?", re.ASCII)
+_TABLE = _Route("/v1/{prefix}/databases/{database}/tables/{table}")
+_SNAPSHOT = _Route("/v1/{prefix}/databases/{database}/tables/{table}/snapshot")
 
 
-def table_response(table: StoredTable) -> Response:
+class HotPaths:
+    """ASGI middleware that answers the plain case of two routes; innermost, behind authentication.
+
+    Args:
+        app: What answers all else.
+        services: Knows the catalogs.
+    """
+
+    def __init__(self, app: ASGIApp, *, services: Services) -> None:
+        self._app = app
+        self._services = services
+        self._reads = _HotReads()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] == "http" and scope["method"] == "GET":
+            plain = _PLAIN.fullmatch(scope["path"])
+            answer = None if plain is None else await self._answer(*plain.groups())
+            if plain is not None and answer is not None:
+                scope["route"] = _SNAPSHOT if plain[4] else _TABLE
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _answer(
+        self, warehouse: str, database: str, table: str, snapshot: str | None
+    ) -> Response | None:
+        try:
+            catalog = await self._services.find(warehouse)
+        except HeadwaterError:
+            return None
+        if catalog is None:
+            return None
+        name = Identifier(database, table)
+        if snapshot:
+            latest = await self._reads.latest_snapshot(catalog, name)
+            return None if latest is None else snapshot_response(latest)
+        stored = await self._reads.table(catalog, name)
+        return None if stored is None else _table_response(stored)
+
+
+def _table_response(table: StoredTable) -> Response:
     """The answer that tells of a table."""
     return Response(_table_json(table), media_type="application/json")
 

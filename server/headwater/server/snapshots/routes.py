@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anyio import to_thread
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -21,7 +20,7 @@ from headwater.catalog.wire_history import (
 )
 from headwater.server.dependencies import CatalogOf, PageOf, Segment, ServicesOf, TableName
 from headwater.server.failures import failures
-from headwater.server.hot_reads import HotReadsOf, snapshot_response
+from headwater.server.hot_reads import snapshot_response
 from headwater.server.json_text import BodyText, Raw, json_response, member_text
 from headwater.storage.errors import NotFound, ResourceType
 
@@ -61,12 +60,9 @@ def commit_table(
     responses=failures("no table", "no snapshot", "unsupported"),
     response_model=GetTableSnapshotResponse,
 )
-async def get_table_snapshot(catalog: CatalogOf, name: TableName, hot: HotReadsOf) -> Response:
+def get_table_snapshot(catalog: CatalogOf, name: TableName) -> Response:
     """With the table's sizes. A table that nobody wrote yet answers 404 about a `SNAPSHOT`."""
-    stored = await hot.latest_snapshot(catalog, name)
-    if stored is not None:
-        return snapshot_response(stored)
-    info = await to_thread.run_sync(catalog.latest_snapshot, name)
+    info = catalog.latest_snapshot(name)
     if info is None:
         raise NotFound(
             f"table {name} has no snapshot yet",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from anyio import to_thread
 from fastapi import APIRouter, Path, Query
-from starlette.responses import Response
 
 from headwater.catalog.data_token import client_storage_options
 from headwater.catalog.wire import (
@@ -27,7 +25,6 @@ from headwater.catalog.wire import (
 )
 from headwater.server.dependencies import CatalogOf, PageOf, Segment, ServicesOf, TableName
 from headwater.server.failures import failures
-from headwater.server.hot_reads import HotReadsOf, table_response
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.schema import Schema
 from headwater.storage.schema_change import schema_change_from_json
@@ -170,18 +167,11 @@ def rename_table(catalog: CatalogOf, body: RenameTableRequest) -> Empty:
 
 
 @router.get(
-    "/databases/{database}/tables/{table}",
-    summary="Get a table",
-    responses=failures("no table"),
-    response_model=GetTableResponse,
+    "/databases/{database}/tables/{table}", summary="Get a table", responses=failures("no table")
 )
-async def get_table(catalog: CatalogOf, name: TableName, hot: HotReadsOf) -> Response:
+def get_table(catalog: CatalogOf, name: TableName) -> GetTableResponse:
     """The table with its latest schema. `path` stands outside the schema's options."""
-    stored = await hot.table(catalog, name)
-    if stored is not None:
-        return table_response(stored)
-    found = GetTableResponse.of(await to_thread.run_sync(catalog.get_table, name))
-    return Response(found.model_dump_json(by_alias=True), media_type="application/json")
+    return GetTableResponse.of(catalog.get_table(name))
 
 
 @router.post(
