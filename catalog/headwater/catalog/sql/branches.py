@@ -117,7 +117,7 @@ class SqlBranches:
             except IntegrityError:
                 continue  # another branch of the name came first: looking again tells
             if created:
-                self._outbox.settle(record.id, branch)
+                self._outbox.finish(record.id, branch, f"branch '{branch}' is created")
                 return
         raise _busy(identifier)
 
@@ -133,7 +133,7 @@ class SqlBranches:
             except IntegrityError:
                 continue
             if renamed:
-                self._outbox.settle(record.id, new_name)
+                self._outbox.finish(record.id, new_name, f"branch '{branch}' is renamed")
                 return
         raise _busy(identifier)
 
@@ -152,7 +152,7 @@ class SqlBranches:
                 partial(self._forward, seen=target, other=source, first=existing[0])
             )
             if forwarded:
-                self._outbox.settle(target.id, target.branch)
+                self._outbox.finish(target.id, target.branch, f"{identifier} is forwarded")
                 return
         raise _busy(identifier)
 
@@ -165,7 +165,7 @@ class SqlBranches:
             self._settle_users(record.id, TableLayout(record.path, branch).branch_location)
             dropped = self._sql.write(partial(self._drop, seen=record, branch=branch))
             if dropped:
-                self._outbox.settle(record.id, MAIN_BRANCH)
+                self._outbox.finish(record.id, MAIN_BRANCH, f"branch '{branch}' is dropped")
                 return
         raise _busy(identifier)
 

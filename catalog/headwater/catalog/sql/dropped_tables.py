@@ -227,7 +227,7 @@ class DroppedTables:
             drop_table_rows(connection, self._outbox, table_id)
 
         self._sql.write(work)
-        self._outbox.settle(table_id, MAIN_BRANCH)
+        self._outbox.finish(table_id, MAIN_BRANCH, f"table {table_id} is purged")
 
     def purge_expired(self) -> int:
         """Purge the tables whose time is up.
