@@ -33,6 +33,10 @@ run(load_settings(json.loads(sys.argv[1])))
 CRASHING_SERVER = Path(__file__).with_name("crashing_server.py")
 TABLE = Identifier("sales", "orders")
 SCHEMA = pa.schema([("id", pa.int64()), ("by", pa.string())])
+DATABASE_SERVERS = [
+    pytest.param("postgresql", marks=pytest.mark.postgresql),
+    pytest.param("mariadb", marks=pytest.mark.mariadb),
+]
 COMMITTERS = 8
 COMMITS = 5
 MOST_STEPS = 40
@@ -120,11 +124,12 @@ def _race(addresses: list[str]) -> None:
             assert history[-1].total_record_count == COMMITTERS * COMMITS
 
 
-@pytest.mark.postgresql
-def test_eight_committers_through_two_servers_on_one_postgresql(
-    tmp_path: Path, new_postgresql_database: Callable[[], str]
+@pytest.mark.parametrize("kind", DATABASE_SERVERS)
+def test_eight_committers_through_two_servers_on_one_database(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
-    url = new_postgresql_database()
+    create: Callable[[], str] = request.getfixturevalue(f"new_{kind}_database")
+    url = create()
     upgrade(url)
     with ExitStack() as servers:
         _race([servers.enter_context(_server(url, tmp_path / "lake")) for _ in range(2)])
@@ -198,14 +203,12 @@ class MortalServer:
             self._close_pipe()
 
 
-@pytest.fixture(
-    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)],
-)
+@pytest.fixture(params=["sqlite", *DATABASE_SERVERS])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MortalServer]:
     """A mortal server with an empty table."""
     url = f"sqlite:///{tmp_path}/headwater.db"
-    if request.param == "postgresql":
-        create: Callable[[], str] = request.getfixturevalue("new_postgresql_database")
+    if request.param != "sqlite":
+        create: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
         url = create()
     upgrade(url)
     mortal = MortalServer(url, tmp_path)
