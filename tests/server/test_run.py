@@ -10,12 +10,16 @@ import sys
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pytest
 
+from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
+from headwater.client import connect
 from headwater.server.run import open_catalogs, run
 from headwater.server.settings import load_settings
-from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.errors import Forbidden, Invalid, Unavailable
+from headwater.storage.schema import Schema
 
 PROGRAM = """
 import json, sys
@@ -90,3 +94,37 @@ def test_a_shared_database_must_be_upgraded_first(
     settings = load_settings(_settings(tmp_path, database_url=new_postgresql_database()))
     with pytest.raises(Invalid, match="headwater db upgrade"), open_catalogs(settings):
         pass
+
+
+def test_a_server_reads_outside_its_warehouses_only_where_it_may(tmp_path: Path) -> None:
+    """Its rights are not its callers'."""
+    table = Identifier("sales", "orders")
+    columns = pa.schema([("id", pa.int64())])
+    for name in ("shared", "private"):
+        with connect(tmp_path / name) as lake:
+            lake.create_database("sales")
+            lake.create_table("sales.orders", schema=columns)
+    orders = Path("warehouse", "sales.db", "orders")
+    places = {name: tmp_path / name / orders for name in ("shared", "private")}
+    allowed = {"external_locations": f"s3://bucket/place, {tmp_path}/shared"}
+    with open_catalogs(load_settings(_settings(tmp_path, **allowed))) as catalogs:
+        catalog = catalogs["main"]
+        catalog.create_database("sales")
+        for refused in (str(places["private"]), "s3://bucket/elsewhere/t"):
+            with pytest.raises(Forbidden, match="HEADWATER_EXTERNAL_LOCATIONS"):
+                catalog.register_table(table, refused)
+            with pytest.raises(Forbidden, match="HEADWATER_EXTERNAL_LOCATIONS"):
+                catalog.create_table(table, Schema((), options={"path": refused}))
+        assert catalog.list_tables("sales").items == ()
+        catalog.register_table(table, str(places["shared"]))
+        assert catalog.get_table(table).is_external
+        # Nothing is read of a table whose columns are given.
+        catalog.create_table(
+            Identifier("sales", "given"),
+            Schema.from_arrow(columns, options={"path": str(places["private"])}),
+        )
+    with (
+        open_catalogs(load_settings(_settings(tmp_path))) as catalogs,
+        pytest.raises(Forbidden, match="does not read at"),
+    ):
+        catalogs["other"].register_table(table, str(places["shared"]))

@@ -13,6 +13,7 @@ _EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
     "unauthorised": (401, "the token is not one of this catalog's", None, None),
     "protected": (403, "table sales.orders is protected and cannot be dropped", "TABLE",
                   "sales.orders"),
+    "not read": (403, "this server does not read at s3://elsewhere/orders", None, None),
     "internal": (500, "internal error; the server's log has the details under request id 7d1…",
                  None, None),
     "unavailable": (503, "the database did not answer; try again", None, None),

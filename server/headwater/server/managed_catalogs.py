@@ -34,13 +34,21 @@ class ManagedCatalogs:
         database: The catalog's database, which all of them share.
         runtime: Clock and names.
         undrop_millis: How long dropped tables can be restored.
+        external_locations: Where tables may be registered from, but for the warehouses.
     """
 
-    def __init__(self, database: SqlDatabase, runtime: Runtime, undrop_millis: int = 0) -> None:
+    def __init__(
+        self,
+        database: SqlDatabase,
+        runtime: Runtime,
+        undrop_millis: int = 0,
+        external_locations: Sequence[str] | None = None,
+    ) -> None:
         self.warehouses = Warehouses(database, runtime)
         self._database = database
         self._runtime = runtime
         self._undrop_millis = undrop_millis
+        self._external_locations = external_locations
         self._known: dict[str, _Known] = {}
         self._lock = Lock()
 
@@ -99,4 +107,5 @@ class ManagedCatalogs:
             storage_options=info.options,
             runtime=self._runtime,
             undrop_millis=self._undrop_millis,
+            external_locations=self._external_locations,
         )

@@ -78,6 +78,7 @@ def catalogs_on(
             storage_options=settings.plain_storage_options(),
             runtime=runtime,
             undrop_millis=settings.undrop_retention // timedelta(milliseconds=1),
+            external_locations=settings.external_locations,
         )
         catalogs[name].repair()
     return catalogs
@@ -135,7 +136,10 @@ def _application(
     with open_database(settings, runtime) as database:
         given = catalogs_on(database, settings, runtime)
         managed = ManagedCatalogs(
-            database, runtime, settings.undrop_retention // timedelta(milliseconds=1)
+            database,
+            runtime,
+            settings.undrop_retention // timedelta(milliseconds=1),
+            settings.external_locations,
         )
 
         def catalogs() -> Mapping[str, SqlCatalog]:

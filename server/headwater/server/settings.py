@@ -65,6 +65,8 @@ class ServerSettings(BaseSettings):
         warehouses: Each warehouse's name and where its files lie: a folder or an ``s3://`` URI.
             As a variable: ``main=./warehouse,other=s3://bucket/path``; an empty one is none but
             those that the database names.
+        external_locations: Where tables may be registered from, but for the warehouses: the server
+            reads there with its own rights. As a variable: folders and URIs with commas between.
         tokens: Bearer tokens, any of which lets a caller in. As a variable: one, or several with
             commas between (``HEADWATER_TOKEN`` or ``HEADWATER_TOKENS``).
         require_token: Let nobody in without a token, although `tokens` names none: those made with
@@ -101,6 +103,7 @@ class ServerSettings(BaseSettings):
         default_factory=lambda: {"main": "./warehouse"},
         validation_alias=AliasChoices("HEADWATER_WAREHOUSES", "HEADWATER_WAREHOUSE"),
     )
+    external_locations: Annotated[tuple[str, ...], NoDecode] = ()
     tokens: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
         default=(), validation_alias=AliasChoices("HEADWATER_TOKENS", "HEADWATER_TOKEN")
     )
@@ -131,6 +134,13 @@ class ServerSettings(BaseSettings):
     @classmethod
     def _several_tokens(cls, value: object) -> object:
         return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("external_locations", mode="before")
+    @classmethod
+    def _several_locations(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return [item.strip() for item in value.split(",") if item.strip()]
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

@@ -104,6 +104,7 @@ class SqlCatalog:
         create: bool = False,
         files: FileAccess | None = None,
         undrop_millis: int = 0,
+        external_locations: Sequence[str] | None = None,
     ) -> SqlCatalog:
         """Open a warehouse, and repair what a crash left half done.
 
@@ -116,6 +117,8 @@ class SqlCatalog:
             create: Make the catalog's tables in a database that has none.
             files: The file access; by default the one that reaches `location`.
             undrop_millis: How long dropped tables can be restored; 0 deletes them at once.
+            external_locations: The places outside `location` that may be read to register a table;
+                None is all of them.
 
         Raises:
             Invalid: The URL or the location is malformed, or the database has no tables or those
@@ -134,6 +137,7 @@ class SqlCatalog:
                 runtime=runtime,
                 files=files,
                 undrop_millis=undrop_millis,
+                external_locations=external_locations,
             )
             if create:
                 create_missing_tables(database)
@@ -154,6 +158,7 @@ class SqlCatalog:
         runtime: Runtime = SYSTEM_RUNTIME,
         files: FileAccess | None = None,
         undrop_millis: int = 0,
+        external_locations: Sequence[str] | None = None,
     ) -> SqlCatalog:
         """A warehouse on a database that others use, too, and that has its tables already.
 
@@ -161,7 +166,8 @@ class SqlCatalog:
 
         Args:
             database: The database.
-            warehouse, location, storage_options, runtime, files, undrop_millis: As for `open`.
+            warehouse, location, storage_options, runtime, files, undrop_millis,
+            external_locations: As for `open`.
 
         Raises:
             Invalid: The name or the location is malformed.
@@ -171,7 +177,12 @@ class SqlCatalog:
         location = normalised_location(location)
         options = dict(storage_options or {})
         files = open_file_access(location, options) if files is None else files
-        context = CatalogContext(database, files, runtime, warehouse, location, undrop_millis)
+        places = None
+        if external_locations is not None:
+            places = tuple(normalised_location(each).rstrip("/") for each in external_locations)
+        context = CatalogContext(
+            database, files, runtime, warehouse, location, undrop_millis, places
+        )
         return SqlCatalog(context, options)
 
     @property

@@ -22,6 +22,8 @@ class CatalogContext:
         warehouse: The warehouse's name.
         location: Its URI, without a trailing slash.
         undrop_millis: How long dropped tables can be restored; 0 deletes them at once.
+        external_locations: The places outside the warehouse that may be read to register a table,
+            as URIs; None is all of them.
     """
 
     database: SqlDatabase
@@ -30,3 +32,4 @@ class CatalogContext:
     warehouse: str
     location: str
     undrop_millis: int = 0
+    external_locations: tuple[str, ...] | None = None

@@ -24,6 +24,7 @@ from headwater.catalog.sql.names import check_table_name, inside, path_key
 from headwater.catalog.sql.placed_files import numbered_files
 from headwater.catalog.sql.table_places import (
     check_external_path,
+    check_readable,
     find_database,
     is_known_path,
     refuse_taken_name,
@@ -71,6 +72,7 @@ class Registrations:
             NotFound: There is no such database (DATABASE).
             AlreadyExists: The name is taken (TABLE).
             Invalid: No table is there, or it is another table's place.
+            Forbidden: It is outside the warehouse, and not where this catalog may read.
         """
         check_table_name(identifier)
         location = table_location(identifier, path)
@@ -185,6 +187,7 @@ def latest_schema(context: CatalogContext, identifier: Identifier, location: str
         Unsupported: There is no file access for the location.
         Forbidden, Unavailable: The location cannot be read.
     """
+    check_readable(context, identifier, location)
     scheme = location.partition("://")[0]
     is_near = scheme == context.location.partition("://")[0]
     files = context.files if is_near else open_file_access(location)

@@ -10,10 +10,11 @@ from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import database_not_found
 from headwater.catalog.sql.models import DatabaseRow, PathRow, TableRow
 from headwater.catalog.sql.names import inside, normalised_location, path_key
-from headwater.storage.errors import AlreadyExists, Invalid, ResourceType
+from headwater.storage.errors import AlreadyExists, Forbidden, Invalid, ResourceType
 
 __all__ = [
     "check_external_path",
+    "check_readable",
     "find_database",
     "is_known_path",
     "refuse_taken_name",
@@ -69,3 +70,17 @@ def check_external_path(context: CatalogContext, identifier: Identifier, path: s
             f"table {identifier}: an external table's path must not touch the warehouse "
             f"{location}, whose files the catalog manages; leave option 'path' out"
         )
+
+
+def check_readable(context: CatalogContext, identifier: Identifier, path: str) -> None:
+    """Refuse to read at a place that whoever runs the catalog did not name; raises Forbidden.
+
+    A server reads with its own rights, which its callers do not have.
+    """
+    places = context.external_locations
+    if places is None or any(path == place or inside(path, place) for place in places):
+        return
+    raise Forbidden(
+        f"table {identifier}: this server does not read at {path}; name the place in its setting "
+        "external_locations (HEADWATER_EXTERNAL_LOCATIONS), or create the table with its columns"
+    )

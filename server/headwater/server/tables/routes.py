@@ -130,7 +130,7 @@ def get_table_by_id(catalog: CatalogOf, table_id: TableId) -> GetTableResponse:
 @router.post(
     "/databases/{database}/tables",
     summary="Create a table",
-    responses=failures("no database", "table exists", "unsupported"),
+    responses=failures("no database", "not read", "table exists", "unsupported"),
 )
 def create_table(catalog: CatalogOf, database: Segment, body: CreateTableRequest) -> Empty:
     """Makes `schema/schema-0` on storage and nothing else beside it."""
@@ -142,12 +142,13 @@ def create_table(catalog: CatalogOf, database: Segment, body: CreateTableRequest
 @router.post(
     "/databases/{database}/register",
     summary="Register a table",
-    responses=failures("no database", "table exists", "unsupported"),
+    responses=failures("no database", "not read", "table exists", "unsupported"),
 )
 def register_table(catalog: CatalogOf, database: Segment, body: RegisterTableRequest) -> Empty:
     """A table whose files are on storage gets a name.
 
-    Outside the warehouse it is an external table. Inside it, where a table of that database lies,
+    Outside the warehouse it is an external table; the server reads there only if it is told so by
+    `HEADWATER_EXTERNAL_LOCATIONS`. Inside it, where a table of that database lies,
     it becomes the catalog's own, with its history and branches.
     """
     _check_database(database, body.identifier)
