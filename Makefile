@@ -59,8 +59,8 @@ demo: java $(READY) ## Run the whole of Headwater on a year of real flights (ARG
 # What developers run
 
 .PHONY: test
-test: java $(READY) ## Run the tests (ARGS goes to pytest); other clients and slow suites have targets of their own
-	@$(PYTEST) $(SHARED) -m "not interop and not interop_java and not interop_suite and not slow" $(ARGS)
+test: java $(READY) ## Run the tests (ARGS goes to pytest); MariaDB, other clients and slow suites have targets of their own
+	@$(PYTEST) $(SHARED) -m "not mariadb and not interop and not interop_java and not interop_suite and not slow" $(ARGS)
 
 .PHONY: test-postgresql
 test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs are missing
@@ -68,7 +68,7 @@ test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs 
 
 .PHONY: test-mariadb
 test-mariadb: $(READY) ## Run the tests on MariaDB; fails if its programs are missing
-	@$(PYTEST) -m mariadb --must-run=mariadb $(ARGS)
+	@$(PYTEST) $(SHARED) -m "mariadb and not slow" --must-run=mariadb $(ARGS)
 
 .PHONY: test-slow
 test-slow: java $(READY) ## Run the tests that take minutes

@@ -16,6 +16,7 @@ from sqlalchemy import create_engine, text
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.drivers import database_url as with_driver
 from headwater.catalog.table import Table
 from headwater.migrations import upgrade
 from headwater.storage.errors import NotFound
@@ -53,7 +54,7 @@ class Lake:
         return done.returncode != 0
 
     def open_decisions(self) -> int:
-        engine = create_engine(self.url.replace("postgresql:", "postgresql+psycopg:"))
+        engine = create_engine(with_driver(self.url))
         with engine.connect() as connection:
             count = connection.execute(text("SELECT COUNT(*) FROM hw_outbox")).scalar_one()
         engine.dispose()

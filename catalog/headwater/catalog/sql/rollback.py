@@ -67,6 +67,8 @@ class Rollbacks:
     def _roll_back(self, seen: TableRecord, target: Snapshot, from_snapshot: int | None) -> None:
         expected = seen.snapshot_id if from_snapshot is None else from_snapshot
         _expect(seen, expected)
+        with self._context.database.read() as connection:
+            _is_in_history(connection, seen, target)
         measured = measure_unknown(self._context, seen, target)
 
         def work(connection: Connection) -> None:
@@ -90,23 +92,14 @@ class Rollbacks:
         measured: Sequence[PartitionStatistics] | None,
     ) -> None:
         here = (SnapshotRow.table_id == record.id, SnapshotRow.branch == record.branch)
-        known = connection.execute(
-            select(SnapshotRow.uuid).where(*here, SnapshotRow.snapshot_id == target.id)
-        ).one_or_none()
-        if known is not None and known.uuid != target.uuid:
-            raise Conflict(
-                f"table {record.identifier}: snapshot {target.id} is not the one that was asked "
-                "for: that one was rolled back before",
-                resource_type=ResourceType.SNAPSHOT,
-                resource_name=str(target.id),
-            )
-        if known is None and measured is None:
+        is_known = _is_in_history(connection, record, target)
+        if not is_known and measured is None:
             raise Conflict(f"table {record.identifier} was changed meanwhile; look, then retry")
-        if known is not None:
+        if is_known:
             changes = reversed_statistics(connection, record, target.id)
             apply_statistics(connection, self._context, record, changes)
         connection.execute(delete(SnapshotRow).where(*here, SnapshotRow.snapshot_id > target.id))
-        if known is None and measured is not None:
+        if not is_known and measured is not None:
             delete_branch_rows(connection, record.id, record.branch, (PartitionRow,))
             insert_measured(connection, self._context, record, target, measured)
         connection.execute(
@@ -115,6 +108,25 @@ class Rollbacks:
             .values(snapshot_id=target.id, snapshot_uuid=target.uuid)
         )
         self._outbox.add(connection, Action.ROLLBACK, record.id, record.branch, number=target.id)
+
+
+def _is_in_history(connection: Connection, record: TableRecord, target: Snapshot) -> bool:
+    """False for a snapshot before those that the database knows; Conflict for another's number."""
+    known = connection.execute(
+        select(SnapshotRow.uuid).where(
+            SnapshotRow.table_id == record.id,
+            SnapshotRow.branch == record.branch,
+            SnapshotRow.snapshot_id == target.id,
+        )
+    ).one_or_none()
+    if known is not None and known.uuid != target.uuid:
+        raise Conflict(
+            f"table {record.identifier}: snapshot {target.id} is not the one that was asked "
+            "for: that one was rolled back before",
+            resource_type=ResourceType.SNAPSHOT,
+            resource_name=str(target.id),
+        )
+    return known is not None
 
 
 def _expect(record: TableRecord, snapshot_id: int) -> None:
