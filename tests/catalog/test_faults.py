@@ -190,6 +190,51 @@ def test_a_rollback_during_which_storage_fails_is_finished_by_whoever_comes_next
     assert files.failures >= 5
 
 
+class MeddlingFiles(LocalFileAccess):
+    """The local disk; when it is first asked whether a file exists, something else happens."""
+
+    def __init__(self) -> None:
+        self.then: list[Callable[[], object]] = []
+
+    def exists(self, path: str) -> bool:
+        while self.then:
+            self.then.pop()()
+        return super().exists(path)
+
+
+def test_a_rollback_that_meets_one_that_storage_did_not_follow_finishes_both(
+    failing: SqlCatalog,
+    files: FailingFiles,
+    database_url: str,
+    tmp_path: Path,
+    orders: Identifier,
+    snapshot: MakeSnapshot,
+) -> None:
+    base: str | None = None
+    for number in range(1, 4):
+        made = snapshot(number)
+        assert failing.commit_snapshot(orders, None, made, base, [])
+        base = made.uuid
+
+    def leave_open() -> None:
+        files.arm(1, is_done=False)
+        with pytest.raises(Unavailable):
+            failing.rollback_to_snapshot(orders, 3)
+
+    meddling = MeddlingFiles()
+    with closing(
+        SqlCatalog.open(
+            database_url, warehouse="main", location=str(tmp_path / "lake"), files=meddling
+        )
+    ) as other:
+        meddling.then.append(leave_open)
+        # The latest still is snapshot 3, so there is no reason to refuse.
+        other.rollback_to_snapshot(orders, 2, from_snapshot=3)
+        assert [item.id for item in _check_agreement(other, orders)] == [1, 2]
+        assert other.repair().settled == 0
+    assert files.failures == 1
+
+
 @pytest.mark.parametrize("is_done", [False, True], ids=["undone", "done"])
 def test_tables_made_and_changed_while_storage_fails_are_whole_or_not_there(
     failing: SqlCatalog,

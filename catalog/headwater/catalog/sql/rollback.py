@@ -25,6 +25,8 @@ from headwater.storage.types import Json
 
 __all__ = ["Rollbacks", "reversed_statistics"]
 
+_ATTEMPTS = 10
+
 
 class Rollbacks:
     """Rolls back one warehouse's tables.
@@ -71,18 +73,25 @@ class Rollbacks:
             _is_in_history(connection, seen, target)
         measured = measure_unknown(self._context, seen, target)
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> bool:
             lock_branch(connection, seen.id, seen.branch)
             record = find_table(connection, self._context, seen.identifier)
             if record.id != seen.id:
                 raise Conflict(f"another table is now named {seen.identifier}; look, then retry")
             _expect(record, expected)
             if record.is_pending:
-                raise Conflict(f"table {seen.identifier} is being changed by others; retry")
+                return False
             self._take_back(connection, record, target, measured)
+            return True
 
-        self._context.database.write(work)
-        self._outbox.finish(seen.id, seen.branch, f"table {seen.identifier} is rolled back")
+        for _ in range(_ATTEMPTS):
+            if self._context.database.write(work):
+                done = f"table {seen.identifier} is rolled back"
+                self._outbox.finish(seen.id, seen.branch, done)
+                return
+            # Decided on before, and storage has yet to follow.
+            self._outbox.settle(seen.id, seen.branch)
+        raise Conflict(f"table {seen.identifier} is being changed by others; retry")
 
     def _take_back(
         self,
