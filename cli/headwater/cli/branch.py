@@ -12,6 +12,7 @@ from headwater.cli.connection import (
     DEFAULT_CATALOG,
     CatalogOption,
     LocationOption,
+    TableName,
     TokenOption,
     WarehouseOption,
     open_lake,
@@ -22,7 +23,6 @@ __all__ = ["app"]
 
 app = typer.Typer(help="The branches of a table.", no_args_is_help=True)
 
-TableName = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The table.")]
 BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="The branch.")]
 
 

@@ -1,4 +1,4 @@
-"""The options by which a command reaches a catalog."""
+"""The arguments by which a command reaches a catalog and a table of it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ __all__ = [
     "CatalogOption",
     "DatabaseOption",
     "LocationOption",
+    "TableName",
     "TokenOption",
     "WarehouseOption",
     "open_lake",
@@ -39,6 +40,8 @@ DatabaseOption = Annotated[
         "mariadb://user@host/name.",
     ),
 ]
+TableName = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The table.")]
+
 CatalogOption = Annotated[
     str,
     typer.Option(

@@ -12,6 +12,7 @@ from headwater.cli.connection import (
     DEFAULT_CATALOG,
     CatalogOption,
     LocationOption,
+    TableName,
     TokenOption,
     WarehouseOption,
     open_lake,
@@ -25,7 +26,6 @@ __all__ = ["app"]
 
 app = typer.Typer(help="The tables of a catalog.", no_args_is_help=True)
 
-TableName = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The table.")]
 ConsumerId = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer's id.")]
 
 

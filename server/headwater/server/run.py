@@ -6,7 +6,6 @@ import logging
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
 from functools import partial
 from math import ceil
 
@@ -77,7 +76,7 @@ def catalogs_on(
             location=location,
             storage_options=settings.plain_storage_options(),
             runtime=runtime,
-            undrop_millis=settings.undrop_retention // timedelta(milliseconds=1),
+            undrop_millis=settings.undrop_millis,
             external_locations=settings.external_locations,
         )
         catalogs[name].repair()
@@ -138,7 +137,7 @@ def _application(
         managed = ManagedCatalogs(
             database,
             runtime,
-            settings.undrop_retention // timedelta(milliseconds=1),
+            settings.undrop_millis,
             settings.external_locations,
         )
 

@@ -167,6 +167,11 @@ class ServerSettings(BaseSettings):
         """Whether a caller must have a token."""
         return self.require_token or bool(self.tokens)
 
+    @property
+    def undrop_millis(self) -> int:
+        """`undrop_retention` in milliseconds."""
+        return self.undrop_retention // timedelta(milliseconds=1)
+
     def plain_storage_options(self) -> dict[str, str]:
         """The storage options with their secrets; never log them."""
         return {key: value.get_secret_value() for key, value in self.storage_options.items()}
