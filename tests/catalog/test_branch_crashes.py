@@ -115,6 +115,20 @@ class MeddledFiles(LocalFileAccess):
         return super().read(path)
 
 
+class OvertakenFiles(LocalFileAccess):
+    """The local disk, where somebody does something just after a tag was read."""
+
+    def __init__(self) -> None:
+        self.overtake: Callable[[], object] | None = None
+
+    def read(self, path: str) -> bytes:
+        data = super().read(path)
+        if "/tag/" in path and self.overtake is not None:
+            overtake, self.overtake = self.overtake, None
+            overtake()
+        return data
+
+
 class Place:
     """A warehouse, opened by one process after another."""
 
@@ -371,6 +385,28 @@ def test_a_branch_that_comes_and_dies_while_its_name_is_looked_at(
             break
     long_lived.close()
     assert left_open > 1
+
+
+def test_a_tag_whose_snapshot_goes_away_just_after_it_was_read(
+    place: Place, orders_schema: Schema, snapshot: MakeSnapshot
+) -> None:
+    files = OvertakenFiles()
+    reader, writer = place.open(files), place.open()
+    writer.create_database("sales")
+    _prepare(writer, TABLE, orders_schema, snapshot)
+    files.overtake = lambda: writer.rollback_to_snapshot(TABLE, 2)
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        reader.rollback_to_tag(TABLE, "v3")
+    assert [item.id for item in reader.list_snapshots(TABLE).items] == [2, 1]
+    writer.branches.create(TABLE, "other")
+    other = branch_of(TABLE, "other")
+    writer.commit_snapshot(other, None, snapshot(1), None, [])
+    files.overtake = lambda: writer.branches.fast_forward(TABLE, "other")
+    with pytest.raises(NotFound, match="no tag 'v1'"):
+        reader.branches.create(TABLE, "c", from_tag="v1")
+    assert sorted(_told(reader, TABLE)) == ["b", "main", "other"]
+    reader.close()
+    writer.close()
 
 
 def _commit_once(catalog: SqlCatalog, name: Identifier, snapshot: MakeSnapshot) -> None:

@@ -21,7 +21,7 @@ from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql.branch_history import common_snapshot, copy_rows, delete_branch_rows
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch, read_table
-from headwater.catalog.sql.measure import insert_measured, knows_snapshot, measure_unknown
+from headwater.catalog.sql.measure import Recorded, insert_measured, measure, recorded
 from headwater.catalog.sql.models import (
     BranchRow,
     OutboxRow,
@@ -109,13 +109,13 @@ class SqlBranches:
         for _ in range(_ATTEMPTS):
             record = settled_table(self._context, self._outbox, identifier)
             self._refuse_taken(record, branch)
-            fork = self._fork(record, from_tag, from_snapshot)
             try:
+                fork = self._fork(record, from_tag, from_snapshot)
                 created = self._sql.write(
                     partial(self._insert, seen=record, branch=branch, fork=fork)
                 )
-            except IntegrityError:
-                continue  # another branch of the name came first: looking again tells
+            except (Conflict, IntegrityError):
+                continue  # something else came first, a branch of the name even: look again
             if created:
                 self._outbox.finish(record.id, branch, f"branch '{branch}' is created")
                 return
@@ -235,7 +235,11 @@ class SqlBranches:
             snapshot = existing
         else:
             return None
-        return _Fork(snapshot, path, measure_unknown(self._context, record, snapshot))
+        with self._sql.read() as connection:
+            known = recorded(connection, record, snapshot)
+        if known is Recorded.THE_SAME:
+            return _Fork(snapshot, path, None)
+        return _Fork(snapshot, path, measure(self._context, record, snapshot))
 
     # Decisions: False when what was looked at has changed meanwhile
 
@@ -291,7 +295,7 @@ class SqlBranches:
         if fork.measured is not None:
             insert_measured(connection, self._context, there, snapshot, fork.measured)
             return True
-        if not knows_snapshot(connection, record, snapshot):
+        if recorded(connection, record, snapshot) is not Recorded.THE_SAME:
             return False
         copy_rows(
             connection, SnapshotRow, record.id, record.branch, branch,

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum, auto
 
 from sqlalchemy import insert, select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.lookup import TableRecord
+from headwater.catalog.sql.lookup import TableRecord, read_table
 from headwater.catalog.sql.models import SnapshotRow
 from headwater.catalog.sql.statistics import Sizes, apply_statistics, read_schema
 from headwater.storage.commit_entries import partition_statistics
+from headwater.storage.errors import Conflict, CorruptData
 from headwater.storage.scan import live_entries
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics, TableStorage
 
-__all__ = ["insert_measured", "knows_snapshot", "measure_unknown"]
+__all__ = ["Recorded", "insert_measured", "measure", "recorded"]
 
 
-def knows_snapshot(connection: Connection, record: TableRecord, snapshot: Snapshot) -> bool:
+class Recorded(Enum):
+    """What the database has under a snapshot's number."""
+
+    NOTHING = auto()
+    THE_SAME = auto()
+    ANOTHER = auto()
+
+
+def recorded(connection: Connection, record: TableRecord, snapshot: Snapshot) -> Recorded:
     """Whether the database has this very snapshot, and so its sizes."""
     row = connection.execute(
         select(
@@ -34,34 +44,44 @@ def knows_snapshot(connection: Connection, record: TableRecord, snapshot: Snapsh
         )
     ).one_or_none()
     if row is None:
-        return False
+        return Recorded.NOTHING
     # A tag that another engine made is the same snapshot in other words.
-    return tuple(row) == (
+    is_same = tuple(row) == (
         snapshot.uuid,
         snapshot.commit_user,
         snapshot.commit_identifier,
         snapshot.commit_kind.value,
     )
+    return Recorded.THE_SAME if is_same else Recorded.ANOTHER
 
 
-def measure_unknown(
+def measure(
     context: CatalogContext, record: TableRecord, snapshot: Snapshot
-) -> Sequence[PartitionStatistics] | None:
-    """What each partition of a snapshot holds, by its manifests; None if the database knows it.
-
-    It reads all of the snapshot's manifests.
+) -> Sequence[PartitionStatistics]:
+    """What each partition of a snapshot holds, by its manifests, all of which it reads.
 
     Raises:
+        Conflict: The table was changed since `record` was read, and the snapshot may have gone.
         CorruptData: A manifest is missing or malformed: the snapshot cannot be read.
     """
     with context.database.read() as connection:
-        if knows_snapshot(connection, record, snapshot):
-            return None
         schema = read_schema(connection, record)
     storage = TableStorage(
         str(record.identifier), record.layout, context.files, schema, context.runtime
     )
-    return partition_statistics(storage, live_entries(storage, snapshot))
+    try:
+        return partition_statistics(storage, live_entries(storage, snapshot))
+    except CorruptData as error:
+        now = read_table(context, record.identifier)
+        if (now.id, now.snapshot_id, now.snapshot_uuid) == (
+            record.id,
+            record.snapshot_id,
+            record.snapshot_uuid,
+        ):
+            raise
+        raise Conflict(
+            f"table {record.identifier} was changed meanwhile; look, then retry"
+        ) from error
 
 
 def insert_measured(

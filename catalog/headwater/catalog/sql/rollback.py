@@ -12,7 +12,7 @@ from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql.branch_history import delete_branch_rows
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch
-from headwater.catalog.sql.measure import insert_measured, measure_unknown
+from headwater.catalog.sql.measure import Recorded, insert_measured, measure, recorded
 from headwater.catalog.sql.models import BranchRow, PartitionRow, SnapshotRow
 from headwater.catalog.sql.outbox import Action, Outbox
 from headwater.catalog.sql.snapshots import Snapshots, settled_table, snapshot_not_found
@@ -70,8 +70,8 @@ class Rollbacks:
         expected = seen.snapshot_id if from_snapshot is None else from_snapshot
         _expect(seen, expected)
         with self._context.database.read() as connection:
-            _is_in_history(connection, seen, target)
-        measured = measure_unknown(self._context, seen, target)
+            is_known = _is_in_history(connection, seen, target)
+        measured = None if is_known else measure(self._context, seen, target)
 
         def work(connection: Connection) -> bool:
             lock_branch(connection, seen.id, seen.branch)
@@ -121,21 +121,15 @@ class Rollbacks:
 
 def _is_in_history(connection: Connection, record: TableRecord, target: Snapshot) -> bool:
     """False for a snapshot before those that the database knows; Conflict for another's number."""
-    known = connection.execute(
-        select(SnapshotRow.uuid).where(
-            SnapshotRow.table_id == record.id,
-            SnapshotRow.branch == record.branch,
-            SnapshotRow.snapshot_id == target.id,
-        )
-    ).one_or_none()
-    if known is not None and known.uuid != target.uuid:
+    known = recorded(connection, record, target)
+    if known is Recorded.ANOTHER:
         raise Conflict(
             f"table {record.identifier}: snapshot {target.id} is not the one that was asked "
             "for: that one was rolled back before",
             resource_type=ResourceType.SNAPSHOT,
             resource_name=str(target.id),
         )
-    return known is not None
+    return known is Recorded.THE_SAME
 
 
 def _expect(record: TableRecord, snapshot_id: int) -> None:
