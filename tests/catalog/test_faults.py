@@ -69,10 +69,10 @@ class FailingFiles(LocalFileAccess):
         self.failures += 1
         return True
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
         fails = self._fails()
         if not fails or self.is_done:
-            super().write(path, data)
+            super().write(path, data, durable=durable)
         if fails:
             raise Unavailable(f"{path}: the store did not answer")
 

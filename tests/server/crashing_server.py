@@ -47,9 +47,9 @@ class CrashingFiles(LocalFileAccess):
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
         self._steps.step()
-        super().write(path, data)
+        super().write(path, data, durable=durable)
         self._steps.step()
 
     def write_if_absent(self, path: str, data: bytes) -> bool:

@@ -429,9 +429,9 @@ class MortalFiles(LocalFileAccess):
         self._change(path)
         super().delete(path)
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
         self._change(path)
-        super().write(path, data)
+        super().write(path, data, durable=durable)
 
 
 def test_an_expiry_killed_at_any_change_is_finished_by_the_next(new_table: NewTable) -> None:

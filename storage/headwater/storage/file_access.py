@@ -58,8 +58,14 @@ class FileAccess(Protocol):
         """The file's size in bytes; raises NotFound."""
         ...
 
-    def write(self, path: str, data: bytes) -> None:
-        """Create or replace a file, atomically and durably."""
+    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Create or replace a file, atomically and durably.
+
+        Args:
+            path: The file.
+            data: Its content.
+            durable: Whether it has to survive a power failure; a hint need not.
+        """
         ...
 
     def write_if_absent(self, path: str, data: bytes) -> bool:

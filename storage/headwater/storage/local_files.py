@@ -71,13 +71,14 @@ class LocalFileAccess:
         with _explained(path):
             return os.stat(local_path(path)).st_size
 
-    def write(self, path: str, data: bytes) -> None:
-        """Create or replace a file, atomically and durably."""
+    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Create or replace a file, atomically and, unless told otherwise, durably."""
         with _explained(path):
             target = local_path(path)
-            temporary = _write_temporary(target, data)
+            temporary = _write_temporary(target, data, durable=durable)
             os.replace(temporary, target)
-            _flush_directory(target)
+            if durable:
+                _flush_directory(target)
 
     def write_if_absent(self, path: str, data: bytes) -> bool:
         """Create a file, atomically and durably; False, changing nothing, when it exists."""
@@ -189,14 +190,15 @@ def _temporary_name(target: str) -> str:
     return os.path.join(directory, f".{name}.{unique}{_TEMPORARY}")
 
 
-def _write_temporary(target: str, data: bytes) -> str:
+def _write_temporary(target: str, data: bytes, *, durable: bool = True) -> str:
     temporary = _temporary_name(target)
     _make_directory(os.path.dirname(target))
     try:
         with open(temporary, "wb") as sink:
             sink.write(data)
-            sink.flush()
-            os.fsync(sink.fileno())
+            if durable:
+                sink.flush()
+                os.fsync(sink.fileno())
     except BaseException:
         if os.path.exists(temporary):
             os.unlink(temporary)

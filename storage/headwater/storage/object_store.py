@@ -116,8 +116,8 @@ class S3FileAccess:
         with _explained(path):
             return int(obstore.head(store, key)["size"])
 
-    def write(self, path: str, data: bytes) -> None:
-        """Create or replace an object."""
+    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Create or replace an object; what a store has taken it keeps."""
         store, key = self._locate(path)
         with _explained(path):
             obstore.put(store, key, data)

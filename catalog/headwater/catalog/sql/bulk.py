@@ -6,10 +6,11 @@ storage, or is a branch, is left to the ordinary reads, which know what to do an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Select, bindparam, exists, literal_column, or_, select, union_all
 
@@ -25,11 +26,13 @@ from headwater.catalog.sql.models import (
     TableRow,
 )
 from headwater.catalog.sql.outbox import SCHEMA_ACTIONS
-from headwater.catalog.sql.prepared import Prepared
+from headwater.catalog.sql.prepared import Prepared, numbered, padded
 from headwater.storage.layout import MAIN_BRANCH
 from headwater.storage.schema import TableSchema
 
 __all__ = ["MOST_AT_ONCE", "BulkReads", "StoredSnapshot", "StoredTable"]
+
+V = TypeVar("V")
 
 MOST_AT_ONCE = 32
 """How many look-ups one statement takes."""
@@ -85,6 +88,30 @@ class StoredSnapshot:
     last_file_creation_time: int
 
 
+@dataclass(frozen=True)
+class _Look(Generic[V]):
+    """How things of a kind are looked up.
+
+    Attributes:
+        statement: For so many of them: their places among those asked for, whether storage has yet
+            to follow, and columns.
+        read: Makes one from its name and its columns.
+    """
+
+    statement: Callable[[int], Prepared]
+    read: Callable[[Identifier, Sequence[Any]], V]
+
+    def found(
+        self, identifiers: Sequence[Identifier], rows: Iterable[Sequence[Any]]
+    ) -> Sequence[V | None]:
+        """What was found; None for what was not, or waits for storage."""
+        found: list[V | None] = [None] * len(identifiers)
+        for at, is_pending, *values in rows:
+            if not is_pending and at < len(identifiers):
+                found[at] = self.read(identifiers[at], values)
+        return found
+
+
 class BulkReads:
     """Reads of one warehouse's tables.
 
@@ -101,14 +128,11 @@ class BulkReads:
         Raises:
             Unavailable: The database did not answer.
         """
-        found: list[StoredTable | None] = [None] * len(identifiers)
-        with self._context.database.read() as connection:
-            rows = _tables(len(identifiers)).run(connection, **self._names(identifiers))
-            for at, is_pending, table_id, path, is_external, *values in rows:
-                if not is_pending:
-                    place = (table_id, path, bool(is_external))
-                    found[at] = StoredTable(identifiers[at], *place, *values)
-        return found
+        return self._look(_TABLES, identifiers)
+
+    async def tables_soon(self, identifiers: Sequence[Identifier]) -> Sequence[StoredTable | None]:
+        """Likewise, for an event loop."""
+        return await self._look_soon(_TABLES, identifiers)
 
     def latest_snapshots(
         self, identifiers: Sequence[Identifier]
@@ -118,20 +142,36 @@ class BulkReads:
         Raises:
             Unavailable: The database did not answer.
         """
-        found: list[StoredSnapshot | None] = [None] * len(identifiers)
-        with self._context.database.read() as connection:
-            rows = _snapshots(len(identifiers)).run(connection, **self._names(identifiers))
-            for at, is_pending, *values in rows:
-                if not is_pending:
-                    found[at] = StoredSnapshot(*values)
-        return found
+        return self._look(_SNAPSHOTS, identifiers)
 
-    def _names(self, identifiers: Sequence[Identifier]) -> Mapping[str, str]:
-        names = {"warehouse": self._context.warehouse}
-        for at, identifier in enumerate(identifiers):
-            names[f"database_{at}"] = identifier.database
-            names[f"table_{at}"] = identifier.name
-        return names
+    async def latest_snapshots_soon(
+        self, identifiers: Sequence[Identifier]
+    ) -> Sequence[StoredSnapshot | None]:
+        """Likewise, for an event loop."""
+        return await self._look_soon(_SNAPSHOTS, identifiers)
+
+    def _look(self, look: _Look[V], identifiers: Sequence[Identifier]) -> Sequence[V | None]:
+        statement, values = self._question(look, identifiers)
+        with self._context.database.glance() as connection:
+            return look.found(identifiers, statement.run(connection, **values))
+
+    async def _look_soon(
+        self, look: _Look[V], identifiers: Sequence[Identifier]
+    ) -> Sequence[V | None]:
+        glances = self._context.database.glances()
+        if glances is None:
+            return await asyncio.to_thread(self._look, look, identifiers)
+        statement, values = self._question(look, identifiers)
+        return look.found(identifiers, await glances.rows(statement, **values))
+
+    def _question(
+        self, look: _Look[V], identifiers: Sequence[Identifier]
+    ) -> tuple[Prepared, Mapping[str, str]]:
+        names = [{"database": name.database, "table": name.name} for name in padded(identifiers)]
+        return look.statement(len(names)), {
+            "warehouse": self._context.warehouse,
+            **numbered(names),
+        }
 
 
 @cache
@@ -209,3 +249,12 @@ def _named(query: Select[*tuple[Any, ...]], at: int) -> Select[*tuple[Any, ...]]
             BranchRow.branch == literal_column(f"'{MAIN_BRANCH}'"),
         )
     )
+
+
+def _stored_table(identifier: Identifier, values: Sequence[Any]) -> StoredTable:
+    table_id, path, is_external, *others = values
+    return StoredTable(identifier, table_id, path, bool(is_external), *others)
+
+
+_TABLES = _Look(_tables, _stored_table)
+_SNAPSHOTS = _Look(_snapshots, lambda _, values: StoredSnapshot(*values))

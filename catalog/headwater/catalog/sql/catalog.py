@@ -17,7 +17,7 @@ from headwater.catalog.protocol import (
 )
 from headwater.catalog.sql.branches import SqlBranches
 from headwater.catalog.sql.bulk import BulkReads
-from headwater.catalog.sql.commit import Commits
+from headwater.catalog.sql.commit import Commits, Offer
 from headwater.catalog.sql.consumers import Consumers
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.databases import Databases
@@ -78,10 +78,10 @@ class SqlCatalog:
         self._table_reads = TableReads(context, self._outbox)
         self._tables = Tables(context, self._outbox, self._table_reads, self._dropped_tables)
         self._registrations = Registrations(context)
-        self._commits = Commits(context, self._outbox)
+        self.commits = Commits(context, self._outbox)
         self._snapshots = Snapshots(context, self._outbox)
         self._replacements = Replacements(
-            context, self._outbox, self._table_reads, self._snapshots, self._commits
+            context, self._outbox, self._table_reads, self._snapshots, self.commits
         )
         self._rollbacks = Rollbacks(context, self._outbox, self._snapshots)
         self._tags = Tags(context, self._outbox, self._snapshots)
@@ -362,7 +362,8 @@ class SqlCatalog:
         statistics: Sequence[PartitionStatistics],
     ) -> bool:
         """Make `snapshot` the latest, if the latest still is the one with `base_uuid`."""
-        return self._commits.commit(identifier, table_id, snapshot, base_uuid, statistics)
+        offer = Offer(identifier, table_id, snapshot, base_uuid, statistics)
+        return self.commits.commit(offer)
 
     def latest_snapshot(self, identifier: Identifier) -> SnapshotInfo | None:
         """The latest snapshot; None for a table without one. Its file is on storage."""

@@ -1,90 +1,152 @@
 """The one door for commits.
 
 One transaction decides (see ``docs/decisions/0001-commit-protocol.md``); then storage follows.
+Snapshots of several tables that are offered at the same time share their transactions.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cache, partial
+from typing import TypeAlias
 
-from sqlalchemy import ColumnElement, bindparam, insert, select, update
+from sqlalchemy import and_, bindparam, case, insert, literal_column, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.identifier import Identifier
+from headwater.catalog.principal import current_principal
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.lookup import TableRecord, find_table, table_not_found
+from headwater.catalog.sql.lookup import (
+    Head,
+    TableRecord,
+    find_tables,
+    lock_branches,
+    table_not_found,
+)
 from headwater.catalog.sql.models import BranchRow, SnapshotRow
-from headwater.catalog.sql.outbox import Action, Outbox
-from headwater.catalog.sql.prepared import Prepared
-from headwater.catalog.sql.statistics import Sizes, apply_statistics
+from headwater.catalog.sql.outbox import Committed, Outbox
+from headwater.catalog.sql.prepared import Prepared, numbered, padded
+from headwater.catalog.sql.statistics import Growth, Sizes, apply_growths
 from headwater.catalog.sql.stream_counts import COUNT_COLUMNS, StreamCounts
 from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
-__all__ = ["Commits"]
+__all__ = ["MOST_AT_ONCE", "Commits", "Offer"]
 
 _UNKNOWN_OUTCOMES = 3
+MOST_AT_ONCE = 32
+"""How many snapshots one transaction takes."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A snapshot that is to be the latest; see `Catalog.commit_snapshot`.
+
+    Attributes:
+        identifier: The table and branch.
+        table_id: Its id, if the caller knows it.
+        snapshot: The snapshot.
+        base_uuid: The uuid of the one before it.
+        statistics: What it changes.
+        principal: Who offers it.
+    """
+
+    identifier: Identifier
+    table_id: str | None
+    snapshot: Snapshot
+    base_uuid: str | None
+    statistics: Sequence[PartitionStatistics]
+    principal: str | None = field(default_factory=current_principal)
+
+    def follows(self, head: Head) -> bool:
+        """Whether it builds on what is the latest."""
+        if head.snapshot_id != self.snapshot.id - 1:
+            return False
+        # A rollback of the schema at the same time must not take away what this names.
+        if head.schema_id < self.snapshot.schema_id:
+            return False
+        if self.base_uuid is not None:
+            return head.snapshot_uuid == self.base_uuid
+        # A client from before uuids sends none: the number alone decides, or one commit of a newer
+        # client would lock it out for ever.
+        return self.snapshot.uuid is None or head.snapshot_uuid is None
 
 
 class _Outcome(Enum):
     DONE = auto()
+    REPEATED = auto()
     CONFLICT = auto()
     SETTLE_FIRST = auto()
+    WAITS_FOR_ANOTHER = auto()
 
 
-def _moving(*conditions: ColumnElement[bool]) -> Prepared:
+_TAKEN = (_Outcome.DONE, _Outcome.REPEATED)
+
+# What is decided about an offer, or the error that refuses it.
+_Decision: TypeAlias = tuple[_Outcome, TableRecord] | HeadwaterError
+_Also: TypeAlias = Callable[[Connection, TableRecord], None]
+_Row: TypeAlias = Mapping[str, str | int | None]
+
+
+@cache
+def _moving(count: int) -> Prepared:
+    """Branches of different tables go on by one snapshot each."""
+    heads = [
+        and_(
+            BranchRow.table_id == bindparam(f"table_id_{at}"),
+            BranchRow.branch == bindparam(f"branch_{at}"),
+        )
+        for at in range(count)
+    ]
+    uuids = case(*((head, bindparam(f"uuid_{at}")) for at, head in enumerate(heads)))
     return Prepared(
         update(BranchRow)
-        .where(
-            BranchRow.table_id == bindparam("table"),
-            BranchRow.branch == bindparam("branch"),
-            BranchRow.snapshot_id == bindparam("before"),
-            # A rollback of the schema at the same time must not take away what this names.
-            BranchRow.schema_id >= bindparam("schema"),
-            *conditions,
+        .where(or_(*heads))
+        .values(snapshot_id=BranchRow.snapshot_id + literal_column("1"), snapshot_uuid=uuids)
+    )
+
+
+_COLUMNS = tuple(column.name for column in SnapshotRow.__table__.columns)
+
+
+@cache
+def _inserting(count: int) -> Prepared:
+    return Prepared(
+        insert(SnapshotRow)
+        .inline()
+        .values([{name: bindparam(f"{name}_{at}") for name in _COLUMNS} for at in range(count)])
+    )
+
+
+@cache
+def _as_of(count: int) -> Prepared:
+    """What snapshots of different tables hold."""
+    return Prepared(
+        select(
+            SnapshotRow.table_id,
+            SnapshotRow.record_count,
+            SnapshotRow.file_size_in_bytes,
+            SnapshotRow.file_count,
+            SnapshotRow.last_file_creation_time,
+            *COUNT_COLUMNS,
+        ).where(
+            or_(
+                *(
+                    and_(
+                        SnapshotRow.table_id == bindparam(f"table_{at}"),
+                        SnapshotRow.branch == bindparam(f"branch_{at}"),
+                        SnapshotRow.snapshot_id == bindparam(f"number_{at}"),
+                    )
+                    for at in range(count)
+                )
+            )
         )
-        .values(snapshot_id=bindparam("number"), snapshot_uuid=bindparam("uuid"))
     )
-
-
-_MOVE_FROM_BASE = _moving(BranchRow.snapshot_uuid == bindparam("base"))
-_MOVE_FROM_NOTHING = _moving(BranchRow.snapshot_uuid.is_(None))
-_MOVE_BY_NUMBER = _moving()
-
-
-def _move(base_uuid: str | None, snapshot: Snapshot) -> Prepared:
-    """How the branch's head moves, if it does."""
-    if base_uuid is not None:
-        return _MOVE_FROM_BASE
-    if snapshot.uuid is not None:
-        return _MOVE_FROM_NOTHING
-    # A client from before uuids: the number alone decides, or one commit of a newer client would
-    # lock it out for ever.
-    return _MOVE_BY_NUMBER
-
-
-_AS_OF = Prepared(
-    select(
-        SnapshotRow.record_count,
-        SnapshotRow.file_size_in_bytes,
-        SnapshotRow.file_count,
-        SnapshotRow.last_file_creation_time,
-        *COUNT_COLUMNS,
-    ).where(
-        SnapshotRow.table_id == bindparam("table"),
-        SnapshotRow.branch == bindparam("branch"),
-        SnapshotRow.snapshot_id == bindparam("number"),
-    )
-)
-_INSERT = Prepared(
-    insert(SnapshotRow)
-    .inline()
-    .values({column.name: bindparam(column.name) for column in SnapshotRow.__table__.columns})
-)
 
 
 class Commits:
@@ -99,121 +161,189 @@ class Commits:
         self._context = context
         self._outbox = outbox
 
-    def commit(
-        self,
-        identifier: Identifier,
-        table_id: str | None,
-        snapshot: Snapshot,
-        base_uuid: str | None,
-        statistics: Sequence[PartitionStatistics],
-        also: Callable[[Connection, TableRecord], None] | None = None,
-    ) -> bool:
+    def commit(self, offer: Offer, also: _Also | None = None) -> bool:
         """Make a snapshot the latest; see `Catalog.commit_snapshot`.
 
         Args:
-            identifier: The table and branch.
-            table_id: Its id, if the caller knows it.
-            snapshot: The snapshot.
-            base_uuid: The uuid of the one before it.
-            statistics: What it changes.
+            offer: The snapshot.
             also: Changes more in the same transaction, or raises and so takes it back. It is
                 called again when an answer was lost.
         """
+        answer = self._commit([offer], also)[0]
+        if isinstance(answer, HeadwaterError):
+            raise answer
+        return answer
 
-        def work(connection: Connection) -> tuple[_Outcome, TableRecord]:
-            record = find_table(connection, self._context, identifier)
-            if table_id is not None and record.id != table_id:
-                raise table_not_found(identifier)
-            record.require_snapshots()
-            if record.is_pending:
-                return _Outcome.SETTLE_FIRST, record
-            outcome = self._decide(connection, record, snapshot, base_uuid, statistics)
-            if outcome is _Outcome.DONE and also is not None:
-                also(connection, record)
-            return outcome, record
+    def commit_each(self, offers: Sequence[Offer]) -> Sequence[bool | HeadwaterError]:
+        """Likewise for snapshots of several tables, in one transaction where that can be.
 
+        One that is refused takes nothing from the others, but they wait for each other's files.
+
+        Args:
+            offers: The snapshots, at most `MOST_AT_ONCE`.
+
+        Returns:
+            For each what `commit` returns, or raises.
+        """
+        return self._commit(offers, None)
+
+    def _commit(
+        self, offers: Sequence[Offer], also: _Also | None
+    ) -> Sequence[bool | HeadwaterError]:
+        answers: dict[int, bool | HeadwaterError] = {}
         unknown = 0
-        while True:
+        while places := [at for at in range(len(offers)) if at not in answers]:
+            turn = [offers[at] for at in places]
             try:
-                outcome, record = self._context.database.write(work)
-            except OutcomeUnknown:
+                decisions = self._context.database.write(partial(self._decide, turn, also))
+            except OutcomeUnknown as error:
                 # Offered again, a snapshot that was taken is found in the history.
                 unknown += 1
                 if unknown > _UNKNOWN_OUTCOMES:
-                    raise
+                    answers |= dict.fromkeys(places, error)
+            except Unavailable as error:
+                answers |= dict.fromkeys(places, error)
+            except (IntegrityError, HeadwaterError) as error:
+                if len(places) > 1:
+                    # One spoils it for all: each is decided alone.
+                    answers |= {at: self._commit([offers[at]], None)[0] for at in places}
+                else:
+                    # Two commits met at the unique key of the snapshot's number.
+                    answers[places[0]] = error if isinstance(error, HeadwaterError) else False
+            else:
+                settled = self._settle(turn, decisions)
+                answers |= {places[at]: answer for at, answer in settled.items()}
+        return [answers[at] for at in range(len(offers))]
+
+    def _settle(
+        self, offers: Sequence[Offer], decisions: Sequence[_Decision]
+    ) -> Mapping[int, bool | HeadwaterError]:
+        """Let storage follow; the answers that are known then, by their place."""
+        answers: dict[int, bool | HeadwaterError] = {}
+        done: dict[int, Committed] = {}
+        for at, (offer, decision) in enumerate(zip(offers, decisions, strict=True)):
+            if isinstance(decision, HeadwaterError):
+                answers[at] = decision
                 continue
-            except IntegrityError:
-                # Two commits met at the unique key of the snapshot's number.
-                return False
+            outcome, record = decision
             if outcome is _Outcome.CONFLICT:
-                return False
-            try:
-                self._outbox.settle(record.id, record.branch)
-            except HeadwaterError as error:
-                if outcome is _Outcome.SETTLE_FIRST:
-                    raise
-                # Decided, and not to be seen yet: any other error would pass for a refusal.
-                raise Unavailable(
-                    f"snapshot {snapshot.id} of table {identifier} is decided on but cannot be "
-                    f"served until storage follows: {error.message}"
-                ) from error
-            if outcome is _Outcome.DONE:
-                return True
+                answers[at] = False
+            elif outcome is _Outcome.DONE:
+                done[at] = Committed(record.id, record.layout, offer.snapshot)
+            elif outcome is not _Outcome.WAITS_FOR_ANOTHER:
+                try:
+                    self._outbox.settle(record.id, record.branch)
+                except HeadwaterError as error:
+                    is_decided = outcome is _Outcome.REPEATED
+                    answers[at] = _not_followed(offer, error) if is_decided else error
+                else:
+                    if outcome is _Outcome.REPEATED:
+                        answers[at] = True
+        if done:
+            failures = self._outbox.follow(list(done.values()))
+            for at, failure in zip(done, failures, strict=True):
+                answers[at] = True if failure is None else _not_followed(offers[at], failure)
+        return answers
 
     def _decide(
-        self,
-        connection: Connection,
-        record: TableRecord,
-        snapshot: Snapshot,
-        base_uuid: str | None,
-        statistics: Sequence[PartitionStatistics],
-    ) -> _Outcome:
-        moved = _move(base_uuid, snapshot).run(
-            connection,
-            table=record.id,
-            branch=record.branch,
-            before=snapshot.id - 1,
-            schema=snapshot.schema_id,
-            base=base_uuid,
-            number=snapshot.id,
-            uuid=snapshot.uuid,
-        )
-        document = snapshot.to_json()
-        if moved.rowcount != 1:
-            if self._is_replay(connection, record, snapshot, document):
-                return _Outcome.DONE
-            if snapshot.schema_id > record.schema_id:
-                raise Invalid(
-                    f"table {record.identifier}: snapshot {snapshot.id} names schema "
-                    f"{snapshot.schema_id}, but the latest is {record.schema_id}"
-                )
-            return _Outcome.CONFLICT
-        sizes_before, counts_before = self._as_of(connection, record, snapshot.id - 1)
-        sizes = sizes_before.plus(statistics)
-        _INSERT.run(
-            connection,
-            table_id=record.id,
-            branch=record.branch,
-            snapshot_id=snapshot.id,
-            uuid=snapshot.uuid,
-            document=document,
-            commit_user=snapshot.commit_user,
-            commit_identifier=snapshot.commit_identifier,
-            commit_kind=snapshot.commit_kind.value,
-            record_count=sizes.record_count,
-            file_size_in_bytes=sizes.file_size_in_bytes,
-            file_count=sizes.file_count,
-            last_file_creation_time=sizes.last_file_creation_time,
-            statistics=json.dumps([change.to_json() for change in statistics]),
-            **StreamCounts.following(counts_before, snapshot).columns(),
-        )
-        apply_statistics(connection, self._context, record, statistics)
-        self._outbox.add(connection, Action.SNAPSHOT, record.id, record.branch, number=snapshot.id)
-        return _Outcome.DONE
+        self, offers: Sequence[Offer], also: _Also | None, connection: Connection
+    ) -> Sequence[_Decision]:
+        records = find_tables(connection, self._context, [offer.identifier for offer in offers])
+        decisions: dict[int, _Decision] = {}
+        # Of each table one snapshot at a time, of whichever branch.
+        turns: dict[str, tuple[int, TableRecord]] = {}
+        for at, (offer, found) in enumerate(zip(offers, records, strict=True)):
+            try:
+                record = _table_of(offer, found)
+            except HeadwaterError as error:
+                decisions[at] = error
+                continue
+            if record.is_pending:
+                decisions[at] = (_Outcome.SETTLE_FIRST, record)
+            elif record.id in turns:
+                decisions[at] = (_Outcome.WAITS_FOR_ANOTHER, record)
+            else:
+                turns[record.id] = (at, record)
+        places = [(record.id, record.branch) for _, record in turns.values()]
+        heads = lock_branches(connection, places) if places else {}
+        moving: list[tuple[Offer, TableRecord]] = []
+        for at, record in turns.values():
+            head = heads.get(record.id)
+            if head is not None and offers[at].follows(head):
+                moving.append((offers[at], record))
+                decisions[at] = (_Outcome.DONE, record)
+            else:
+                decisions[at] = self._unmoved(connection, offers[at], record)
+        if moving:
+            self._move(connection, moving)
+        if also is not None:
+            for decision in decisions.values():
+                if not isinstance(decision, HeadwaterError) and decision[0] in _TAKEN:
+                    also(connection, decision[1])
+        return [decisions[at] for at in range(len(offers))]
 
-    def _is_replay(
-        self, connection: Connection, record: TableRecord, snapshot: Snapshot, document: str
-    ) -> bool:
+    def _move(self, connection: Connection, moving: Sequence[tuple[Offer, TableRecord]]) -> None:
+        """Make the snapshots the latest; the branches' locks are held."""
+        before = self._before(connection, moving)
+        rows: list[_Row] = []
+        for offer, record in moving:
+            snapshot = offer.snapshot
+            sizes_before, counts_before = before.get(record.id, (Sizes(), None))
+            sizes = sizes_before.plus(offer.statistics)
+            rows.append(
+                {
+                    "table_id": record.id,
+                    "branch": record.branch,
+                    "snapshot_id": snapshot.id,
+                    "uuid": snapshot.uuid,
+                    "document": snapshot.to_json(),
+                    "commit_user": snapshot.commit_user,
+                    "commit_identifier": snapshot.commit_identifier,
+                    "commit_kind": snapshot.commit_kind.value,
+                    "record_count": sizes.record_count,
+                    "file_size_in_bytes": sizes.file_size_in_bytes,
+                    "file_count": sizes.file_count,
+                    "last_file_creation_time": sizes.last_file_creation_time,
+                    "statistics": json.dumps([change.to_json() for change in offer.statistics]),
+                    **StreamCounts.following(counts_before, snapshot).columns(),
+                }
+            )
+        heads = [{name: row[name] for name in ("table_id", "branch", "uuid")} for row in rows]
+        _moving(len(padded(heads))).run(connection, **numbered(padded(heads)))
+        _inserting(len(rows)).run(connection, **numbered(rows))
+        growths = [Growth(record, offer.statistics, offer.principal) for offer, record in moving]
+        apply_growths(connection, self._context, growths)
+        self._outbox.add_snapshots(
+            connection,
+            [Committed(record.id, record.layout, offer.snapshot) for offer, record in moving],
+        )
+
+    def _before(
+        self, connection: Connection, moving: Sequence[tuple[Offer, TableRecord]]
+    ) -> Mapping[str, tuple[Sizes, StreamCounts | None]]:
+        """What the tables held before, by their ids; one without snapshots is left out."""
+        names: Sequence[Mapping[str, str | int]] = [
+            {"table": record.id, "branch": record.branch, "number": offer.snapshot.id - 1}
+            for offer, record in padded(moving)
+        ]
+        rows = _as_of(len(names)).run(connection, **numbered(names))
+        return {
+            table_id: (Sizes(records, size, files, newest), StreamCounts.of(*counts))
+            for table_id, records, size, files, newest, *counts in rows
+        }
+
+    def _unmoved(self, connection: Connection, offer: Offer, record: TableRecord) -> _Decision:
+        """What is to be said of a snapshot that does not build on the latest."""
+        if self._is_repeated(connection, record, offer.snapshot):
+            return _Outcome.REPEATED, record
+        if offer.snapshot.schema_id > record.schema_id:
+            return Invalid(
+                f"table {record.identifier}: snapshot {offer.snapshot.id} names schema "
+                f"{offer.snapshot.schema_id}, but the latest is {record.schema_id}"
+            )
+        return _Outcome.CONFLICT, record
+
+    def _is_repeated(self, connection: Connection, record: TableRecord, snapshot: Snapshot) -> bool:
         """Whether this very snapshot was committed before, be it the latest still or not.
 
         Answering False for one that is in the history would make its client write it again.
@@ -228,16 +358,23 @@ class Commits:
         if row is None:
             return False
         if snapshot.uuid is None:
-            return bool(json.loads(row.document) == json.loads(document))
+            return bool(json.loads(row.document) == json.loads(snapshot.to_json()))
         return bool(row.uuid == snapshot.uuid)
 
-    def _as_of(
-        self, connection: Connection, record: TableRecord, snapshot_id: int
-    ) -> tuple[Sizes, StreamCounts | None]:
-        row = _AS_OF.run(
-            connection, table=record.id, branch=record.branch, number=snapshot_id
-        ).one_or_none()
-        if row is None:
-            return Sizes(), None
-        records, size, files, newest, *counts = row
-        return Sizes(records, size, files, newest), StreamCounts.of(*counts)
+
+def _table_of(offer: Offer, record: TableRecord | None) -> TableRecord:
+    """The table; raises NotFound or Unsupported when nothing can be committed to it."""
+    if record is None or (offer.table_id is not None and record.id != offer.table_id):
+        raise table_not_found(offer.identifier)
+    record.require_snapshots()
+    return record
+
+
+def _not_followed(offer: Offer, error: HeadwaterError) -> Unavailable:
+    # Decided, and not to be seen yet: any other error would pass for a refusal.
+    answer = Unavailable(
+        f"snapshot {offer.snapshot.id} of table {offer.identifier} is decided on but cannot be "
+        f"served until storage follows: {error.message}"
+    )
+    answer.__cause__ = error
+    return answer

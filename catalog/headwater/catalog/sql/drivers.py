@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from headwater.storage.errors import Invalid, Unavailable, Unsupported
 
-__all__ = ["IMMEDIATE", "PoolSettings", "database_exists", "database_url", "open_engine"]
+__all__ = [
+    "IMMEDIATE",
+    "PREPARED_STATEMENTS",
+    "SCANS_OFF",
+    "PoolSettings",
+    "answers",
+    "database_exists",
+    "database_url",
+    "open_engine",
+]
 
 IMMEDIATE = "headwater_immediate"
 """The execution option with which a transaction on SQLite is a writer from its beginning."""
+
+SCANS_OFF = "enable_seqscan = off"
+"""The setting with which PostgreSQL plans by indexes."""
+
+PREPARED_STATEMENTS = 400
+"""How many statements a connection to PostgreSQL remembers."""
 
 # How long a writer waits for the one before it, which may be putting a file meanwhile.
 _LOCK_MILLIS = 60_000
@@ -26,6 +42,10 @@ _IDLE_SECONDS = 600
 # What a number out of range, a text too long or an unknown engine means does not depend on how
 # the server is set up: an error.
 _MYSQL_MODE = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+# How long after its last use a connection is taken for one that works, where a failure is followed
+# by another try.
+_TRUSTED_SECONDS = 1.0
+_USED = "headwater_used"
 _EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
@@ -156,10 +176,9 @@ def _open_mysql(url: URL, pool: PoolSettings) -> Engine:
 
 def _shared(url: URL, pool: PoolSettings, **arguments: object) -> Engine:
     kept = (pool.connections + 1) // 2
-    return create_engine(
+    engine = create_engine(
         url,
         isolation_level="READ COMMITTED",
-        pool_pre_ping=True,
         # The connection used last knows the statements that are asked for most.
         pool_use_lifo=True,
         pool_size=kept,
@@ -167,6 +186,29 @@ def _shared(url: URL, pool: PoolSettings, **arguments: object) -> Engine:
         pool_timeout=pool.wait_seconds,
         connect_args=arguments,
     )
+
+    def used(_: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
+        record.info[_USED] = time.monotonic()
+
+    def look(connection: DBAPIConnection, record: ConnectionPoolEntry, _: object) -> None:
+        if time.monotonic() - record.info[_USED] > _TRUSTED_SECONDS and not answers(
+            engine, connection
+        ):
+            # Others that are as old will not answer either.
+            raise InvalidatePoolError
+
+    event.listen(engine, "connect", used)
+    event.listen(engine, "checkin", used)
+    event.listen(engine, "checkout", look)
+    return engine
+
+
+def answers(engine: Engine, connection: DBAPIConnection) -> bool:
+    """Whether there still is a server at the other end of a connection."""
+    try:
+        return engine.dialect.do_ping(connection)
+    except engine.dialect.loaded_dbapi.Error:
+        return False
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
@@ -183,10 +225,15 @@ def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None
 
 
 def _prepare_postgresql(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    # A statement about several things is one for each count of them.
+    connection.prepared_max = PREPARED_STATEMENTS
     connection.autocommit = True
     cursor = connection.cursor()
     try:
         cursor.execute(f"SET lock_timeout = {_LOCK_MILLIS}")
+        # Every statement has its index. A plan is made once, maybe while a table was so small that
+        # reading all of it looked cheaper, and would be kept while the table grows.
+        cursor.execute(f"SET {SCANS_OFF}")
         # The locks of a machine that vanished are given back within a minute, not after hours.
         cursor.execute("SET tcp_keepalives_idle = 30")
         cursor.execute("SET tcp_keepalives_interval = 10")

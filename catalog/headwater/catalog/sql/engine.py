@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import (
@@ -18,7 +20,14 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from headwater.catalog.sql.drivers import IMMEDIATE, database_exists, database_url, open_engine
+from headwater.catalog.sql.drivers import (
+    IMMEDIATE,
+    answers,
+    database_exists,
+    database_url,
+    open_engine,
+)
+from headwater.catalog.sql.glances import Glances
 from headwater.catalog.sql.transient import is_lost, is_rolled_back
 from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
 from headwater.storage.runtime import Runtime
@@ -47,17 +56,28 @@ class SqlDatabase:
         # On PostgreSQL a read needs no transaction: its statements each see what is committed, in
         # one or not. Without one there is nothing to begin and to roll back; and a rollback would
         # make the driver forget the statements that it has prepared.
-        is_postgresql = engine.dialect.name == "postgresql"
-        reader = {"isolation_level": "AUTOCOMMIT"} if is_postgresql else {}
+        self._is_postgresql = engine.dialect.name == "postgresql"
+        reader = {"isolation_level": "AUTOCOMMIT"} if self._is_postgresql else {}
         self._reader = engine.execution_options(**reader)
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._runtime = runtime
         # SQLite has one writer at a time; its own waiting is polling and unfair among threads.
         self._writer = threading.Lock()
+        self._glances: WeakKeyDictionary[asyncio.AbstractEventLoop, Glances] = WeakKeyDictionary()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection to read with; each statement sees what is committed; raises Unavailable."""
+        with self._explained(self._reader) as connection:
+            self._look(connection)
+            yield connection
+
+    @contextmanager
+    def glance(self) -> Iterator[Connection]:
+        """Likewise, for what is read again some other way if it fails.
+
+        The connection may have been lost since it was used last.
+        """
         with self._explained(self._reader) as connection:
             yield connection
 
@@ -77,6 +97,17 @@ class SqlDatabase:
             if meaning is None:
                 raise
             raise meaning from error
+
+    def _look(self, connection: Connection) -> None:
+        """Take another connection if this one was lost."""
+        if self.is_sqlite:
+            return
+        found = connection.connection.dbapi_connection
+        assert found is not None
+        if not answers(self.engine, found):
+            connection.invalidate()
+            # This connects anew.
+            _ = connection.connection
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one write transaction and commit it.
@@ -136,8 +167,20 @@ class SqlDatabase:
     def _wait(self, attempt: int) -> None:
         self._runtime.sleep(0.01 * 2**attempt)
 
+    def glances(self) -> Glances | None:
+        """What the running event loop looks at the database with; None where a thread has to."""
+        if not self._is_postgresql:
+            return None
+        loop = asyncio.get_running_loop()
+        found = self._glances.get(loop)
+        if found is None:
+            found = self._glances[loop] = Glances(self.engine)
+        return found
+
     def close(self) -> None:
         """Give back every connection."""
+        for glances in list(self._glances.values()):
+            glances.close()
         self.engine.dispose()
 
 

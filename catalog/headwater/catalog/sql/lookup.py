@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-from sqlalchemy import bindparam, exists, select
+from sqlalchemy import Select, and_, bindparam, exists, literal_column, or_, select, union_all
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Page
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.models import BranchRow, DatabaseRow, OutboxRow, TableRow
-from headwater.catalog.sql.prepared import Prepared
+from headwater.catalog.sql.prepared import Prepared, numbered, padded
 from headwater.storage.errors import NotFound, ResourceType, Unsupported
 from headwater.storage.layout import TableLayout
 from headwater.storage.table_type import TableType
 
 __all__ = [
+    "Head",
     "TableRecord",
     "database_not_found",
     "find_table",
+    "find_tables",
     "lock_branch",
+    "lock_branches",
     "name_page",
     "read_table",
     "table_not_found",
@@ -83,60 +88,112 @@ class TableRecord:
             )
 
 
-_FIND_TABLE = Prepared(
-    select(
-        TableRow.id,
-        TableRow.path,
-        TableRow.is_external,
-        TableRow.kind,
-        BranchRow.schema_id,
-        BranchRow.snapshot_id,
-        BranchRow.snapshot_uuid,
-        exists()
-        .where(OutboxRow.table_id == BranchRow.table_id, OutboxRow.branch == BranchRow.branch)
-        .label("is_pending"),
+@cache
+def _finding(count: int) -> Prepared:
+    queries: list[Select[*tuple[Any, ...]]] = [
+        select(
+            literal_column(str(at)).label("place"),
+            TableRow.id,
+            TableRow.path,
+            TableRow.is_external,
+            TableRow.kind,
+            BranchRow.schema_id,
+            BranchRow.snapshot_id,
+            BranchRow.snapshot_uuid,
+            exists()
+            .where(OutboxRow.table_id == BranchRow.table_id, OutboxRow.branch == BranchRow.branch)
+            .label("is_pending"),
+        )
+        .select_from(DatabaseRow)
+        .join(TableRow, TableRow.database_id == DatabaseRow.id)
+        .join(BranchRow, BranchRow.table_id == TableRow.id)
+        .where(
+            DatabaseRow.warehouse == bindparam("warehouse"),
+            DatabaseRow.name == bindparam(f"database_{at}"),
+            TableRow.name == bindparam(f"table_{at}"),
+            BranchRow.branch == bindparam(f"branch_{at}"),
+        )
+        for at in range(count)
+    ]
+    return Prepared(union_all(*queries) if count > 1 else queries[0])
+
+
+@cache
+def _locking(count: int) -> Prepared:
+    return Prepared(
+        select(
+            BranchRow.table_id,
+            BranchRow.schema_id,
+            BranchRow.snapshot_id,
+            BranchRow.snapshot_uuid,
+        )
+        .where(
+            or_(
+                *(
+                    and_(
+                        BranchRow.table_id == bindparam(f"table_{at}"),
+                        BranchRow.branch == bindparam(f"branch_{at}"),
+                    )
+                    for at in range(count)
+                )
+            )
+        )
+        # Whoever takes several takes them in this order, and so waits for nobody who waits for it.
+        .order_by(BranchRow.table_id)
+        .with_for_update()
     )
-    .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
-    .join(BranchRow, BranchRow.table_id == TableRow.id)
-    .where(
-        DatabaseRow.warehouse == bindparam("warehouse"),
-        DatabaseRow.name == bindparam("database"),
-        TableRow.name == bindparam("table"),
-        BranchRow.branch == bindparam("branch"),
-    )
-)
-_LOCK_BRANCH = Prepared(
-    select(BranchRow.snapshot_id)
-    .where(BranchRow.table_id == bindparam("table"), BranchRow.branch == bindparam("branch"))
-    .with_for_update()
-)
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a branch whose lock is held.
+
+    Attributes:
+        schema_id: The latest schema's version.
+        snapshot_id: The latest snapshot; 0 for none.
+        snapshot_uuid: Its uuid, if it has one.
+    """
+
+    schema_id: int
+    snapshot_id: int
+    snapshot_uuid: str | None
+
+
+def find_tables(
+    connection: Connection, context: CatalogContext, identifiers: Sequence[Identifier]
+) -> Sequence[TableRecord | None]:
+    """Look tables and branches up, in one statement; None for what is not there."""
+    names = [
+        {"database": name.database, "table": name.table, "branch": name.branch}
+        for name in padded(identifiers)
+    ]
+    found: list[TableRecord | None] = [None] * len(identifiers)
+    rows = _finding(len(names)).run(connection, warehouse=context.warehouse, **numbered(names))
+    for row in rows:
+        if row.place < len(identifiers) and _is_plain(identifiers[row.place]):
+            found[row.place] = TableRecord(
+                identifier=identifiers[row.place],
+                id=row.id,
+                path=row.path,
+                is_external=bool(row.is_external),
+                kind=TableType(row.kind),
+                branch=identifiers[row.place].branch,
+                schema_id=row.schema_id,
+                snapshot_id=row.snapshot_id,
+                snapshot_uuid=row.snapshot_uuid,
+                is_pending=bool(row.is_pending),
+            )
+    return found
 
 
 def find_table(
     connection: Connection, context: CatalogContext, identifier: Identifier
 ) -> TableRecord:
     """Look a table and branch up; raises NotFound (TABLE)."""
-    row = _FIND_TABLE.run(
-        connection,
-        warehouse=context.warehouse,
-        database=identifier.database,
-        table=identifier.table,
-        branch=identifier.branch,
-    ).one_or_none()
-    if row is None or not _is_plain(identifier):
+    record = find_tables(connection, context, [identifier])[0]
+    if record is None:
         raise table_not_found(identifier)
-    return TableRecord(
-        identifier=identifier,
-        id=row.id,
-        path=row.path,
-        is_external=bool(row.is_external),
-        kind=TableType(row.kind),
-        branch=identifier.branch,
-        schema_id=row.schema_id,
-        snapshot_id=row.snapshot_id,
-        snapshot_uuid=row.snapshot_uuid,
-        is_pending=bool(row.is_pending),
-    )
+    return record
 
 
 def read_table(context: CatalogContext, identifier: Identifier) -> TableRecord:
@@ -150,7 +207,19 @@ def lock_branch(connection: Connection, table_id: str, branch: str) -> None:
 
     On SQLite the write transaction itself is that lock.
     """
-    _LOCK_BRANCH.run(connection, table=table_id, branch=branch)
+    lock_branches(connection, [(table_id, branch)])
+
+
+def lock_branches(connection: Connection, places: Sequence[tuple[str, str]]) -> Mapping[str, Head]:
+    """Take the locks of branches of different tables, and see their heads, by the table's id.
+
+    Args:
+        connection: A connection in a write transaction.
+        places: Tables' ids, each once, and the branches.
+    """
+    names = [{"table": table_id, "branch": branch} for table_id, branch in padded(places)]
+    rows = _locking(len(names)).run(connection, **numbered(names))
+    return {table_id: Head(*head) for table_id, *head in rows}
 
 
 def _is_plain(identifier: Identifier) -> bool:

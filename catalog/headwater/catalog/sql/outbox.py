@@ -9,15 +9,20 @@ Every step can be repeated, so whoever comes by after a crash finishes it.
 from __future__ import annotations
 
 import logging
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
-from sqlalchemy import bindparam, delete, insert, literal_column, select
+from sqlalchemy import and_, bindparam, delete, insert, literal_column, or_, select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.sql.branch_files import follow_fork, follow_forward, follow_move
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.lookup import lock_branch
+from headwater.catalog.sql.lookup import lock_branch, lock_branches
 from headwater.catalog.sql.models import OutboxRow, SchemaRow, SnapshotRow, TableRow
 from headwater.catalog.sql.placed_files import (
     delete_later_tags,
@@ -25,11 +30,13 @@ from headwater.catalog.sql.placed_files import (
     numbered_files,
     put,
 )
-from headwater.catalog.sql.prepared import Prepared
+from headwater.catalog.sql.prepared import Prepared, numbered, padded
 from headwater.storage.errors import HeadwaterError, OutcomeUnknown
+from headwater.storage.file_access import FileAccess
 from headwater.storage.layout import TableLayout
+from headwater.storage.snapshot import Snapshot
 
-__all__ = ["SCHEMA_ACTIONS", "Action", "Outbox", "RepairReport"]
+__all__ = ["SCHEMA_ACTIONS", "Action", "Committed", "Outbox", "RepairReport"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -84,24 +91,70 @@ class RepairReport:
     failures: tuple[str, ...]
 
 
-_ADD = Prepared(
-    insert(OutboxRow)
-    .inline()
-    .values(
-        {
-            name: bindparam(name)
-            for name in (
-                "warehouse",
-                "table_id",
-                "branch",
-                "action",
-                "number",
-                "path",
-                "created_at",
-            )
-        }
+@dataclass(frozen=True)
+class Committed:
+    """A snapshot that was decided on.
+
+    Attributes:
+        table_id: The table's id.
+        layout: Where the files of its branch are.
+        snapshot: The snapshot.
+    """
+
+    table_id: str
+    layout: TableLayout
+    snapshot: Snapshot
+
+
+# A local disk is busy with a few; a store far away is waited for.
+_PUTS_AT_ONCE = 4
+_REMOTE_PUTS_AT_ONCE = 16
+_MOST_PUTTERS = 128
+_SNAPSHOT = Action.SNAPSHOT.value
+
+_COLUMNS = ("warehouse", "table_id", "branch", "action", "number", "path", "created_at")
+
+
+@cache
+def _adding(count: int) -> Prepared:
+    return Prepared(
+        insert(OutboxRow)
+        .inline()
+        .values(
+            [{name: bindparam(f"{name}_{at}") for name in _COLUMNS} for at in range(count)],
+        )
     )
-)
+
+
+@cache
+def _removing(count: int) -> Prepared:
+    return Prepared(
+        delete(OutboxRow).where(
+            or_(*(OutboxRow.id == bindparam(f"row_{at}") for at in range(count)))
+        )
+    )
+
+
+@cache
+def _open(count: int) -> Prepared:
+    """What is open about branches of different tables."""
+    return Prepared(
+        select(OutboxRow.id, OutboxRow.table_id, OutboxRow.action, OutboxRow.number)
+        .where(
+            or_(
+                *(
+                    and_(
+                        OutboxRow.table_id == bindparam(f"table_{at}"),
+                        OutboxRow.branch == bindparam(f"branch_{at}"),
+                    )
+                    for at in range(count)
+                )
+            )
+        )
+        .order_by(OutboxRow.id)
+    )
+
+
 # One more than is settled, to know whether there is more.
 _OLDEST = Prepared(
     select(OutboxRow.id, OutboxRow.action, OutboxRow.number, OutboxRow.path)
@@ -110,7 +163,6 @@ _OLDEST = Prepared(
     .limit(literal_column("2"))
 )
 _PATH = Prepared(select(TableRow.path).where(TableRow.id == bindparam("table")))
-_REMOVE = Prepared(delete(OutboxRow).where(OutboxRow.id == bindparam("row")))
 
 
 class Outbox:
@@ -123,6 +175,8 @@ class Outbox:
     def __init__(self, context: CatalogContext) -> None:
         self._context = context
         self._files = context.files
+        # Its threads are started when they are needed, and end with this object.
+        self._putters = ThreadPoolExecutor(_MOST_PUTTERS, "headwater-put")
 
     def add(
         self,
@@ -135,16 +189,35 @@ class Outbox:
         path: str = "",
     ) -> None:
         """Leave a row for a decision, in the decision's own transaction."""
-        _ADD.run(
+        self._add(connection, [(action, table_id, branch, number, path)])
+
+    def add_snapshots(self, connection: Connection, committed: Sequence[Committed]) -> None:
+        """Leave a row for each of some snapshots, likewise."""
+        self._add(
             connection,
-            warehouse=self._context.warehouse,
-            table_id=table_id,
-            branch=branch,
-            action=action.value,
-            number=number,
-            path=path,
-            created_at=self._context.runtime.now_millis(),
+            [
+                (Action.SNAPSHOT, item.table_id, item.layout.branch, item.snapshot.id, "")
+                for item in committed
+            ],
         )
+
+    def _add(
+        self, connection: Connection, rows: Sequence[tuple[Action, str, str, int, str]]
+    ) -> None:
+        now = self._context.runtime.now_millis()
+        values = [
+            {
+                "warehouse": self._context.warehouse,
+                "table_id": table_id,
+                "branch": branch,
+                "action": action.value,
+                "number": number,
+                "path": path,
+                "created_at": now,
+            }
+            for action, table_id, branch, number, path in rows
+        ]
+        _adding(len(values)).run(connection, **numbered(values))
 
     def settle(self, table_id: str, branch: str) -> int:
         """Follow every open decision about a table and branch, oldest first.
@@ -163,6 +236,78 @@ class Outbox:
             )
             settled += done
         return settled
+
+    def follow(self, committed: Sequence[Committed]) -> Sequence[HeadwaterError | None]:
+        """Follow snapshots of different tables that have just been committed.
+
+        Their files are put side by side. What is open about one beside its snapshot is settled,
+        too, in its order.
+
+        Returns:
+            For each the error with which storage did not follow.
+        """
+        failures: dict[int, HeadwaterError] = {}
+        try:
+            left, failures = self._context.database.write(
+                lambda connection: self._follow(connection, committed)
+            )
+        except HeadwaterError as error:
+            return [error] * len(committed)
+        for at in left:
+            try:
+                self.settle(committed[at].table_id, committed[at].layout.branch)
+            except HeadwaterError as error:
+                failures[at] = error
+        return [failures.get(at) for at in range(len(committed))]
+
+    def _follow(
+        self, connection: Connection, committed: Sequence[Committed]
+    ) -> tuple[Sequence[int], dict[int, HeadwaterError]]:
+        """Which were not plain enough; and the failures, by their place."""
+        places = [(item.table_id, item.layout.branch) for item in committed]
+        heads = lock_branches(connection, places)
+        names = [{"table": table_id, "branch": branch} for table_id, branch in padded(places)]
+        rows: dict[str, list[tuple[int, str, int]]] = {}
+        for row, table_id, action, number in _open(len(names)).run(connection, **numbered(names)):
+            rows.setdefault(table_id, []).append((row, action, number))
+        plain: dict[int, int] = {}
+        for at, item in enumerate(committed):
+            head, its = heads.get(item.table_id), rows.get(item.table_id, [])
+            # By its uuid: another snapshot may have its number by now.
+            is_head = head is not None and head.snapshot_uuid == item.snapshot.uuid is not None
+            if is_head and [row[1:] for row in its] == [(_SNAPSHOT, item.snapshot.id)]:
+                plain[at] = its[0][0]
+        left = [at for at in range(len(committed)) if at not in plain]
+        failures = self._put_all([(at, committed[at]) for at in plain])
+        _remove(connection, [row for at, row in plain.items() if at not in failures])
+        return left, failures
+
+    def _put_all(self, items: Sequence[tuple[int, Committed]]) -> dict[int, HeadwaterError]:
+        """Put snapshots' files side by side; the failures, by their place."""
+        failures: dict[int, HeadwaterError] = {}
+        left = deque(items)
+
+        def put_some() -> None:
+            with suppress(IndexError):
+                while True:
+                    at, item = left.popleft()
+                    snapshot = item.snapshot
+                    try:
+                        _write_snapshot(self._files, item.layout, snapshot.id, snapshot.to_json())
+                    except HeadwaterError as error:
+                        failures[at] = error
+
+        is_local = all(item.layout.location.startswith("file:") for _, item in items)
+        hands = _PUTS_AT_ONCE if is_local else _REMOTE_PUTS_AT_ONCE
+        others = [self._putters.submit(put_some) for _ in range(min(hands, len(items)) - 1)]
+        try:
+            put_some()
+        finally:
+            # Whatever happens, none may go on once the locks are given back.
+            wait(others)
+        for other in others:
+            other.result()
+        return failures
 
     def finish(self, table_id: str, branch: str, done: str) -> None:
         """Follow what has just been decided.
@@ -223,7 +368,8 @@ class Outbox:
                 case Action.SCHEMA:
                     self._write_schema(connection, table_id, layout, row.number)
                 case Action.SNAPSHOT:
-                    self._write_snapshot(connection, table_id, layout, row.number)
+                    document = _snapshot_document(connection, table_id, layout, row.number)
+                    _write_snapshot(self._files, layout, row.number, document)
                 case Action.ROLLBACK:
                     self._roll_back(connection, table_id, layout, row.number)
                 case Action.SCHEMA_ROLLBACK:
@@ -234,7 +380,7 @@ class Outbox:
                     follow_move(self._files, layout, row.path)
                 case Action.FORWARD:
                     follow_forward(connection, self._files, table_id, layout, row.number, row.path)
-        _REMOVE.run(connection, row=row.id)
+        _remove(connection, [row.id])
         return True, len(rows) > 1
 
     def _write_schema(
@@ -248,18 +394,6 @@ class Outbox:
             )
         ).scalar_one()
         put(self._files, layout.schema(number), document)
-
-    def _write_snapshot(
-        self, connection: Connection, table_id: str, layout: TableLayout, number: int
-    ) -> None:
-        put(
-            self._files,
-            layout.snapshot(number),
-            _snapshot_document(connection, table_id, layout, number),
-        )
-        self._files.write(layout.latest_hint, str(number).encode())
-        if number == 1:
-            self._files.write(layout.earliest_hint, b"1")
 
     def _roll_back(
         self, connection: Connection, table_id: str, layout: TableLayout, number: int
@@ -283,6 +417,20 @@ class Outbox:
         there = numbered_files(self._files.list(layout.schema_directory), "schema-")
         for later in sorted((i for i in there if i > number), reverse=True):
             self._files.delete(layout.schema(later))
+
+
+def _remove(connection: Connection, rows: Sequence[int]) -> None:
+    if rows:
+        named = [{"row": row} for row in padded(rows)]
+        _removing(len(named)).run(connection, **numbered(named))
+
+
+def _write_snapshot(files: FileAccess, layout: TableLayout, number: int, document: str) -> None:
+    put(files, layout.snapshot(number), document)
+    # Whoever finds a hint that is old, or none, looks for the files themselves.
+    files.write(layout.latest_hint, str(number).encode(), durable=False)
+    if number == 1:
+        files.write(layout.earliest_hint, b"1")
 
 
 def _snapshot_document(

@@ -5,26 +5,46 @@ Building a statement anew, or only recognising it, costs more than the database 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Dialect
 from sqlalchemy.engine.interfaces import Compiled
 from sqlalchemy.sql import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
-__all__ = ["Prepared"]
+__all__ = ["Prepared", "numbered", "padded"]
+
+T = TypeVar("T")
+
+_Parameters: TypeAlias = tuple[str | int | None, ...] | dict[str, str | int | None]
 
 
 @dataclass(frozen=True)
 class _Compiled:
-    """The text for one kind of database; `constants` are values that the compiler added itself."""
+    """The text for one kind of database.
+
+    Attributes:
+        text: The text.
+        names: Its parameters' names, in their order where they have one.
+        is_positional: Whether they do.
+        constants: Values that the compiler added itself.
+        cursor: What PostgreSQL's driver runs it with; None for what it runs all else with.
+    """
 
     text: str
     names: Sequence[str]
     is_positional: bool
     constants: Mapping[str, str | int]
+    cursor: type | None = None
+
+    def parameters(self, values: Mapping[str, str | int | None]) -> _Parameters:
+        """The parameters as the driver takes them."""
+        given = {**self.constants, **values} if self.constants else values
+        if self.is_positional:
+            return tuple([given[name] for name in self.names])
+        return {name: given[name] for name in self.names}
 
 
 class Prepared:
@@ -45,22 +65,62 @@ class Prepared:
         self, connection: Connection, **values: str | int | None
     ) -> CursorResult[*tuple[Any, ...]]:
         """Run it in the connection's transaction."""
-        compiled = self._compiled.get(connection.dialect.name)
-        if compiled is None:
-            compiled = self._compile(connection.dialect)
-        given = {**compiled.constants, **values}
-        if compiled.is_positional:
-            parameters = tuple([given[name] for name in compiled.names])
+        compiled = self._for(connection.dialect)
+        parameters = compiled.parameters(values)
+        if compiled.cursor is None:
             return connection.exec_driver_sql(compiled.text, parameters)
-        return connection.exec_driver_sql(
-            compiled.text, {name: given[name] for name in compiled.names}
-        )
+        # SQLAlchemy knows no way to say it for one statement.
+        driver: Any = connection.connection.dbapi_connection
+        usual, cursor = driver.cursor_factory, compiled.cursor
+
+        def make_one(*arguments: object, **options: object) -> object:
+            driver.cursor_factory = usual
+            return cursor(*arguments, **options)
+
+        driver.cursor_factory = make_one
+        try:
+            return connection.exec_driver_sql(compiled.text, parameters)
+        finally:
+            driver.cursor_factory = usual
+
+    def for_driver(
+        self, dialect: Dialect, values: Mapping[str, str | int | None]
+    ) -> tuple[str, _Parameters]:
+        """The text and the parameters for a driver's cursor; on PostgreSQL, for its raw one."""
+        compiled = self._for(dialect)
+        return compiled.text, compiled.parameters(values)
+
+    def _for(self, dialect: Dialect) -> _Compiled:
+        compiled = self._compiled.get(dialect.name)
+        if compiled is None:
+            compiled = self._compiled[dialect.name] = self._compile(dialect)
+        return compiled
 
     def _compile(self, dialect: Dialect) -> _Compiled:
+        cursor: type | None = None
+        if dialect.name == "postgresql":
+            # The server's own form of parameters: the driver does not look for them in the text.
+            from psycopg import RawCursor
+
+            kind: Callable[..., Dialect] = type(dialect)
+            dialect = kind(paramstyle="numeric_dollar")
+            cursor = RawCursor
         made: Compiled = self._statement.compile(dialect=dialect)  # type: ignore[attr-defined]
         assert isinstance(made, SQLCompiler)
         constants = {name: value for name, value in made.params.items() if value is not None}
         names = tuple(made.params if made.positiontup is None else made.positiontup)
-        compiled = _Compiled(made.string, names, made.positiontup is not None, constants)
-        self._compiled[dialect.name] = compiled
-        return compiled
+        is_positional = made.positiontup is not None
+        return _Compiled(made.string, names, is_positional, constants, cursor)
+
+
+def padded(items: Sequence[T]) -> Sequence[T]:
+    """The items, the last one repeated until there is a power of two of them.
+
+    A statement about several things has a text for each count of them: so there are few.
+    """
+    return [*items, *[items[-1]] * ((1 << (len(items) - 1).bit_length()) - len(items))]
+
+
+def numbered(items: Sequence[Mapping[str, T]]) -> dict[str, T]:
+    """The values of several things in one statement: the names of the first end with ``_0``."""
+    return {f"{name}_{at}": value for at, item in enumerate(items) for name, value in item.items()}

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.principal import current_principal
 from headwater.catalog.protocol import TableInfo
-from headwater.catalog.sql.commit import Commits
+from headwater.catalog.sql.commit import Commits, Offer
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, find_table
 from headwater.catalog.sql.models import BranchRow, PartitionRow, SchemaRow, TableRow
@@ -55,9 +55,8 @@ class _Pointer:
         self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
     ) -> bool:
         base_uuid = None if base is None else base.uuid
-        return self.commits.commit(
-            self.identifier, self.table_id, snapshot, base_uuid, statistics, self.also
-        )
+        offer = Offer(self.identifier, self.table_id, snapshot, base_uuid, statistics)
+        return self.commits.commit(offer, self.also)
 
 
 class Replacements:

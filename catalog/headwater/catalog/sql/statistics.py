@@ -6,9 +6,21 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.principal import current_principal
@@ -16,11 +28,14 @@ from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord
 from headwater.catalog.sql.models import SORT_NAME_LENGTH, PartitionRow, SchemaRow
 from headwater.catalog.sql.names import partition_name
+from headwater.catalog.sql.prepared import Prepared, numbered, padded
 from headwater.storage.schema import TableSchema
 from headwater.storage.table_storage import PartitionStatistics
 
 __all__ = [
+    "Growth",
     "Sizes",
+    "apply_growths",
     "apply_statistics",
     "chunks",
     "ordered_spec",
@@ -32,6 +47,9 @@ __all__ = [
 T = TypeVar("T")
 
 _KEYS_IN_ONE_QUERY = 500
+# A commit of few partitions shares a query with others.
+_FEW_KEYS = 8
+_PLACES_IN_ONE_STATEMENT = 32
 
 
 @dataclass(frozen=True)
@@ -65,6 +83,27 @@ class Sizes:
         )
 
 
+@dataclass(frozen=True)
+class Growth:
+    """What partitions of a table and branch gained and lost, and by whom."""
+
+    record: TableRecord
+    changes: Sequence[PartitionStatistics]
+    principal: str | None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A partition's key."""
+
+    table: str
+    branch: str
+    spec_key: str
+
+    def columns(self) -> dict[str, str]:
+        return {"table": self.table, "branch": self.branch, "spec_key": self.spec_key}
+
+
 def apply_statistics(
     connection: Connection,
     context: CatalogContext,
@@ -72,51 +111,66 @@ def apply_statistics(
     changes: Sequence[PartitionStatistics],
 ) -> None:
     """Add changes to the partitions' rows; the caller holds the branch row's lock."""
-    by_key: dict[str, list[PartitionStatistics]] = {}
-    for change in changes:
-        by_key.setdefault(spec_key(change.spec), []).append(change)
-    stored = _stored_sizes(connection, record, list(by_key))
-    now, who = context.runtime.now_millis(), current_principal()
-    inserts: list[dict[str, object]] = []
-    updates: list[Mapping[str, object]] = []
-    gone: list[str] = []
-    for key, parts in by_key.items():
-        sizes = stored.get(key, Sizes()).plus(parts)
+    apply_growths(connection, context, [Growth(record, changes, current_principal())])
+
+
+def apply_growths(
+    connection: Connection, context: CatalogContext, growths: Sequence[Growth]
+) -> None:
+    """Likewise for several tables and branches, each once."""
+    parts: dict[_Place, list[PartitionStatistics]] = {}
+    owners: dict[_Place, Growth] = {}
+    for growth in growths:
+        for change in growth.changes:
+            place = _Place(growth.record.id, growth.record.branch, spec_key(change.spec))
+            parts.setdefault(place, []).append(change)
+            owners[place] = growth
+    stored = _stored_sizes(connection, list(parts))
+    now = context.runtime.now_millis()
+    inserts: dict[_Place, dict[str, object]] = {}
+    updates: list[dict[str, str | int | None]] = []
+    gone: list[dict[str, str | int | None]] = []
+    for place, changes in parts.items():
+        sizes = stored.get(place, Sizes()).plus(changes)
         if sizes.record_count <= 0 and sizes.file_size_in_bytes <= 0 and sizes.file_count <= 0:
-            gone.append(key)
+            gone.append({**place.columns()})
             continue
-        values: dict[str, object] = {
+        values: dict[str, str | int | None] = {
             "record_count": sizes.record_count,
             "file_size_in_bytes": sizes.file_size_in_bytes,
             "file_count": sizes.file_count,
             "last_file_creation_time": sizes.last_file_creation_time,
-            "total_buckets": parts[-1].total_buckets,
+            "total_buckets": changes[-1].total_buckets,
             "updated_at": now,
-            "updated_by": who,
+            "updated_by": owners[place].principal,
         }
-        if key in stored:
-            updates.append({"the_key": key, **values})
+        if place in stored:
+            updates.append({**place.columns(), **values})
         else:
-            inserts.append({"spec_key": key, "created_at": now, "created_by": who, **values})
-    here = (PartitionRow.table_id == record.id, PartitionRow.branch == record.branch)
+            inserts[place] = {
+                "created_at": now,
+                "created_by": owners[place].principal,
+                **values,
+            }
     if inserts:
-        keys = _partition_keys(connection, record, changes)
-        for values in inserts:
-            spec = ordered_spec(by_key[str(values["spec_key"])][-1].spec, keys)
-            values |= {
-                "table_id": record.id,
-                "branch": record.branch,
+        keys = {
+            id(growth): _partition_keys(connection, growth.record, growth.changes)
+            for growth in growths
+        }
+        for place, row in inserts.items():
+            spec = ordered_spec(parts[place][-1].spec, keys[id(owners[place])])
+            row |= {
+                "table_id": place.table,
+                "branch": place.branch,
+                "spec_key": place.spec_key,
                 "spec": json.dumps(spec, ensure_ascii=False),
                 "sort_name": sort_name(spec),
             }
-        connection.execute(insert(PartitionRow), inserts)
-    if updates:
-        connection.execute(
-            update(PartitionRow).where(*here, PartitionRow.spec_key == bindparam("the_key")),
-            updates,
-        )
-    for chunk in chunks(gone):
-        connection.execute(delete(PartitionRow).where(*here, PartitionRow.spec_key.in_(chunk)))
+        connection.execute(insert(PartitionRow), list(inserts.values()))
+    for some in _few(updates):
+        _updating(len(some)).run(connection, **numbered(some))
+    for some in _few(gone):
+        _deleting(len(some)).run(connection, **numbered(some))
 
 
 def _partition_keys(
@@ -128,27 +182,74 @@ def _partition_keys(
     return read_schema(connection, record).partition_keys
 
 
-def _stored_sizes(
-    connection: Connection, record: TableRecord, keys: Sequence[str]
-) -> dict[str, Sizes]:
-    stored: dict[str, Sizes] = {}
-    for chunk in chunks(keys):
-        rows = connection.execute(
-            select(
-                PartitionRow.spec_key,
-                PartitionRow.record_count,
-                PartitionRow.file_size_in_bytes,
-                PartitionRow.file_count,
-                PartitionRow.last_file_creation_time,
-            ).where(
-                PartitionRow.table_id == record.id,
-                PartitionRow.branch == record.branch,
-                PartitionRow.spec_key.in_(chunk),
-            )
+_SIZES = ("record_count", "file_size_in_bytes", "file_count", "last_file_creation_time")
+_CHANGING = (*_SIZES, "total_buckets", "updated_at", "updated_by")
+
+
+def _places(count: int) -> list[ColumnElement[bool]]:
+    return [
+        and_(
+            PartitionRow.table_id == bindparam(f"table_{at}"),
+            PartitionRow.branch == bindparam(f"branch_{at}"),
+            PartitionRow.spec_key == bindparam(f"spec_key_{at}"),
         )
-        for key, *sizes in rows:
-            stored[key] = Sizes(*sizes).known()
+        for at in range(count)
+    ]
+
+
+@cache
+def _updating(count: int) -> Prepared:
+    places = _places(count)
+    values = {
+        name: case(*((place, bindparam(f"{name}_{at}")) for at, place in enumerate(places)))
+        for name in _CHANGING
+    }
+    return Prepared(update(PartitionRow).where(or_(*places)).values(values))
+
+
+@cache
+def _deleting(count: int) -> Prepared:
+    return Prepared(delete(PartitionRow).where(or_(*_places(count))))
+
+
+@cache
+def _stored(count: int) -> Prepared:
+    return Prepared(_stored_columns().where(or_(*_places(count))))
+
+
+def _stored_columns() -> Select[*tuple[Any, ...]]:
+    names = ("table_id", "branch", "spec_key", *_SIZES)
+    return select(*(PartitionRow.__table__.columns[name] for name in names))
+
+
+def _stored_sizes(connection: Connection, places: Sequence[_Place]) -> dict[_Place, Sizes]:
+    stored: dict[_Place, Sizes] = {}
+    by_branch: dict[tuple[str, str], list[str]] = {}
+    for place in places:
+        by_branch.setdefault((place.table, place.branch), []).append(place.spec_key)
+    few: list[_Place] = []
+    results: list[Iterable[Sequence[Any]]] = []
+    for (table, branch), keys in by_branch.items():
+        if len(keys) <= _FEW_KEYS:
+            few += [_Place(table, branch, key) for key in keys]
+            continue
+        query = _stored_columns().where(
+            PartitionRow.table_id == table, PartitionRow.branch == branch
+        )
+        for chunk in chunks(keys):
+            results.append(connection.execute(query.where(PartitionRow.spec_key.in_(chunk))))
+    for some in _few([place.columns() for place in few]):
+        results.append(_stored(len(some)).run(connection, **numbered(some)))
+    for rows in results:
+        for table, branch, key, *sizes in rows:
+            stored[_Place(table, branch, key)] = Sizes(*sizes).known()
     return stored
+
+
+def _few(rows: Sequence[T]) -> Iterable[Sequence[T]]:
+    """The rows, so many at a time as one statement names."""
+    at_once = _PLACES_IN_ONE_STATEMENT
+    return (padded(rows[at : at + at_once]) for at in range(0, len(rows), at_once))
 
 
 def read_schema(connection: Connection, record: TableRecord) -> TableSchema:
