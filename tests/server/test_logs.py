@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from headwater.catalog.sql import SqlCatalog
-from headwater.server.envelope import ACCESS_LOGGER
 from headwater.server.logs import JsonLines, TextLines
+from headwater.server.request_log import ACCESS_LOGGER
 
 Serve = Callable[..., str]
 

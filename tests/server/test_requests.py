@@ -13,8 +13,8 @@ import pytest
 
 from headwater.catalog.protocol import DatabaseInfo
 from headwater.catalog.sql import SqlCatalog
-from headwater.server.envelope import ACCESS_LOGGER
 from headwater.server.logs import JsonLines
+from headwater.server.request_log import ACCESS_LOGGER
 
 Serve = Callable[..., str]
 

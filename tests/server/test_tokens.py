@@ -17,8 +17,8 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.opened import opened_database
 from headwater.catalog.sql.tokens import Tokens
 from headwater.catalog.tokens import TokenInfo
-from headwater.server.envelope import ACCESS_LOGGER
 from headwater.server.logs import JsonLines
+from headwater.server.request_log import ACCESS_LOGGER
 from headwater.server.token_check import KEPT_MILLIS, TokenCheck
 from headwater.storage.errors import Unavailable
 from headwater.storage.runtime import Runtime

@@ -9,9 +9,10 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic.alias_generators import to_camel
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwater.catalog.protocol import Catalog
-from headwater.server.authentication import Authentication
+from headwater.server.authentication import Authentication, Gate
 from headwater.server.branches import routes as branches
 from headwater.server.config import routes as config
 from headwater.server.consumers import routes as consumers
@@ -19,9 +20,9 @@ from headwater.server.databases import routes as databases
 from headwater.server.dependencies import Services
 from headwater.server.envelope import Envelope
 from headwater.server.errors import install_error_handlers
+from headwater.server.fast_lane import FastLane
 from headwater.server.functions import routes as functions
 from headwater.server.health import routes as health
-from headwater.server.hot_reads import HotPaths
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.management import dropped_tables, protection, warehouses
 from headwater.server.metrics import Metrics
@@ -29,6 +30,7 @@ from headwater.server.openapi import describe
 from headwater.server.partitions import routes as partitions
 from headwater.server.permissions import routes as permissions
 from headwater.server.readiness import Probe, Readiness
+from headwater.server.request_log import RequestLog
 from headwater.server.settings import ServerSettings
 from headwater.server.snapshots import routes as snapshots
 from headwater.server.tables import routes as tables
@@ -47,7 +49,21 @@ answers: the warehouse's name. Names in paths are form-encoded. Every error has 
 
 
 class _Application(FastAPI):
-    """FastAPI with a description of our own."""
+    """FastAPI with a description of our own, and something around it.
+
+    Attributes:
+        outermost: Takes every connection, and passes it on to `answer` or does not.
+    """
+
+    outermost: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        await self.outermost(scope, receive, send)
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer by the framework's means."""
+        await super().__call__(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, made on first use."""
@@ -116,9 +132,12 @@ def create_app(
         app.include_router(noun.router)
     install_error_handlers(app)
     # The last one added is the outermost.
-    app.add_middleware(HotPaths, services=services)
-    app.add_middleware(Authentication, tokens=_token_check(settings, find_token, runtime))
-    app.add_middleware(Envelope, runtime=runtime, metrics=metrics)
+    gate, requests = Gate(_token_check(settings, find_token, runtime)), RequestLog(metrics)
+    app.add_middleware(Authentication, gate=gate)
+    app.add_middleware(Envelope, runtime=runtime, requests=requests)
+    app.outermost = FastLane(
+        app.answer, services=services, gate=gate, requests=requests, runtime=runtime
+    )
     return app
 
 

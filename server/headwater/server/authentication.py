@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -14,7 +16,7 @@ from headwater.server.settings import is_loopback
 from headwater.server.token_check import TokenCheck
 from headwater.storage.errors import Forbidden, HeadwaterError
 
-__all__ = ["ANYBODY", "OPEN_PATHS", "Authentication"]
+__all__ = ["ANYBODY", "OPEN_PATHS", "Authentication", "Gate", "Refusal"]
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
 
@@ -22,73 +24,98 @@ ANYBODY = "anybody"
 """The principal of a request that needed no token."""
 
 
-class Authentication:
-    """ASGI middleware that lets a request in or answers 401 or 403.
+@dataclass(frozen=True)
+class Refusal:
+    """Why somebody is not let in, and the HTTP status that says so."""
+
+    status: int
+    message: str
+
+
+class Gate:
+    """Says who may call.
 
     With tokens, ``Authorization: Bearer <token>`` must carry one of them. Without, the request's
     ``Host`` must be this machine and its ``Origin``, if a browser sent one, too: a page from
-    elsewhere shall not reach the catalog through somebody's browser. `OPEN_PATHS` take anybody.
+    elsewhere shall not reach the catalog through somebody's browser.
+
+    Args:
+        tokens: Checks tokens; None when none are needed.
+    """
+
+    def __init__(self, tokens: TokenCheck | None) -> None:
+        self._tokens = tokens
+
+    async def admit(self, headers: Headers) -> str | Refusal | None:
+        """Who calls, None being anybody; or why not.
+
+        Raises:
+            Unavailable: The database had to be asked about a token and did not answer.
+        """
+        if self._tokens is None:
+            return _remote_refusal(headers.get("host", ""), headers.get("origin"))
+        return await _check(self._tokens, headers)
+
+
+class Authentication:
+    """ASGI middleware that lets a request in or answers 401 or 403; `OPEN_PATHS` take anybody.
 
     Who calls is left in the connection's state as ``principal``, for the log, and in
     `headwater.catalog.principal`, for the catalog's records.
 
     Args:
         app: What is let through to.
-        tokens: Checks tokens; None when none are needed.
+        gate: Says who may call.
     """
 
-    def __init__(self, app: ASGIApp, *, tokens: TokenCheck | None) -> None:
+    def __init__(self, app: ASGIApp, *, gate: Gate) -> None:
         self._app = app
-        self._tokens = tokens
+        self._gate = gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        principal: str | None = None
-        if self._tokens is None:
-            refusal = _remote_refusal(headers)
-        else:
-            try:
-                principal, refusal = await _check(self._tokens, headers)
-            except HeadwaterError as error:
-                await known_error_response(error)(scope, receive, send)
-                return
-        if refusal is not None:
-            status, message = refusal
-            answer = {ERROR_KIND_HEADER: Forbidden.__name__}
-            if status == 401:
-                answer["www-authenticate"] = "Bearer"
-            await error_response(status, message, headers=answer)(scope, receive, send)
+        try:
+            principal = await self._gate.admit(Headers(scope=scope))
+        except HeadwaterError as error:
+            await known_error_response(error)(scope, receive, send)
+            return
+        if isinstance(principal, Refusal):
+            headers = {ERROR_KIND_HEADER: Forbidden.__name__}
+            if principal.status == 401:
+                headers["www-authenticate"] = "Bearer"
+            answer = error_response(principal.status, principal.message, headers=headers)
+            await answer(scope, receive, send)
             return
         scope.setdefault("state", {})["principal"] = principal or ANYBODY
         with acting_as(principal):
             await self._app(scope, receive, send)
 
 
-async def _check(tokens: TokenCheck, headers: Headers) -> tuple[str | None, tuple[int, str] | None]:
+async def _check(tokens: TokenCheck, headers: Headers) -> str | Refusal:
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
-        return None, (
-            401,
-            "this catalog needs a token; send it as 'Authorization: Bearer <token>'",
+        return Refusal(
+            401, "this catalog needs a token; send it as 'Authorization: Bearer <token>'"
         )
     principal = await tokens.principal(token.strip())
-    if principal is None:
-        return None, (401, "the token is not one of this catalog's, or it has expired")
-    return principal, None
+    return principal or Refusal(401, "the token is not one of this catalog's, or it has expired")
 
 
-def _remote_refusal(headers: Headers) -> tuple[int, str] | None:
-    host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+@lru_cache
+def _remote_refusal(host_header: str, origin: str | None) -> Refusal | None:
+    host = urlsplit(f"//{host_header}").hostname or ""
     if not is_loopback(host):
-        return 403, (
+        return Refusal(
+            403,
             f"this catalog has no token and serves only this machine, not the host '{host}'; "
-            "start it with a token, or call it as localhost"
+            "start it with a token, or call it as localhost",
         )
-    origin = headers.get("origin")
     if origin is not None and not is_loopback(urlsplit(origin).hostname or ""):
-        return 403, f"this catalog has no token and takes no requests from pages of {origin}"
+        return Refusal(
+            403,
+            f"this catalog has no token and takes no requests from pages of {origin}",
+        )
     return None

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import time
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater.server.errors import REQUEST_ID_HEADER
 from headwater.server.logs import REQUEST_ID
-from headwater.server.metrics import Metrics
+from headwater.server.request_log import RequestLog
 from headwater.storage.runtime import Runtime
 
-__all__ = ["ACCESS_LOGGER", "Envelope"]
+__all__ = ["Envelope", "request_id_of"]
 
-ACCESS_LOGGER = "headwater.server.access"
-
-_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
 
 
@@ -34,22 +29,20 @@ class Envelope:
     Args:
         app: What answers.
         runtime: Where request ids come from.
-        metrics: Counts.
+        requests: Logs and counts.
     """
 
-    def __init__(self, app: ASGIApp, *, runtime: Runtime, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, runtime: Runtime, requests: RequestLog) -> None:
         self._app = app
         self._runtime = runtime
-        self._metrics = metrics
-        self._log = logging.getLogger(ACCESS_LOGGER)
+        self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
-        request_id = given if _ACCEPTABLE_ID.fullmatch(given) else self._runtime.new_uuid()
+        request_id = request_id_of(Headers(scope=scope), self._runtime)
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         path = raw_path.decode("utf-8", "replace")
         # In the connection's own state, where the handler of unexpected errors finds it, too.
@@ -59,7 +52,6 @@ class Envelope:
             (name, value) for name, value in scope["headers"] if name != b"content-type"
         ] + [(b"content-type", b"application/json")]
         status = 500
-        started = time.perf_counter()
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -69,37 +61,18 @@ class Envelope:
             await send(message)
 
         token = REQUEST_ID.set(request_id)
-        self._metrics.request_begins()
+        request = self._requests.begin(request_id, scope["method"], path, scope.get("client"))
         try:
             await self._app(inner, receive, answer)
         finally:
             REQUEST_ID.reset(token)
-            seconds = time.perf_counter() - started
-            self._metrics.request_ends(_method(scope), _route(inner), status, seconds)
-            client = scope.get("client")
-            self._log.info(
-                "%s %s %s",
-                scope["method"],
-                path,
-                status,
-                extra={
-                    "request": {
-                        "request_id": request_id,
-                        "method": scope["method"],
-                        "path": path,
-                        "status": status,
-                        "milliseconds": round(seconds * 1000, 3),
-                        "client": client[0] if client else None,
-                        "principal": scope["state"].get("principal"),
-                    }
-                },
-            )
+            self._requests.end(request, _route(inner), status, scope["state"].get("principal"))
 
 
-def _method(scope: Scope) -> str:
-    # What is no method would make a series of its own.
-    method: str = scope["method"]
-    return method if method in _METHODS else "other"
+def request_id_of(headers: Headers, runtime: Runtime) -> str:
+    """The id that a request came with, or a new one."""
+    given = headers.get(REQUEST_ID_HEADER, "")
+    return given if _ACCEPTABLE_ID.fullmatch(given) else runtime.new_uuid()
 
 
 def _route(scope: Scope) -> str:

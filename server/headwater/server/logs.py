@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from contextvars import ContextVar
+from functools import lru_cache
 
 __all__ = ["REQUEST_ID", "JsonLines", "TextLines", "log_to_stderr"]
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("headwater_request_id", default=None)
 """The id of the request that is being answered, in the thread that answers it, too."""
 
-_TIME = "%Y-%m-%dT%H:%M:%S%z"
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+
+
+@lru_cache(maxsize=2)
+def _time(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(second))
 
 
 class JsonLines(logging.Formatter):
@@ -21,7 +28,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
         line: dict[str, object] = {
-            "time": self.formatTime(record, _TIME),
+            "time": _time(int(record.created)),
             "level": record.levelname,
             "logger": record.name,
             "process": record.process,
@@ -36,7 +43,7 @@ class JsonLines(logging.Formatter):
                 line["request_id"] = request_id
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return _ENCODE(line)
 
 
 class TextLines(logging.Formatter):
@@ -54,7 +61,7 @@ class TextLines(logging.Formatter):
         message = (
             message.encode("unicode_escape").decode() if not message.isprintable() else message
         )
-        line = f"{self.formatTime(record, _TIME)} {record.levelname:<7} {message}"
+        line = f"{_time(int(record.created))} {record.levelname:<7} {message}"
         if request_id is not None:
             line += f" [{request_id}]"
         if record.exc_info:

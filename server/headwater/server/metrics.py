@@ -102,6 +102,8 @@ class Metrics:
             registry=self._registry,
         )
         self._backlog = backlog
+        # Each series' own counters: looking them up costs more than counting.
+        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def request_begins(self) -> None:
         """A request came in."""
@@ -117,8 +119,19 @@ class Metrics:
             seconds: How long it took.
         """
         self._in_progress.dec()
-        self._requests.labels(method, route, str(status)).inc()
-        self._request_seconds.labels(method, route).observe(seconds)
+        series = self._series.get((method, route, status))
+        if series is None:
+            series = self._series[method, route, status] = (
+                self._requests.labels(method, route, str(status)),
+                self._request_seconds.labels(method, route),
+            )
+        count, latency = series
+        count.inc()
+        latency.observe(seconds)
+
+    def request_withdrawn(self) -> None:
+        """It is not to be counted: it begins anew."""
+        self._in_progress.dec()
 
     @contextmanager
     def committing(self, warehouse: str) -> Iterator[_Committing]:
@@ -133,8 +146,12 @@ class Metrics:
             commit.outcome = "refused"
             raise
         finally:
-            self._commits.labels(warehouse, commit.outcome).inc()
-            self._commit_seconds.labels(commit.outcome).observe(time.perf_counter() - started)
+            self.committed(warehouse, commit.outcome, time.perf_counter() - started)
+
+    def committed(self, warehouse: str, outcome: str, seconds: float) -> None:
+        """A commit is over; see `committing`."""
+        self._commits.labels(warehouse, outcome).inc()
+        self._commit_seconds.labels(outcome).observe(seconds)
 
     def swept(self, repaired: int, failures: int, purged: int) -> None:
         """A sweep is over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +33,8 @@ from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 __all__ = ["catalogs_on", "open_catalogs", "open_database", "run"]
 
 _LOG = logging.getLogger("headwater.server")
+# Objects made before they are looked through for garbage: some hundred requests' worth.
+_GARBAGE_THRESHOLD = 10_000
 
 
 @contextmanager
@@ -149,7 +152,7 @@ def _application(
         )
         metrics.watch(database.engine)
         with sweeping(catalogs, settings.sweep_interval.total_seconds(), metrics):
-            yield create_app(
+            app = create_app(
                 given,
                 settings,
                 runtime=runtime,
@@ -159,6 +162,12 @@ def _application(
                 probes=probes_of(database, catalogs),
                 at_end=at_end,
             )
+            # What is there now stays: to look through it again and again for what is garbage would
+            # hold up every request that comes meanwhile.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(_GARBAGE_THRESHOLD)
+            yield app
 
 
 def _config(

@@ -22,7 +22,7 @@ from contextlib import ExitStack, closing
 import uvicorn
 
 from headwater.server.app import create_app
-from headwater.server.envelope import ACCESS_LOGGER
+from headwater.server.request_log import ACCESS_LOGGER
 from headwater.server.run import open_catalogs
 from headwater.server.settings import load_settings
 

@@ -18,9 +18,9 @@ from headwater.catalog.wire_history import (
     SnapshotInstant,
     snapshot_from_wire,
 )
+from headwater.server.answers import snapshot_text
 from headwater.server.dependencies import CatalogOf, PageOf, Segment, ServicesOf, TableName
 from headwater.server.failures import failures
-from headwater.server.hot_reads import snapshot_response
 from headwater.server.json_text import BodyText, Raw, json_response, member_text
 from headwater.storage.errors import NotFound, ResourceType
 
@@ -69,15 +69,14 @@ def get_table_snapshot(catalog: CatalogOf, name: TableName) -> Response:
             resource_type=ResourceType.SNAPSHOT,
             resource_name="LATEST",
         )
-    return snapshot_response(
-        StoredSnapshot(
-            info.snapshot.to_json(),
-            info.record_count,
-            info.file_size_in_bytes,
-            info.file_count,
-            info.last_file_creation_time,
-        )
+    stored = StoredSnapshot(
+        info.snapshot.to_json(),
+        info.record_count,
+        info.file_size_in_bytes,
+        info.file_count,
+        info.last_file_creation_time,
     )
+    return Response(snapshot_text(stored), media_type="application/json")
 
 
 @router.get(

@@ -1,0 +1,93 @@
+"""What is logged and counted of each request."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from time import perf_counter
+
+from headwater.server.metrics import Metrics
+
+__all__ = ["ACCESS_LOGGER", "RequestLog"]
+
+ACCESS_LOGGER = "headwater.server.access"
+
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+
+
+@dataclass(slots=True)
+class Begun:
+    """A request that is being answered.
+
+    Attributes:
+        request_id: Its id.
+        method: Its method.
+        path: Its path, as it was sent.
+        client: The address that it comes from.
+        started: When, by `perf_counter`.
+    """
+
+    request_id: str
+    method: str
+    path: str
+    client: str | None
+    started: float
+
+
+class RequestLog:
+    """Writes one line for each request, and counts it.
+
+    Args:
+        metrics: Counts.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._log = logging.getLogger(ACCESS_LOGGER)
+
+    def begin(
+        self, request_id: str, method: str, path: str, client: tuple[str, int] | None
+    ) -> Begun:
+        """A request came in."""
+        self._metrics.request_begins()
+        return Begun(request_id, method, path, client[0] if client else None, perf_counter())
+
+    def withdraw(self) -> None:
+        """Somebody else answers it, and tells of it from its beginning."""
+        self._metrics.request_withdrawn()
+
+    def end(self, request: Begun, route: str, status: int, principal: str | None) -> None:
+        """It was answered.
+
+        Args:
+            request: From `begin`.
+            route: The template of the route that answered.
+            status: The HTTP status.
+            principal: Who asked, as far as that is known.
+        """
+        seconds = perf_counter() - request.started
+        # What is no method would make a series of its own.
+        method = request.method if request.method in _METHODS else "other"
+        self._metrics.request_ends(method, route, status, seconds)
+        if not self._log.isEnabledFor(logging.INFO):
+            return
+        # Made here rather than by the logger, which would look for the line of code first.
+        record = logging.LogRecord(
+            ACCESS_LOGGER,
+            logging.INFO,
+            __file__,
+            0,
+            "%s %s %s",
+            (request.method, request.path, status),
+            None,
+        )
+        record.request = {
+            "request_id": request.request_id,
+            "method": request.method,
+            "path": request.path,
+            "status": status,
+            "milliseconds": round(seconds * 1000, 3),
+            "client": request.client,
+            "principal": principal,
+        }
+        self._log.handle(record)
