@@ -61,6 +61,16 @@ def test_what_models_say_of_their_fields_stands_at_the_fields() -> None:
     assert models["CommitTableRequest"]["properties"]["snapshot"]["description"]
 
 
+def test_every_field_is_described() -> None:
+    models = DOCUMENT["components"]["schemas"]
+    assert not [
+        (name, field)
+        for name, model in models.items()
+        for field, described in model.get("properties", {}).items()
+        if not described.get("description")
+    ]
+
+
 def test_operations_have_names_of_their_own() -> None:
     names = [described["operationId"] for described in OPERATIONS.values()]
     assert len(set(names)) == len(names)

@@ -135,7 +135,11 @@ class TableSnapshotModel(WireModel):
 
 
 class GetTableSnapshotResponse(WireModel):
-    """``GET …/snapshot``."""
+    """``GET …/snapshot``.
+
+    Attributes:
+        snapshot: The latest snapshot, with the sizes of the table.
+    """
 
     snapshot: TableSnapshotModel
 

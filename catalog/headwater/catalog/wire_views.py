@@ -78,7 +78,11 @@ class ViewSchemaModel(WireModel):
 
 
 class CreateViewRequest(WireModel):
-    """``POST …/views``."""
+    """``POST …/views``.
+
+    Attributes:
+        schema: The view's columns and queries.
+    """
 
     identifier: IdentifierModel
     view_schema: ViewSchemaModel = Field(alias="schema")
@@ -154,7 +158,11 @@ def view_change_model(change: ViewChange) -> _ChangeModel:
 
 
 class GetViewResponse(Audited):
-    """A view."""
+    """A view.
+
+    Attributes:
+        schema: Its columns and queries.
+    """
 
     id: str
     name: str

@@ -1,7 +1,7 @@
 """What people read in the API's description: what parameters, fields and groups of operations are.
 
 Parameters are said once here, because the same few names stand in every path. Fields are said where
-they are made: in the `Attributes` of the wire models.
+they are made, in the `Attributes` of the wire models, or in the glossary.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic.alias_generators import to_camel
+
+from headwater.server.glossary import FIELDS
 
 __all__ = ["make_readable"]
 
@@ -89,6 +91,9 @@ def _describe_fields(schema: dict[str, Any]) -> None:
             field = fields.get(attribute["name"], fields.get(to_camel(attribute["name"])))
             if field is not None:
                 field.setdefault("description", _markdown(" ".join(attribute["text"].split())))
+    for name, field in schema.get("properties", {}).items():
+        if name in FIELDS:
+            field.setdefault("description", FIELDS[name])
     if "description" in schema:
         schema["description"] = _markdown(schema["description"])
 

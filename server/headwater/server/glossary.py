@@ -1,0 +1,128 @@
+"""What the fields of requests and answers mean, for those that mean the same wherever they stand.
+
+What a field means in one model only is said in that model's `Attributes`, which come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["FIELDS"]
+
+_MILLIS = "milliseconds since the epoch"
+_NAMES_OF_PAGE = "of this page, in their order"
+
+FIELDS: Mapping[str, str] = {
+    "nextPageToken": "Asks for the next page; null on the last one.",
+    # Things
+    "id": "Its id, which it keeps for ever.",
+    "uuid": "Its id, which it keeps for ever.",
+    "name": "Its name.",
+    "identifier": "The database and the object in it.",
+    "database": "The database's name.",
+    "object": "The table's, view's or function's name.",
+    "table": "The table's name.",
+    "view": "The view's name.",
+    "function": "The function's name.",
+    "location": "Where its files are, as a URI.",
+    "path": "Where the table's files are, as a URI.",
+    "isExternal": "Whether its files are somebody else's: dropping it leaves them.",
+    "comment": "A comment for people.",
+    "description": "A comment for people.",
+    "owner": "Who owns it, if anybody said so.",
+    "createdAt": f"When it was made, {_MILLIS}; null when not known.",
+    "createdBy": "Who made it: the principal of the request.",
+    "updatedAt": f"When it was changed last, {_MILLIS}; null when not known.",
+    "updatedBy": "Who changed it last.",
+    "protected": "Whether a drop of it is refused.",
+    "options": "Its options, by key.",
+    # Schemas and their changes
+    "schema": "The schema: fields, keys, options and a comment.",
+    "schemaId": "The schema's version, from 0.",
+    "fields": "The columns, in their order.",
+    "type": "Which kind of thing this is; the other fields depend on it.",
+    "defaultValue": "What stands for a value that is not given, as text.",
+    "action": "What to do; the other fields depend on it.",
+    "changes": "What to change; all of it happens, or nothing.",
+    "key": "The option's key.",
+    "value": "Its value.",
+    "removals": "The keys of options to remove.",
+    "updates": "Options to set, by key.",
+    "removed": "The keys that were removed.",
+    "updated": "The keys that were set.",
+    "missing": "What was asked for and is not there.",
+    # History
+    "snapshot": "The snapshot's JSON, as the writer sent it.",
+    "snapshotId": "A snapshot's number, from 1.",
+    "snapshots": f"The snapshots {_NAMES_OF_PAGE}.",
+    "fromSnapshot": "The number that the latest snapshot must have; null asks for nothing.",
+    "instant": "What to go back to: a snapshot or a tag.",
+    "success": "Whether the snapshot is the latest now; false when another commit came first.",
+    "tagName": "The tag's name.",
+    "tagCreateTime": "When the tag was made, local to whoever made it.",
+    "tagTimeRetained": "How long the tag keeps its snapshot; null is for ever.",
+    "toBranch": "The branch's new name.",
+    "consumerId": "The consumer's id.",
+    "nextSnapshotId": "The snapshot that the consumer reads next; null deletes the consumer.",
+    # Partitions
+    "spec": "The partition columns' values as text, by column.",
+    "specs": "Partitions, each by its columns' values.",
+    "partitionSpecs": "Partitions, each by its columns' values.",
+    "recordCount": "Rows in its files, before merging; -1 when nobody counted.",
+    "fileSizeInBytes": "Bytes of its data files; -1 when nobody counted.",
+    "fileCount": "How many data files; -1 when nobody counted.",
+    "lastFileCreationTime": f"When the newest data file was made, {_MILLIS}; -1 when not known.",
+    "totalBuckets": "How many buckets it has; -1 when not known.",
+    "done": "Whether it was marked as complete.",
+    "ignoreIfNotExists": "Whether a partition that is not there is passed over.",
+    "created": "The partitions that were made.",
+    "existed": "The partitions that were there already.",
+    "dropped": "The partitions that were dropped.",
+    # Views and functions
+    "dialect": "Whose SQL the query is, such as `spark` or `flink`.",
+    "query": "The query, in that dialect.",
+    "definition": "How the function is computed.",
+    "definitions": "How the function is computed, by the name of each definition.",
+    "inputParams": "The parameters, in their order.",
+    "returnParams": "What it returns.",
+    "deterministic": "Whether the same input always gives the same output.",
+    "language": "The language that it is written in.",
+    "fileResources": "The files that it needs.",
+    "className": "The class in those files.",
+    "functionName": "The function's name in that class.",
+    "resourceType": "What kind of thing it is.",
+    "uri": "Where the file is.",
+    # Permissions, tokens
+    "resource": "What was granted.",
+    "access": "What may be done with it.",
+    "principal": "To whom.",
+    "columnNames": "The columns that are meant.",
+    "excludedColumnNames": "The columns that are not meant.",
+    "select": "The columns that somebody wants to read; null is all of them.",
+    "filter": "Conditions that every row must meet.",
+    "columnMasking": "What stands for a column's values, by column.",
+    "token": "What a client needs to reach the files, by option.",
+    "expiresAtMillis": f"Until when the token is good, {_MILLIS}.",
+    # Lists
+    "branches": "The branches' names, without `main`.",
+    "consumers": f"The consumers {_NAMES_OF_PAGE}.",
+    "databases": f"The databases' names {_NAMES_OF_PAGE}.",
+    "droppedTables": f"The dropped tables {_NAMES_OF_PAGE}.",
+    "functionDetails": f"The functions {_NAMES_OF_PAGE}.",
+    "functions": f"The functions {_NAMES_OF_PAGE}.",
+    "partitions": f"The partitions {_NAMES_OF_PAGE}.",
+    "permissions": f"The permissions {_NAMES_OF_PAGE}.",
+    "tableDetails": f"The tables {_NAMES_OF_PAGE}.",
+    "tables": f"The tables {_NAMES_OF_PAGE}.",
+    "tags": f"The tags' names {_NAMES_OF_PAGE}.",
+    "viewDetails": f"The views {_NAMES_OF_PAGE}.",
+    "views": f"The views {_NAMES_OF_PAGE}.",
+    "warehouses": "The warehouses, by name.",
+    # Renaming, configuration, health
+    "source": "The name that it has.",
+    "destination": "The name that it shall have.",
+    "defaults": "Options that a client's own come before.",
+    "overrides": "Options that come before a client's own.",
+    "status": "`ok`.",
+    "version": "The server's version.",
+}
