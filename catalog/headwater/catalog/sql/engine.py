@@ -109,18 +109,30 @@ class SqlDatabase:
             # This connects anew.
             _ = connection.connection
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         """Run `work` in one write transaction and commit it.
 
         A transaction that the database gave up for a deadlock, or whose connection was lost before
         its commit was sent, is run again a few times: `work` may be called several times; it must
         not call `write`.
 
+        Args:
+            work: What to do.
+            durable: Whether it has to survive a power failure that comes before anything else is
+                written; only PostgreSQL makes a difference.
+
         Raises:
             Unavailable: The database did not answer; nothing was changed.
             OutcomeUnknown: The answer to the commit was lost.
             IntegrityError: A constraint was broken; nothing is changed.
         """
+        if self._is_postgresql and not durable:
+
+            def relaxed(connection: Connection) -> T:
+                connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+                return work(connection)
+
+            return self._write(self.engine, relaxed)
         if not self.is_sqlite:
             return self._write(self.engine, work)
         with self._writer:

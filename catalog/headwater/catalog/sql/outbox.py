@@ -3,7 +3,9 @@
 The database decides, in one transaction that also leaves a row here. Settling the row makes the
 files agree: always under the branch row's lock and in the order of the decisions, so that no file
 is written for a decision that was taken back meanwhile, and none deleted that a later one made.
-Every step can be repeated, so whoever comes by after a crash finishes it.
+Every step can be repeated, so whoever comes by after a crash finishes it. For the same reason a row
+that is settled need not be flushed to the disk as such: it is settled again, or a later decision,
+which is flushed, takes it along.
 """
 
 from __future__ import annotations
@@ -232,7 +234,7 @@ class Outbox:
         settled, more = 0, True
         while more:
             done, more = self._context.database.write(
-                lambda connection: self._settle_one(connection, table_id, branch)
+                lambda connection: self._settle_one(connection, table_id, branch), durable=False
             )
             settled += done
         return settled
@@ -249,7 +251,7 @@ class Outbox:
         failures: dict[int, HeadwaterError] = {}
         try:
             left, failures = self._context.database.write(
-                lambda connection: self._follow(connection, committed)
+                lambda connection: self._follow(connection, committed), durable=False
             )
         except HeadwaterError as error:
             return [error] * len(committed)
