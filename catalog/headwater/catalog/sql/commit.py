@@ -195,7 +195,8 @@ class Commits:
         while places := [at for at in range(len(offers)) if at not in answers]:
             turn = [offers[at] for at in places]
             try:
-                decisions = self._context.database.write(partial(self._decide, turn, also))
+                decide = partial(self._decide, turn, also)
+                decisions = self._context.database.write(decide, by_keys=True)
             except OutcomeUnknown as error:
                 # Offered again, a snapshot that was taken is found in the history.
                 unknown += 1

@@ -39,6 +39,8 @@ T = TypeVar("T")
 # The waits between them add up to a second and a quarter.
 _RETRIES = 6
 _DATABASE_ERRORS = (SQLAlchemyError, UnicodeEncodeError, OverflowError)
+_UNFLUSHED = "SET LOCAL synchronous_commit = off"
+_PLANNED_ONCE = "SET LOCAL plan_cache_mode = force_generic_plan"
 _UNCHANGED = "; nothing was changed, retry"
 _UNKNOWN = "; whether the change was made is not known: look, then retry"
 
@@ -109,7 +111,13 @@ class SqlDatabase:
             # This connects anew.
             _ = connection.connection
 
-    def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
+    def write(
+        self,
+        work: Callable[[Connection], T],
+        *,
+        durable: bool = True,
+        by_keys: bool = False,
+    ) -> T:
         """Run `work` in one write transaction and commit it.
 
         A transaction that the database gave up for a deadlock, or whose connection was lost before
@@ -120,19 +128,22 @@ class SqlDatabase:
             work: What to do.
             durable: Whether it has to survive a power failure that comes before anything else is
                 written; only PostgreSQL makes a difference.
+            by_keys: Whether it looks rows up by their keys alone, so that PostgreSQL need not plan
+                its statements anew for other values.
 
         Raises:
             Unavailable: The database did not answer; nothing was changed.
             OutcomeUnknown: The answer to the commit was lost.
             IntegrityError: A constraint was broken; nothing is changed.
         """
-        if self._is_postgresql and not durable:
+        settings = [_UNFLUSHED] * (not durable) + [_PLANNED_ONCE] * by_keys
+        if self._is_postgresql and settings:
 
-            def relaxed(connection: Connection) -> T:
-                connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+            def with_settings(connection: Connection) -> T:
+                connection.exec_driver_sql("; ".join(settings))
                 return work(connection)
 
-            return self._write(self.engine, relaxed)
+            return self._write(self.engine, with_settings)
         if not self.is_sqlite:
             return self._write(self.engine, work)
         with self._writer:

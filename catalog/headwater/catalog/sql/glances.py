@@ -65,6 +65,8 @@ class Glances:
         connection = _Connection(made)
         await made.execute(f"SET statement_timeout = {_SECONDS * 1000}")
         await made.execute(f"SET {SCANS_OFF}")
+        # Look-ups are by keys: a plan that was made for one value is good for all.
+        await made.execute("SET plan_cache_mode = force_generic_plan")
         # Tables are joined as the statement says: a planner that knows nothing yet of a table that
         # grows fast would read all of a table's snapshots to find the latest.
         await made.execute("SET join_collapse_limit = 1")

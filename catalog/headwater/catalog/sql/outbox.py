@@ -234,7 +234,9 @@ class Outbox:
         settled, more = 0, True
         while more:
             done, more = self._context.database.write(
-                lambda connection: self._settle_one(connection, table_id, branch), durable=False
+                lambda connection: self._settle_one(connection, table_id, branch),
+                durable=False,
+                by_keys=True,
             )
             settled += done
         return settled
@@ -251,7 +253,9 @@ class Outbox:
         failures: dict[int, HeadwaterError] = {}
         try:
             left, failures = self._context.database.write(
-                lambda connection: self._follow(connection, committed), durable=False
+                lambda connection: self._follow(connection, committed),
+                durable=False,
+                by_keys=True,
             )
         except HeadwaterError as error:
             return [error] * len(committed)
