@@ -38,7 +38,7 @@ from headwater.server.envelope import request_id_of
 from headwater.server.errors import REQUEST_ID_HEADER, known_error_response, status_of
 from headwater.server.json_text import member_text
 from headwater.server.request_log import RequestLog
-from headwater.storage.errors import CorruptData, HeadwaterError, Unavailable
+from headwater.storage.errors import HeadwaterError
 from headwater.storage.runtime import Runtime
 
 __all__ = ["FastLane"]
@@ -217,15 +217,8 @@ class FastLane:
         if answer is None:
             # Offered again the ordinary way, a snapshot that was taken is found in the history.
             return None
-        match answer:
-            case Unavailable() | CorruptData():
-                outcome = "unknown"
-            case HeadwaterError():
-                outcome = "refused"
-            case _:
-                outcome = "success" if answer else "conflict"
         seconds = time.perf_counter() - started
-        self._services.metrics.committed(request.catalog.warehouse, outcome, seconds)
+        self._services.metrics.committed(request.catalog.warehouse, answer, seconds)
         if isinstance(answer, HeadwaterError):
             return answer
         return b'{"success":true}' if answer else b'{"success":false}'

@@ -140,16 +140,17 @@ class Metrics:
         started = time.perf_counter()
         try:
             yield commit
-        except (Unavailable, CorruptData):
-            raise
-        except HeadwaterError:
-            commit.outcome = "refused"
+        except HeadwaterError as error:
+            commit.outcome = _outcome(error)
             raise
         finally:
-            self.committed(warehouse, commit.outcome, time.perf_counter() - started)
+            self._committed(warehouse, commit.outcome, time.perf_counter() - started)
 
-    def committed(self, warehouse: str, outcome: str, seconds: float) -> None:
-        """A commit is over; see `committing`."""
+    def committed(self, warehouse: str, answer: bool | HeadwaterError, seconds: float) -> None:
+        """A commit is over, with whether it was taken, or with an error."""
+        self._committed(warehouse, _outcome(answer), seconds)
+
+    def _committed(self, warehouse: str, outcome: str, seconds: float) -> None:
         self._commits.labels(warehouse, outcome).inc()
         self._commit_seconds.labels(outcome).observe(seconds)
 
@@ -188,6 +189,15 @@ class Metrics:
             with suppress(HeadwaterError):
                 registry.register(_BacklogNow(self._backlog()))
         return registry
+
+
+def _outcome(answer: bool | HeadwaterError) -> str:
+    match answer:
+        case Unavailable() | CorruptData():
+            return "unknown"
+        case HeadwaterError():
+            return "refused"
+    return "success" if answer else "conflict"
 
 
 class _BacklogNow(Collector):

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from functools import cache, partial
 from typing import TypeAlias
 
-from sqlalchemy import and_, bindparam, case, insert, literal_column, or_, select, update
+from sqlalchemy import bindparam, case, insert, literal_column, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
@@ -29,7 +29,7 @@ from headwater.catalog.sql.lookup import (
 )
 from headwater.catalog.sql.models import BranchRow, SnapshotRow
 from headwater.catalog.sql.outbox import Committed, Outbox
-from headwater.catalog.sql.prepared import Prepared, numbered, padded
+from headwater.catalog.sql.prepared import Prepared, keyed, numbered, padded
 from headwater.catalog.sql.statistics import Growth, Sizes, apply_growths
 from headwater.catalog.sql.stream_counts import COUNT_COLUMNS, StreamCounts
 from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
@@ -96,13 +96,7 @@ _Row: TypeAlias = Mapping[str, str | int | None]
 @cache
 def _moving(count: int) -> Prepared:
     """Branches of different tables go on by one snapshot each."""
-    heads = [
-        and_(
-            BranchRow.table_id == bindparam(f"table_id_{at}"),
-            BranchRow.branch == bindparam(f"branch_{at}"),
-        )
-        for at in range(count)
-    ]
+    heads = keyed(count, table_id=BranchRow.table_id, branch=BranchRow.branch)
     uuids = case(*((head, bindparam(f"uuid_{at}")) for at, head in enumerate(heads)))
     return Prepared(
         update(BranchRow)
@@ -136,13 +130,11 @@ def _as_of(count: int) -> Prepared:
             *COUNT_COLUMNS,
         ).where(
             or_(
-                *(
-                    and_(
-                        SnapshotRow.table_id == bindparam(f"table_{at}"),
-                        SnapshotRow.branch == bindparam(f"branch_{at}"),
-                        SnapshotRow.snapshot_id == bindparam(f"number_{at}"),
-                    )
-                    for at in range(count)
+                *keyed(
+                    count,
+                    table=SnapshotRow.table_id,
+                    branch=SnapshotRow.branch,
+                    number=SnapshotRow.snapshot_id,
                 )
             )
         )
@@ -309,8 +301,10 @@ class Commits:
                     **StreamCounts.following(counts_before, snapshot).columns(),
                 }
             )
-        heads = [{name: row[name] for name in ("table_id", "branch", "uuid")} for row in rows]
-        _moving(len(padded(heads))).run(connection, **numbered(padded(heads)))
+        heads = [
+            {name: row[name] for name in ("table_id", "branch", "uuid")} for row in padded(rows)
+        ]
+        _moving(len(heads)).run(connection, **numbered(heads))
         _inserting(len(rows)).run(connection, **numbered(rows))
         growths = [Growth(record, offer.statistics, offer.principal) for offer, record in moving]
         apply_growths(connection, self._context, growths)

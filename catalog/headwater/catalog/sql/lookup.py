@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, exists, literal_column, or_, select, union_all
+from sqlalchemy import Select, bindparam, exists, literal_column, or_, select, union_all
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Page
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.models import BranchRow, DatabaseRow, OutboxRow, TableRow
-from headwater.catalog.sql.prepared import Prepared, numbered, padded
+from headwater.catalog.sql.prepared import Prepared, keyed, numbered, padded
 from headwater.storage.errors import NotFound, ResourceType, Unsupported
 from headwater.storage.layout import TableLayout
 from headwater.storage.table_type import TableType
@@ -127,17 +127,7 @@ def _locking(count: int) -> Prepared:
             BranchRow.snapshot_id,
             BranchRow.snapshot_uuid,
         )
-        .where(
-            or_(
-                *(
-                    and_(
-                        BranchRow.table_id == bindparam(f"table_{at}"),
-                        BranchRow.branch == bindparam(f"branch_{at}"),
-                    )
-                    for at in range(count)
-                )
-            )
-        )
+        .where(or_(*keyed(count, table=BranchRow.table_id, branch=BranchRow.branch)))
         # Whoever takes several takes them in this order, and so waits for nobody who waits for it.
         .order_by(BranchRow.table_id)
         .with_for_update()

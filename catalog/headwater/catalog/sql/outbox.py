@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from sqlalchemy import and_, bindparam, delete, insert, literal_column, or_, select
+from sqlalchemy import bindparam, delete, insert, literal_column, or_, select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.sql.branch_files import follow_fork, follow_forward, follow_move
@@ -32,7 +32,7 @@ from headwater.catalog.sql.placed_files import (
     numbered_files,
     put,
 )
-from headwater.catalog.sql.prepared import Prepared, numbered, padded
+from headwater.catalog.sql.prepared import Prepared, keyed, numbered, padded
 from headwater.storage.errors import HeadwaterError, OutcomeUnknown
 from headwater.storage.file_access import FileAccess
 from headwater.storage.layout import TableLayout
@@ -130,11 +130,7 @@ def _adding(count: int) -> Prepared:
 
 @cache
 def _removing(count: int) -> Prepared:
-    return Prepared(
-        delete(OutboxRow).where(
-            or_(*(OutboxRow.id == bindparam(f"row_{at}") for at in range(count)))
-        )
-    )
+    return Prepared(delete(OutboxRow).where(or_(*keyed(count, row=OutboxRow.id))))
 
 
 @cache
@@ -142,17 +138,7 @@ def _open(count: int) -> Prepared:
     """What is open about branches of different tables."""
     return Prepared(
         select(OutboxRow.id, OutboxRow.table_id, OutboxRow.action, OutboxRow.number)
-        .where(
-            or_(
-                *(
-                    and_(
-                        OutboxRow.table_id == bindparam(f"table_{at}"),
-                        OutboxRow.branch == bindparam(f"branch_{at}"),
-                    )
-                    for at in range(count)
-                )
-            )
-        )
+        .where(or_(*keyed(count, table=OutboxRow.table_id, branch=OutboxRow.branch)))
         .order_by(OutboxRow.id)
     )
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, CursorResult, Dialect
+from sqlalchemy import ColumnElement, Connection, CursorResult, Dialect, and_, bindparam
 from sqlalchemy.engine.interfaces import Compiled
+from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
-__all__ = ["Prepared", "numbered", "padded"]
+__all__ = ["Prepared", "keyed", "numbered", "padded"]
 
 T = TypeVar("T")
 
@@ -111,6 +112,19 @@ class Prepared:
         names = tuple(made.params if made.positiontup is None else made.positiontup)
         is_positional = made.positiontup is not None
         return _Compiled(made.string, names, is_positional, constants, cursor)
+
+
+def keyed(count: int, **columns: InstrumentedAttribute[Any]) -> Sequence[ColumnElement[bool]]:
+    """Conditions that each find one of several things, by values named as `numbered` names them.
+
+    Args:
+        count: How many things.
+        columns: The columns of their key, by the names of the values.
+    """
+    return [
+        and_(*(column == bindparam(f"{name}_{at}") for name, column in columns.items()))
+        for at in range(count)
+    ]
 
 
 def padded(items: Sequence[T]) -> Sequence[T]:

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     ColumnElement,
     Select,
-    and_,
     bindparam,
     case,
     delete,
@@ -28,7 +27,7 @@ from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord
 from headwater.catalog.sql.models import SORT_NAME_LENGTH, PartitionRow, SchemaRow
 from headwater.catalog.sql.names import partition_name
-from headwater.catalog.sql.prepared import Prepared, numbered, padded
+from headwater.catalog.sql.prepared import Prepared, keyed, numbered, padded
 from headwater.storage.schema import TableSchema
 from headwater.storage.table_storage import PartitionStatistics
 
@@ -129,11 +128,11 @@ def apply_growths(
     now = context.runtime.now_millis()
     inserts: dict[_Place, dict[str, object]] = {}
     updates: list[dict[str, str | int | None]] = []
-    gone: list[dict[str, str | int | None]] = []
+    gone: list[dict[str, str]] = []
     for place, changes in parts.items():
         sizes = stored.get(place, Sizes()).plus(changes)
         if sizes.record_count <= 0 and sizes.file_size_in_bytes <= 0 and sizes.file_count <= 0:
-            gone.append({**place.columns()})
+            gone.append(place.columns())
             continue
         values: dict[str, str | int | None] = {
             "record_count": sizes.record_count,
@@ -153,12 +152,12 @@ def apply_growths(
                 **values,
             }
     if inserts:
-        keys = {
-            id(growth): _partition_keys(connection, growth.record, growth.changes)
-            for growth in growths
-        }
+        keys: dict[tuple[str, str], Sequence[str]] = {}
         for place, row in inserts.items():
-            spec = ordered_spec(parts[place][-1].spec, keys[id(owners[place])])
+            owner, branch = owners[place], (place.table, place.branch)
+            if branch not in keys:
+                keys[branch] = _partition_keys(connection, owner.record, owner.changes)
+            spec = ordered_spec(parts[place][-1].spec, keys[branch])
             row |= {
                 "table_id": place.table,
                 "branch": place.branch,
@@ -169,8 +168,8 @@ def apply_growths(
         connection.execute(insert(PartitionRow), list(inserts.values()))
     for some in _few(updates):
         _updating(len(some)).run(connection, **numbered(some))
-    for some in _few(gone):
-        _deleting(len(some)).run(connection, **numbered(some))
+    for places in _few(gone):
+        _deleting(len(places)).run(connection, **numbered(places))
 
 
 def _partition_keys(
@@ -186,15 +185,13 @@ _SIZES = ("record_count", "file_size_in_bytes", "file_count", "last_file_creatio
 _CHANGING = (*_SIZES, "total_buckets", "updated_at", "updated_by")
 
 
-def _places(count: int) -> list[ColumnElement[bool]]:
-    return [
-        and_(
-            PartitionRow.table_id == bindparam(f"table_{at}"),
-            PartitionRow.branch == bindparam(f"branch_{at}"),
-            PartitionRow.spec_key == bindparam(f"spec_key_{at}"),
-        )
-        for at in range(count)
-    ]
+def _places(count: int) -> Sequence[ColumnElement[bool]]:
+    return keyed(
+        count,
+        table=PartitionRow.table_id,
+        branch=PartitionRow.branch,
+        spec_key=PartitionRow.spec_key,
+    )
 
 
 @cache
