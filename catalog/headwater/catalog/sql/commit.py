@@ -30,7 +30,7 @@ from headwater.catalog.sql.lookup import (
 from headwater.catalog.sql.models import BranchRow, SnapshotRow
 from headwater.catalog.sql.outbox import Committed, Outbox
 from headwater.catalog.sql.prepared import Prepared, keyed, numbered, padded
-from headwater.catalog.sql.statistics import Growth, Sizes, apply_growths
+from headwater.catalog.sql.statistics import Growth, Sizes, apply_growths, snapshot_row
 from headwater.catalog.sql.stream_counts import COUNT_COLUMNS, StreamCounts
 from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
 from headwater.storage.snapshot import Snapshot
@@ -283,24 +283,8 @@ class Commits:
             snapshot = offer.snapshot
             sizes_before, counts_before = before.get(record.id, (Sizes(), None))
             sizes = sizes_before.plus(offer.statistics)
-            rows.append(
-                {
-                    "table_id": record.id,
-                    "branch": record.branch,
-                    "snapshot_id": snapshot.id,
-                    "uuid": snapshot.uuid,
-                    "document": snapshot.to_json(),
-                    "commit_user": snapshot.commit_user,
-                    "commit_identifier": snapshot.commit_identifier,
-                    "commit_kind": snapshot.commit_kind.value,
-                    "record_count": sizes.record_count,
-                    "file_size_in_bytes": sizes.file_size_in_bytes,
-                    "file_count": sizes.file_count,
-                    "last_file_creation_time": sizes.last_file_creation_time,
-                    "statistics": json.dumps([change.to_json() for change in offer.statistics]),
-                    **StreamCounts.following(counts_before, snapshot).columns(),
-                }
-            )
+            row = snapshot_row(record, snapshot, sizes, offer.statistics)
+            rows.append({**row, **StreamCounts.following(counts_before, snapshot).columns()})
         heads = [
             {name: row[name] for name in ("table_id", "branch", "uuid")} for row in padded(rows)
         ]

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord, read_table
 from headwater.catalog.sql.models import SnapshotRow
-from headwater.catalog.sql.statistics import Sizes, apply_statistics, read_schema
+from headwater.catalog.sql.statistics import Sizes, apply_statistics, read_schema, snapshot_row
 from headwater.storage.commit_entries import partition_statistics
 from headwater.storage.errors import Conflict, CorruptData
 from headwater.storage.scan import live_entries
@@ -92,22 +92,7 @@ def insert_measured(
     measured: Sequence[PartitionStatistics],
 ) -> None:
     """Insert a measured snapshot's row and partitions; the branch must have neither."""
-    sizes = Sizes().plus(measured)
-    row = {
-        "table_id": record.id,
-        "branch": record.branch,
-        "snapshot_id": snapshot.id,
-        "uuid": snapshot.uuid,
-        "document": snapshot.to_json(),
-        "commit_user": snapshot.commit_user,
-        "commit_identifier": snapshot.commit_identifier,
-        "commit_kind": snapshot.commit_kind.value,
-        "record_count": sizes.record_count,
-        "file_size_in_bytes": sizes.file_size_in_bytes,
-        "file_count": sizes.file_count,
-        "last_file_creation_time": sizes.last_file_creation_time,
-        # What it changed is not known; nothing earlier can be rolled back to by statistics.
-        "statistics": "[]",
-    }
+    # What it changed is not known; nothing earlier can be rolled back to by statistics.
+    row = snapshot_row(record, snapshot, Sizes().plus(measured), [])
     connection.execute(insert(SnapshotRow), row)
     apply_statistics(connection, context, record, measured)

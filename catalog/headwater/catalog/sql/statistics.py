@@ -29,6 +29,7 @@ from headwater.catalog.sql.models import SORT_NAME_LENGTH, PartitionRow, SchemaR
 from headwater.catalog.sql.names import partition_name
 from headwater.catalog.sql.prepared import Prepared, keyed, numbered, padded
 from headwater.storage.schema import TableSchema
+from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "chunks",
     "ordered_spec",
     "read_schema",
+    "snapshot_row",
     "sort_name",
     "spec_key",
 ]
@@ -80,6 +82,34 @@ class Sizes:
             max(0, self.file_count),
             max(0, self.last_file_creation_time),
         )
+
+
+def snapshot_row(
+    record: TableRecord, snapshot: Snapshot, sizes: Sizes, changes: Sequence[PartitionStatistics]
+) -> dict[str, str | int | None]:
+    """The row of a snapshot that holds so much; its `StreamCounts` are not in it.
+
+    Args:
+        record: The table and branch.
+        snapshot: The snapshot.
+        sizes: What the branch holds with it.
+        changes: What it changed, as far as that is known.
+    """
+    return {
+        "table_id": record.id,
+        "branch": record.branch,
+        "snapshot_id": snapshot.id,
+        "uuid": snapshot.uuid,
+        "document": snapshot.to_json(),
+        "commit_user": snapshot.commit_user,
+        "commit_identifier": snapshot.commit_identifier,
+        "commit_kind": snapshot.commit_kind.value,
+        "record_count": sizes.record_count,
+        "file_size_in_bytes": sizes.file_size_in_bytes,
+        "file_count": sizes.file_count,
+        "last_file_creation_time": sizes.last_file_creation_time,
+        "statistics": json.dumps([change.to_json() for change in changes]),
+    }
 
 
 @dataclass(frozen=True)
