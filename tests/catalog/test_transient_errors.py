@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -84,6 +84,33 @@ class Killer:
             ).scalars():
                 other.exec_driver_sql(f"KILL CONNECTION {identity}")
 
+    def cut_those_who_wait(self) -> int:
+        """Ends the connections that wait for a lock, once there are any; how many."""
+        ids: Sequence[int] = ()
+        while not ids:
+            with self._engine.connect() as other:
+                if self._kind == "postgresql":
+                    ids = other.scalars(
+                        text(
+                            "SELECT pid FROM pg_stat_activity WHERE wait_event = 'advisory' "
+                            "AND datname = current_database()"
+                        )
+                    ).all()
+                    for identity in ids:
+                        other.execute(
+                            text("SELECT pg_terminate_backend(:id, 5000)"), {"id": identity}
+                        )
+                    continue
+                ids = other.scalars(
+                    text(
+                        "SELECT id FROM information_schema.processlist WHERE db = DATABASE() "
+                        "AND state IN ('User lock', 'Waiting for table metadata lock')"
+                    )
+                ).all()
+                for identity in ids:
+                    other.exec_driver_sql(f"KILL CONNECTION {identity}")
+        return len(ids)
+
     @contextmanager
     def at(self, moment: str, words: str = "", times: int = 1) -> Iterator[list[str]]:
         """Kills the connection at so many commits, or statements that begin with some words."""
@@ -130,6 +157,51 @@ def test_a_connection_lost_before_the_commit_is_not_noticed(
         assert catalog.commit_snapshot(table, None, offered, None, [])
     assert len(killed) == 2
     assert catalog.get_snapshot(table, "LATEST") == offered
+
+
+def test_a_read_whose_connection_is_cut_is_not_noticed(
+    catalog: SqlCatalog, table: Identifier, killer: Killer
+) -> None:
+    # The first of them is a statement that the driver has prepared.
+    for words in ("SELECT 0 AS place", "SELECT hw_databases.name", "SELECT hw_tables.id"):
+        with killer.at("before_cursor_execute", words, times=2) as killed:
+            assert catalog.latest_snapshot(table) is None
+            assert list(catalog.list_databases().items) == [table.database]
+            assert catalog.get_table(table).identifier == table
+        assert len(killed) == 2
+
+
+def test_a_read_that_is_cut_while_it_waits_is_not_noticed(server_url: str, killer: Killer) -> None:
+    """The database ends the connection in the middle of a statement."""
+    database = SqlDatabase(open_engine(server_url), SYSTEM_RUNTIME)
+    is_postgresql = database.engine.dialect.name == "postgresql"
+    lock = "SELECT pg_advisory_lock(7)" if is_postgresql else "SELECT GET_LOCK('seven', 60)"
+
+    def wait() -> object:
+        with database.read() as connection:
+            connection.execute(text(lock))
+            return connection.execute(text("SELECT 7")).scalar_one()
+
+    with database.connection() as holder, ThreadPoolExecutor(1) as threads:
+        holder.execute(text(lock))
+        waiting = threads.submit(wait)
+        cut = killer.cut_those_who_wait()
+        holder.invalidate()
+        assert waiting.result(60) == 7
+    assert cut > 0
+    database.close()
+
+
+def test_a_read_that_is_cut_again_and_again_is_unavailable(
+    catalog: SqlCatalog, killer: Killer
+) -> None:
+    with (
+        killer.at("before_cursor_execute", "SELECT hw_databases", times=100) as killed,
+        pytest.raises(Unavailable, match=r"did not answer: .*; retry"),
+    ):
+        catalog.list_databases()
+    assert 2 < len(killed) < 10
+    assert list(catalog.list_databases().items) == []
 
 
 def test_a_connection_that_is_lost_again_and_again_changes_nothing(

@@ -152,7 +152,7 @@ class BulkReads:
 
     def _look(self, look: _Look[V], identifiers: Sequence[Identifier]) -> Sequence[V | None]:
         statement, values = self._question(look, identifiers)
-        with self._context.database.glance() as connection:
+        with self._context.database.read() as connection:
             return look.found(identifiers, statement.run(connection, **values))
 
     async def _look_soon(

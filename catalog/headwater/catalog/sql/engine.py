@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -22,12 +23,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from headwater.catalog.sql.drivers import (
     IMMEDIATE,
-    answers,
     database_exists,
     database_url,
     open_engine,
 )
 from headwater.catalog.sql.glances import Glances
+from headwater.catalog.sql.rereading import Rereading
 from headwater.catalog.sql.transient import is_lost, is_rolled_back
 from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
 from headwater.storage.runtime import Runtime
@@ -69,47 +70,32 @@ class SqlDatabase:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection to read with; each statement sees what is committed; raises Unavailable."""
-        with self._explained(self._reader) as connection:
-            self._look(connection)
-            yield connection
+        """A connection to read with; each statement sees what is committed.
 
-    @contextmanager
-    def glance(self) -> Iterator[Connection]:
-        """Likewise, for what is read again some other way if it fails.
+        A statement whose connection is lost is run again a few times, on another one.
 
-        The connection may have been lost since it was used last.
+        Raises:
+            Unavailable: The database did not answer.
         """
-        with self._explained(self._reader) as connection:
+        with self._explained(partial(Rereading, self._reader, self._may_repeat)) as connection:
             yield connection
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection whose transactions the caller ends; raises Unavailable."""
-        with self._explained(self.engine) as connection:
+        with self._explained(self.engine.connect) as connection:
             yield connection
 
     @contextmanager
-    def _explained(self, engine: Engine) -> Iterator[Connection]:
+    def _explained(self, connect: Callable[[], Connection]) -> Iterator[Connection]:
         try:
-            with self._connect(engine) as connection:
+            with self._connect(connect) as connection:
                 yield connection
         except _DATABASE_ERRORS as error:
             meaning = _meaning(error, "; retry")
             if meaning is None:
                 raise
             raise meaning from error
-
-    def _look(self, connection: Connection) -> None:
-        """Take another connection if this one was lost."""
-        if self.is_sqlite:
-            return
-        found = connection.connection.dbapi_connection
-        assert found is not None
-        if not answers(self.engine, found):
-            connection.invalidate()
-            # This connects anew.
-            _ = connection.connection
 
     def write(
         self,
@@ -155,7 +141,7 @@ class SqlDatabase:
             attempt += 1
             is_unknown = False
             try:
-                with self._connect(engine) as connection, connection.begin() as transaction:
+                with self._connect(engine.connect) as connection, connection.begin() as transaction:
                     done = work(connection)
                     is_unknown = True
                     transaction.commit()
@@ -175,17 +161,23 @@ class SqlDatabase:
                     raise meaning from error
             self._wait(attempt)
 
-    def _connect(self, engine: Engine) -> Connection:
+    def _connect(self, connect: Callable[[], Connection]) -> Connection:
         """A connection, after a little waiting for a server that restarts or fails over."""
-        attempt = 0
+        failed = 0
         while True:
-            attempt += 1
             try:
-                return engine.connect()
+                return connect()
             except DBAPIError as error:
-                if attempt > _RETRIES or not is_lost(error):
+                failed += 1
+                if not is_lost(error) or not self._may_repeat(failed):
                     raise
-            self._wait(attempt)
+
+    def _may_repeat(self, failed: int) -> bool:
+        """Whether to try again what failed so many times, after a little waiting."""
+        if failed > _RETRIES:
+            return False
+        self._wait(failed)
+        return True
 
     def _wait(self, attempt: int) -> None:
         self._runtime.sleep(0.01 * 2**attempt)

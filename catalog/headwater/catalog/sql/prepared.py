@@ -15,6 +15,8 @@ from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from headwater.catalog.sql.rereading import Rereading
+
 __all__ = ["Prepared", "keyed", "numbered", "padded"]
 
 T = TypeVar("T")
@@ -68,21 +70,9 @@ class Prepared:
         """Run it in the connection's transaction."""
         compiled = self._for(connection.dialect)
         parameters = compiled.parameters(values)
-        if compiled.cursor is None:
-            return connection.exec_driver_sql(compiled.text, parameters)
-        # SQLAlchemy knows no way to say it for one statement.
-        driver: Any = connection.connection.dbapi_connection
-        usual, cursor = driver.cursor_factory, compiled.cursor
-
-        def make_one(*arguments: object, **options: object) -> object:
-            driver.cursor_factory = usual
-            return cursor(*arguments, **options)
-
-        driver.cursor_factory = make_one
-        try:
-            return connection.exec_driver_sql(compiled.text, parameters)
-        finally:
-            driver.cursor_factory = usual
+        if isinstance(connection, Rereading):
+            return connection.repeated(lambda: _run(connection, compiled, parameters))
+        return _run(connection, compiled, parameters)
 
     def for_driver(
         self, dialect: Dialect, values: Mapping[str, str | int | None]
@@ -112,6 +102,26 @@ class Prepared:
         names = tuple(made.params if made.positiontup is None else made.positiontup)
         is_positional = made.positiontup is not None
         return _Compiled(made.string, names, is_positional, constants, cursor)
+
+
+def _run(
+    connection: Connection, compiled: _Compiled, parameters: _Parameters
+) -> CursorResult[*tuple[Any, ...]]:
+    if compiled.cursor is None:
+        return connection.exec_driver_sql(compiled.text, parameters)
+    # SQLAlchemy knows no way to say it for one statement.
+    driver: Any = connection.connection.dbapi_connection
+    usual, cursor = driver.cursor_factory, compiled.cursor
+
+    def make_one(*arguments: object, **options: object) -> object:
+        driver.cursor_factory = usual
+        return cursor(*arguments, **options)
+
+    driver.cursor_factory = make_one
+    try:
+        return connection.exec_driver_sql(compiled.text, parameters)
+    finally:
+        driver.cursor_factory = usual
 
 
 def keyed(count: int, **columns: InstrumentedAttribute[Any]) -> Sequence[ColumnElement[bool]]:
