@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from py4j.java_gateway import JavaGateway
 from headwater.client import connect
 from headwater.client.lake import Lake
 
-from .java_client import BUNDLE, JavaClient, start_gateway
+from .java_client import VERSIONS, JavaClient, bundle, label, start_gateway
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "interop-token"
@@ -41,7 +42,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @contextmanager
-def serving(room: Path) -> Iterator[Service]:
+def serving(room: Path, **environment: str) -> Iterator[Service]:
     """A server as users start it, with an empty warehouse ``main``."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -55,6 +56,7 @@ def serving(room: Path) -> Iterator[Service]:
                 *("--database-url", f"sqlite:///{room}/headwater.db"),
                 *("--warehouse", f"main={room}/warehouse", "--token", TOKEN),
             ],
+            env={**os.environ, **environment},
             stdout=sink,
             stderr=subprocess.STDOUT,
         )
@@ -91,6 +93,7 @@ class Client:
 
     def __init__(self, name: str, service: Service, room: Path) -> None:
         self.name = name
+        self.label = label(name)
         self._service = service
         self._room = room
         self._files = 0
@@ -103,7 +106,7 @@ class Client:
         return str(self._room / f"{self.name}-{self._files}.arrow")
 
     def _run(self, command: str, **request: object) -> Mapping[str, object]:
-        script = Path(__file__).parent / "clients" / f"{self.name.replace('-', '_')}_client.py"
+        script = Path(__file__).parent / "clients" / f"{self.label}_client.py"
         body = {
             "command": command,
             "uri": self._service.uri,
@@ -193,25 +196,53 @@ class Client:
 
 
 @pytest.fixture(scope="session")
-def java_gateway() -> Iterator[JavaGateway]:
-    if not BUNDLE.exists():
-        pytest.skip("no Paimon JAR: run tests/interop/environments where Maven is installed")
-    gateway = start_gateway()
+def java_gateways() -> Iterator[Callable[[str], JavaGateway]]:
+    """One Java process for each release of Paimon's library, started when it is first asked for."""
+    started: dict[str, JavaGateway] = {}
+
+    def gateway(version: str) -> JavaGateway:
+        if not bundle(version).exists():
+            pytest.skip(
+                f"no Paimon JAR {version}: run tests/interop/environments where Maven is installed"
+            )
+        if version not in started:
+            started[version] = start_gateway(version)
+        return started[version]
+
     yield gateway
-    gateway.shutdown()
+    for each in started.values():
+        each.shutdown()
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("pypaimon", marks=pytest.mark.interop),
-        pytest.param("pypaimon-rust", marks=pytest.mark.interop),
-        pytest.param("paimon-java", marks=pytest.mark.interop_java),
-    ]
-)
-def client(request: pytest.FixtureRequest, service: Service, tmp_path: Path) -> Client | JavaClient:
-    if request.param == "paimon-java":
-        gateway = request.getfixturevalue("java_gateway")
-        return JavaClient(gateway, service.uri, TOKEN, tmp_path)
+@pytest.fixture(params=VERSIONS)
+def java_version(request: pytest.FixtureRequest) -> str:
+    version: str = request.param
+    return version
+
+
+@pytest.fixture
+def java_gateway(java_gateways: Callable[[str], JavaGateway], java_version: str) -> JavaGateway:
+    return java_gateways(java_version)
+
+
+PYPAIMON = pytest.param("pypaimon", marks=pytest.mark.interop)
+RUST = pytest.param("pypaimon-rust", marks=pytest.mark.interop)
+JAVA = [
+    pytest.param(f"{JavaClient.maker}-{version}", marks=pytest.mark.interop_java)
+    for version in VERSIONS
+]
+
+
+@pytest.fixture(params=[PYPAIMON, RUST, *JAVA])
+def client(
+    request: pytest.FixtureRequest,
+    service: Service,
+    tmp_path: Path,
+    java_gateways: Callable[[str], JavaGateway],
+) -> Client | JavaClient:
+    maker, _, version = request.param.rpartition("-")
+    if maker == JavaClient.maker:
+        return JavaClient(java_gateways(version), version, service.uri, TOKEN, tmp_path)
     return Client(request.param, service, tmp_path)
 
 

@@ -1,13 +1,14 @@
 """Paimon's own Java library, driven from Python through Py4J (which PySpark ships).
 
-The library is ``.interop/paimon-java/paimon-bundle.jar``; Hadoop's classes and Py4J's gateway come
-from the JARs in PySpark.
+The library is ``.interop/paimon-java/paimon-bundle-<version>.jar``; Hadoop's classes and Py4J's
+gateway come from the JARs in PySpark.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from importlib.util import find_spec
@@ -18,7 +19,8 @@ import pyarrow as pa
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 ROOT = Path(__file__).parents[2]
-BUNDLE = ROOT / ".interop" / "paimon-java" / "paimon-bundle.jar"
+VERSIONS = ("1.3.1", "1.4.2")
+"""Releases that the tests run: one that is long in use, and the newest in Maven Central."""
 _TABLE = "org.apache.paimon.table.Table"
 _ROW = "org.apache.paimon.data.InternalRow"
 _SCAN = "org.apache.paimon.table.source.TableScan"
@@ -27,8 +29,13 @@ _READER = "org.apache.paimon.reader.RecordReader"
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
-def start_gateway() -> JavaGateway:
-    """A Java process that dies with this one."""
+def bundle(version: str) -> Path:
+    """Where a release of the library is, once ``tests/interop/environments`` has fetched it."""
+    return ROOT / ".interop" / "paimon-java" / f"paimon-bundle-{version}.jar"
+
+
+def start_gateway(version: str) -> JavaGateway:
+    """A Java process with one release of the library, which dies with this one."""
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -39,7 +46,7 @@ def start_gateway() -> JavaGateway:
     home = os.environ.get("JAVA_HOME")
     port, secret = launch_gateway(
         jarpath=str(py4j),
-        classpath=os.pathsep.join([str(BUNDLE), *found]),
+        classpath=os.pathsep.join([str(bundle(version)), *found]),
         java_path=str(Path(home, "bin", "java")) if home else "java",
         die_on_exit=True,
         enable_auth=True,
@@ -49,12 +56,27 @@ def start_gateway() -> JavaGateway:
     )
 
 
+def label(client: str) -> str:
+    """A client's name as a part of tables' names."""
+    return re.sub(r"\W", "_", client)
+
+
 class JavaClient:
     """Creates, writes and reads tables as a Flink or Spark job with Paimon's JAR would."""
 
-    name = "paimon-java"
+    maker = "paimon-java"
 
-    def __init__(self, gateway: JavaGateway, uri: str, token: str, scratch: Path) -> None:
+    def __init__(
+        self,
+        gateway: JavaGateway,
+        version: str,
+        uri: str,
+        token: str,
+        scratch: Path,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = f"{self.maker}-{version}"
+        self.label = label(self.name)
         self._gateway = gateway
         self._jvm: Any = gateway.jvm
         self._scratch = scratch
@@ -65,6 +87,7 @@ class JavaClient:
             "warehouse": "main",
             "token.provider": "bear",
             "token": token,
+            **(more or {}),
         }.items():
             options.set(key, value)
         catalogs = self._jvm.org.apache.paimon.catalog

@@ -8,7 +8,7 @@ import pytest
 from headwater.catalog.table import Table
 from headwater.client.lake import Lake
 
-from .conftest import Client
+from .conftest import JAVA, PYPAIMON, Client
 from .java_client import JavaClient
 
 AnyClient = Client | JavaClient
@@ -29,16 +29,9 @@ def _read(table: Table) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        pytest.param("pypaimon", marks=pytest.mark.interop),
-        pytest.param("paimon-java", marks=pytest.mark.interop_java),
-    ],
-    indirect=True,
-)
+@pytest.mark.parametrize("client", [PYPAIMON, *JAVA], indirect=True)
 def test_a_client_works_on_branches(lake: Lake, client: AnyClient) -> None:
-    name = f"interop.branched_{client.name.replace('-', '_')}"
+    name = f"interop.branched_{client.label}"
     table = _make(lake, name)
     for number in (1, 2):
         table.write(numbers(number))

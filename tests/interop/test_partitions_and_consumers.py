@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
+from py4j.java_gateway import JavaGateway
 
 from headwater.client.lake import Lake
 
-from .conftest import TOKEN, Client, Service
+from .conftest import JAVA, PYPAIMON, TOKEN, Client, Service
 from .java_client import JavaClient
 
 AnyClient = Client | JavaClient
@@ -15,30 +18,16 @@ AnyClient = Client | JavaClient
 VISITS = pa.schema([("id", pa.int64()), ("day", pa.string()), ("hour", pa.int32())])
 OPTIONS = {"metastore.partitioned-table": "true"}
 
-
-@pytest.fixture(
-    params=[
-        pytest.param("pypaimon", marks=pytest.mark.interop),
-        pytest.param("paimon-java", marks=pytest.mark.interop_java),
-    ]
-)
-def other(request: pytest.FixtureRequest) -> AnyClient:
-    """A client that knows partitions and consumers; pypaimon-rust knows neither."""
-    name = {"pypaimon": "pypaimon", "paimon-java": "java"}[request.param]
-    found: AnyClient = request.getfixturevalue(name)
-    return found
+# pypaimon-rust knows neither.
+with_partitions_and_consumers = pytest.mark.parametrize("client", [PYPAIMON, *JAVA], indirect=True)
 
 
 @pytest.fixture
-def java(request: pytest.FixtureRequest) -> JavaClient:
+def java(
+    java_gateway: JavaGateway, java_version: str, service: Service, tmp_path: Path
+) -> JavaClient:
     """Paimon's own Java library."""
-    service: Service = request.getfixturevalue("service")
-    return JavaClient(
-        request.getfixturevalue("java_gateway"),
-        service.uri,
-        TOKEN,
-        request.getfixturevalue("tmp_path"),
-    )
+    return JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
 
 
 def _visits(*hours: tuple[str, int]) -> pa.Table:
@@ -50,13 +39,14 @@ def _ours(lake: Lake, table: str) -> dict[str, int]:
     return {item.name: item.record_count for item in lake.table(table).partitions()}
 
 
+@with_partitions_and_consumers
 @pytest.mark.parametrize("options", [{}, OPTIONS], ids=["files", "catalog"])
 def test_each_sees_the_partitions_of_the_other(
-    lake: Lake, other: AnyClient, options: dict[str, str]
+    lake: Lake, client: AnyClient, options: dict[str, str]
 ) -> None:
-    table = f"interop.visits_{other.name.replace('-', '_')}_{len(options)}"
-    other.create(table, VISITS, partition_keys=["day", "hour"], options=options)
-    other.write(table, _visits(("2026-01-01", 1), ("2026-01-01", 10), ("2026-01-02", 1)))
+    table = f"interop.visits_{client.label}_{len(options)}"
+    client.create(table, VISITS, partition_keys=["day", "hour"], options=options)
+    client.write(table, _visits(("2026-01-01", 1), ("2026-01-01", 10), ("2026-01-02", 1)))
     lake.table(table).write(_visits(("2026-01-01", 1), ("2026-01-03", 5)))
     expected = {
         "day=2026-01-01/hour=1": 2,
@@ -65,16 +55,16 @@ def test_each_sees_the_partitions_of_the_other(
         "day=2026-01-03/hour=5": 1,
     }
     assert _ours(lake, table) == expected
-    assert other.partitions(table) == expected
+    assert client.partitions(table) == expected
     lake.table(table).delete("day = '2026-01-02'")
     if options:
         del expected["day=2026-01-02/hour=1"]
-        assert other.partitions(table) == _ours(lake, table) == expected
+        assert client.partitions(table) == _ours(lake, table) == expected
 
 
 @pytest.mark.interop_java
 def test_a_partition_that_java_marks_is_done(lake: Lake, java: JavaClient) -> None:
-    table = "interop.marked"
+    table = f"interop.marked_{java.label}"
     java.create(table, VISITS, partition_keys=["day"], options=OPTIONS)
     java.write(table, _visits(("2026-01-01", 1), ("2026-01-02", 1)))
     java.mark_done(table, {"day": "2026-01-01"}, {"day": "2026-01-09"})
@@ -82,15 +72,16 @@ def test_a_partition_that_java_marks_is_done(lake: Lake, java: JavaClient) -> No
     assert found == {"day=2026-01-01": True, "day=2026-01-02": False, "day=2026-01-09": True}
 
 
-def test_each_sees_the_consumers_of_the_other(lake: Lake, other: AnyClient) -> None:
-    table = f"interop.consumed_{other.name.replace('-', '_')}"
-    other.create(table, VISITS)
+@with_partitions_and_consumers
+def test_each_sees_the_consumers_of_the_other(lake: Lake, client: AnyClient) -> None:
+    table = f"interop.consumed_{client.label}"
+    client.create(table, VISITS)
     for number in range(3):
-        other.write(table, _visits(*[("2026-01-01", hour) for hour in range(number + 1)]))
+        client.write(table, _visits(*[("2026-01-01", hour) for hour in range(number + 1)]))
     ours = lake.table(table)
     ours.consumer("ours").reset(2)
-    other.reset_consumer(table, "theirs", 3)
-    assert other.consumers(table) == {"ours": 2, "theirs": 3}
+    client.reset_consumer(table, "theirs", 3)
+    assert client.consumers(table) == {"ours": 2, "theirs": 3}
     found = {item.consumer_id: item for item in ours.consumers()}
     assert {name: item.next_snapshot for name, item in found.items()} == {"ours": 2, "theirs": 3}
     lags = {name: item.lag for name, item in found.items()}
@@ -98,7 +89,7 @@ def test_each_sees_the_consumers_of_the_other(lake: Lake, other: AnyClient) -> N
     assert (lags["ours"].snapshots, lags["ours"].records) == (2, 5)
     assert lags["theirs"] is not None
     assert (lags["theirs"].snapshots, lags["theirs"].records) == (1, 3)
-    other.reset_consumer(table, "ours", 4)
+    client.reset_consumer(table, "ours", 4)
     assert ours.consumer("ours").next_snapshot == 4
     ours.consumer("theirs").delete()
-    assert other.consumers(table) == {"ours": 4}
+    assert client.consumers(table) == {"ours": 4}

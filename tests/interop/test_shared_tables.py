@@ -71,7 +71,7 @@ def expected(*tables: pa.Table) -> pa.Table:
 
 
 def create(lake: Lake, client: AnyClient, name: str, maker: str, **keys: object) -> str:
-    table = f"interop.{name}_{client.name.replace('-', '_')}_{maker}"
+    table = f"interop.{name}_{client.label}_{maker}"
     lake.drop_table(table, ignore_if_not_exists=True)
     if maker == "client" and client.name == "pypaimon-rust":
         assert isinstance(client, Client)
@@ -140,7 +140,7 @@ def test_deletes_by_headwater_are_seen(lake: Lake, client: AnyClient) -> None:
 
 def test_deletes_by_clients_are_seen(lake: Lake, client: AnyClient) -> None:
     # Both delete by a column that names each row's kind; pypaimon then counts no deleted rows.
-    name = f"interop.kinds_{client.name.replace('-', '_')}"
+    name = f"interop.kinds_{client.label}"
     lake.drop_table(name, ignore_if_not_exists=True)
     schema = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64()), ("kind", pa.string())])
     options = {"bucket": "2", "rowkind.field": "kind"}
