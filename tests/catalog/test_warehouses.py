@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +18,16 @@ from headwater.catalog.sql.engine import SqlDatabase
 from headwater.catalog.sql.opened import opened_database
 from headwater.catalog.sql.warehouses import Warehouses
 from headwater.migrations import upgrade
-from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, Unsupported
+from headwater.storage.errors import (
+    AlreadyExists,
+    Conflict,
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+    Unavailable,
+    Unsupported,
+)
+from headwater.storage.local_files import LocalFileAccess
 from headwater.storage.runtime import Runtime
 from headwater.storage.schema import Schema
 
@@ -164,3 +175,110 @@ def test_one_with_tables_that_can_be_restored_is_not_removed(
 def _open(url: str, name: str, tmp_path: Path, *, undrop_millis: int = 0) -> SqlCatalog:
     location = str(tmp_path / name)
     return SqlCatalog.open(url, warehouse=name, location=location, undrop_millis=undrop_millis)
+
+
+def test_of_many_added_at_once_none_lies_in_another(warehouses: Warehouses, tmp_path: Path) -> None:
+    places = [tmp_path / "lake" / Path(*["deeper"] * at) for at in range(6)]
+    start = threading.Barrier(len(places))
+
+    def add(at: int) -> bool:
+        start.wait()
+        try:
+            warehouses.add(f"lake{at}", str(places[at]), {})
+        except Invalid:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(places)) as threads:
+        added = list(threads.map(add, range(len(places))))
+    assert added.count(True) == 1
+    assert [info.name for info in warehouses.list().items] == [f"lake{added.index(True)}"]
+
+
+def test_nothing_begins_in_a_removed_one(
+    warehouses: Warehouses, database: SqlDatabase, tmp_path: Path
+) -> None:
+    """By a server that has yet to see that it was removed, or replaced by another."""
+    added = warehouses.add("lake", str(tmp_path / "lake"), {})
+    stale = SqlCatalog.on(database, warehouse="lake", location=added.location, is_managed=True)
+    grant = Grant(PermissionTarget(TargetType.CATALOG), Access.ALL, "ada")
+    stale.create_database("sales")
+    stale.permissions.grant(grant)
+    stale.drop_database("sales")
+    warehouses.remove("lake")
+    for location in (None, "elsewhere"):
+        if location is not None:
+            warehouses.add("lake", str(tmp_path / location), {})
+        with pytest.raises(Unavailable, match="was removed by somebody"):
+            stale.create_database("sales")
+        with pytest.raises(Unavailable, match="was removed by somebody"):
+            stale.permissions.grant(grant)
+    assert list(stale.list_databases().items) == []
+    assert list(stale.permissions.list(grant.target).items) == []
+
+
+def test_what_begins_and_a_removal_wait_for_each_other(
+    warehouses: Warehouses, database: SqlDatabase, tmp_path: Path
+) -> None:
+    added = warehouses.add("lake", str(tmp_path / "lake"), {})
+    rounds = 10
+    for at in range(rounds):
+        catalog = SqlCatalog.on(
+            database, warehouse="lake", location=added.location, is_managed=True
+        )
+        start = threading.Barrier(2)
+
+        def create(catalog: SqlCatalog = catalog, start: threading.Barrier = start) -> bool:
+            start.wait()
+            try:
+                catalog.create_database("sales")
+            except Unavailable:
+                return False
+            return True
+
+        def remove(start: threading.Barrier = start) -> bool:
+            start.wait()
+            try:
+                warehouses.remove("lake")
+            except Conflict:
+                return False
+            return True
+
+        with ThreadPoolExecutor(2) as threads:
+            created, removed = threads.submit(create), threads.submit(remove)
+        assert created.result() != removed.result(), at
+        if created.result():
+            catalog.drop_database("sales")
+        else:
+            warehouses.add("lake", str(tmp_path / "lake"), {})
+
+
+def test_one_whose_files_are_yet_to_be_deleted_is_not_removed(
+    warehouses: Warehouses, database: SqlDatabase, tmp_path: Path
+) -> None:
+    added = warehouses.add("lake", str(tmp_path / "lake"), {})
+    files = StubbornFiles()
+    catalog = SqlCatalog.on(database, warehouse="lake", location=added.location, files=files)
+    catalog.create_database("sales")
+    schema = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
+    catalog.create_table(Identifier("sales", "orders"), schema)
+    files.are_stubborn = True
+    with pytest.raises(OutcomeUnknown):
+        catalog.drop_table(Identifier("sales", "orders"))
+    catalog.drop_database("sales")
+    with pytest.raises(Conflict, match="yet to be deleted"):
+        warehouses.remove("lake")
+    files.are_stubborn = False
+    catalog.repair()
+    warehouses.remove("lake")
+
+
+class StubbornFiles(LocalFileAccess):
+    """The local disk, which deletes nothing while it is stubborn."""
+
+    are_stubborn = False
+
+    def delete_tree(self, path: str) -> None:
+        if self.are_stubborn:
+            raise Unavailable("the disk is stubborn")
+        super().delete_tree(path)

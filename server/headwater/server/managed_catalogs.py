@@ -108,4 +108,5 @@ class ManagedCatalogs:
             runtime=self._runtime,
             undrop_millis=self._undrop_millis,
             external_locations=self._external_locations,
+            is_managed=True,
         )

@@ -159,6 +159,7 @@ class SqlCatalog:
         files: FileAccess | None = None,
         undrop_millis: int = 0,
         external_locations: Sequence[str] | None = None,
+        is_managed: bool = False,
     ) -> SqlCatalog:
         """A warehouse on a database that others use, too, and that has its tables already.
 
@@ -168,6 +169,7 @@ class SqlCatalog:
             database: The database.
             warehouse, location, storage_options, runtime, files, undrop_millis,
             external_locations: As for `open`.
+            is_managed: Whether it is one of `Warehouses`, and can be removed.
 
         Raises:
             Invalid: The name or the location is malformed.
@@ -181,7 +183,7 @@ class SqlCatalog:
         if external_locations is not None:
             places = tuple(normalised_location(each).rstrip("/") for each in external_locations)
         context = CatalogContext(
-            database, files, runtime, warehouse, location, undrop_millis, places
+            database, files, runtime, warehouse, location, undrop_millis, places, is_managed
         )
         return SqlCatalog(context, options)
 

@@ -24,6 +24,7 @@ class CatalogContext:
         undrop_millis: How long dropped tables can be restored; 0 deletes them at once.
         external_locations: The places outside the warehouse that may be read to register a table,
             as URIs; None is all of them.
+        is_managed: Whether the warehouse is a row of the database, and can be removed.
     """
 
     database: SqlDatabase
@@ -33,3 +34,4 @@ class CatalogContext:
     location: str
     undrop_millis: int = 0
     external_locations: tuple[str, ...] | None = None
+    is_managed: bool = False

@@ -16,6 +16,7 @@ from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.dropped_tables import DroppedTables
 from headwater.catalog.sql.grants import drop_grants
 from headwater.catalog.sql.lookup import database_not_found, name_page
+from headwater.catalog.sql.managed import hold_warehouse
 from headwater.catalog.sql.models import DatabaseRow, TableRow
 from headwater.catalog.sql.names import (
     check_database_name,
@@ -95,8 +96,13 @@ class Databases:
             "updated_at": now,
             "updated_by": current_principal(),
         }
+
+        def work(connection: Connection) -> None:
+            hold_warehouse(connection, self._context)
+            connection.execute(insert(DatabaseRow), row)
+
         try:
-            self._sql.write(lambda connection: connection.execute(insert(DatabaseRow), row))
+            self._sql.write(work)
         except IntegrityError as error:
             if not ignore_if_exists:
                 raise AlreadyExists(

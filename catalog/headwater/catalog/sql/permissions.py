@@ -22,6 +22,7 @@ from headwater.catalog.permissions import (
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.grants import NO_OBJECT
 from headwater.catalog.sql.lookup import database_not_found
+from headwater.catalog.sql.managed import hold_warehouse
 from headwater.catalog.sql.models import (
     BranchRow,
     DatabaseRow,
@@ -180,6 +181,8 @@ class SqlPermissions:
             ).scalar_one_or_none()
             if locked is None:
                 raise _not_found(target)
+        else:
+            hold_warehouse(connection, self._context)
         return object_id
 
     def _object_id(self, connection: Connection, target: PermissionTarget) -> str:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Select, delete, func, insert, select, update
+from sqlalchemy import Select, column, delete, func, insert, select, table, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.page import Page
 from headwater.catalog.sql.engine import SqlDatabase
 from headwater.catalog.sql.grants import drop_warehouse_grants
-from headwater.catalog.sql.models import DatabaseRow, DroppedTableRow, WarehouseRow
+from headwater.catalog.sql.models import (
+    VERSION_TABLE,
+    DatabaseRow,
+    DroppedTableRow,
+    OutboxRow,
+    WarehouseRow,
+)
 from headwater.catalog.sql.names import check_page, inside, normalised_location
 from headwater.catalog.warehouses import WarehouseInfo, check_warehouse_name
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -55,6 +61,7 @@ class Warehouses:
         info = WarehouseInfo(name, uri, dict(options), now, now)
 
         def work(connection: Connection) -> None:
+            _lock_all(connection)
             _refuse_overlap(connection, info)
             row = {
                 "name": name,
@@ -139,7 +146,8 @@ class Warehouses:
         """Remove a warehouse that holds nothing; its directory stays.
 
         Raises:
-            Conflict: It holds databases, or dropped tables that can be restored.
+            Conflict: It holds databases, or dropped tables that can be restored, or files that are
+                yet to be deleted.
             NotFound: There is no such warehouse.
         """
 
@@ -159,6 +167,15 @@ class Warehouses:
                 raise Conflict(
                     f"warehouse '{name}' is not empty: drop its databases and purge its dropped "
                     "tables before"
+                )
+            unfollowed = connection.execute(
+                select(func.count()).where(OutboxRow.warehouse == name)
+            ).scalar_one()
+            if unfollowed:
+                # Nobody would look after them any more.
+                raise Conflict(
+                    f"warehouse '{name}': files of what was dropped in it are yet to be deleted; "
+                    "retry when a server has done so"
                 )
             drop_warehouse_grants(connection, name)
 
@@ -187,6 +204,17 @@ def _info(
     name: str, location: str, options: str, created_at: int, updated_at: int
 ) -> WarehouseInfo:
     return WarehouseInfo(name, location, json.loads(options), created_at, updated_at)
+
+
+def _lock_all(connection: Connection) -> None:
+    """Let nobody add a warehouse until the transaction ends.
+
+    What there is of warehouses cannot be locked where there is none: the one row that every
+    database has stands for it. On SQLite the write transaction itself is that lock.
+    """
+    connection.execute(
+        select(column("version_num")).select_from(table(VERSION_TABLE)).with_for_update()
+    )
 
 
 def _refuse_overlap(connection: Connection, wanted: WarehouseInfo) -> None:
