@@ -59,8 +59,8 @@ demo: java $(READY) ## Run the whole of Headwater on a year of real flights (ARG
 # What developers run
 
 .PHONY: test
-test: java $(READY) ## Run the tests (ARGS goes to pytest); MariaDB, other clients and slow suites have targets of their own
-	@$(PYTEST) $(SHARED) -m "not mariadb and not interop and not interop_java and not interop_suite and not slow" $(ARGS)
+test: java $(READY) ## Run the tests (ARGS goes to pytest); MariaDB, MySQL, other clients and slow suites have targets of their own
+	@$(PYTEST) $(SHARED) -m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not slow" $(ARGS)
 
 .PHONY: test-postgresql
 test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs are missing
@@ -69,6 +69,11 @@ test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs 
 .PHONY: test-mariadb
 test-mariadb: $(READY) ## Run the tests on MariaDB; fails if its programs are missing
 	@$(PYTEST) $(SHARED) -m "mariadb and not slow" --must-run=mariadb $(ARGS)
+
+.PHONY: test-mysql
+test-mysql: $(READY) ## Run the tests on MySQL, fetched from Debian's packages unless HEADWATER_MYSQLD names a server
+	@[ -n "$${HEADWATER_MYSQLD:-}" ] || tests/mysql-server
+	@$(PYTEST) $(SHARED) -m "mysql and not slow" --must-run=mysql $(ARGS)
 
 .PHONY: test-slow
 test-slow: java $(READY) ## Run the tests that take minutes
@@ -120,4 +125,4 @@ constraints: $(READY) ## Write constraints.txt anew from what the environment ho
 
 .PHONY: clean
 clean: ## Remove the environments and everything generated
-	rm -rf $(VENV) .interop .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .interop .mysql .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -207,6 +207,41 @@ def new_postgresql_database(postgresql_url: str) -> Iterator[Callable[[], str]]:
             connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
 
 
+# Everything that a server can be set up with and that must not matter is set up wrong here.
+_MYSQL_SETTINGS = (
+    "--bind-address=127.0.0.1 --skip-name-resolve --max-connections=300 --skip-log-bin "
+    "--innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 --innodb-use-native-aio=0 "
+    "--innodb-flush-method=nosync --character-set-server=latin1 "
+    "--collation-server=latin1_swedish_ci --sql-mode= --transaction-isolation=REPEATABLE-READ "
+    "--skip-innodb-rollback-on-timeout"
+)
+
+
+@contextmanager
+def _mysql_server(
+    server: str, room: Path, owner: str | None, user: str, *settings: str
+) -> Iterator[int]:
+    """Serves the directory ``data`` of a room, with a user who may do everything; the port."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    (room / "grants.sql").write_text(
+        f"CREATE USER headwater@'127.0.0.1'{user};\nGRANT ALL ON *.* TO headwater@'127.0.0.1';\n"
+    )
+    places = [f"--datadir={room}/data", f"--socket={room}/socket", f"--pid-file={room}/pid",
+              f"--log-error={room}/log", f"--init-file={room}/grants.sql"]  # fmt: skip
+    process = subprocess.Popen(
+        [server, "--no-defaults", f"--port={port}", *places, *_MYSQL_SETTINGS.split(), *settings],
+        user=owner, cwd=room, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        _wait_for(port, process)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
 def mariadb_programs() -> tuple[Path, Path] | None:
     """MariaDB's programs that prepare a server's directory, and that serve it; None without."""
     found = [
@@ -232,39 +267,54 @@ def mariadb_url() -> Iterator[str]:
     room = Path(tempfile.mkdtemp(prefix="headwater-mariadb-"))
     if owner is not None:
         shutil.chown(room, owner)
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    install, serve = map(str, programs)
-    data = f"--datadir={room}/data"
-    # Everything that a server can be set up with and that must not matter is set up wrong here.
-    settings = (
-        f"--port={port} --bind-address=127.0.0.1 --socket={room}/socket --pid-file={room}/pid "
-        f"--log-error={room}/log --skip-name-resolve --max-connections=300 "
-        "--innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 --innodb-use-native-aio=0 "
-        "--innodb-flush-method=nosync --skip-log-bin "
-        "--character-set-server=latin1 --collation-server=latin1_swedish_ci "
-        "--sql-mode= --transaction-isolation=REPEATABLE-READ --skip-innodb-rollback-on-timeout"
-    )
+    install, server = map(str, programs)
     try:
         subprocess.run(
-            [install, "--no-defaults", data, "--auth-root-authentication-method=normal",
-             "--skip-test-db"],
+            [install, "--no-defaults", f"--datadir={room}/data",
+             "--auth-root-authentication-method=normal", "--skip-test-db"],
             check=True, capture_output=True, user=owner, cwd=room,
         )  # fmt: skip
-        (room / "grants.sql").write_text(
-            "CREATE USER headwater@'127.0.0.1';\nGRANT ALL ON *.* TO headwater@'127.0.0.1';\n"
-        )
-        server = subprocess.Popen(
-            [serve, "--no-defaults", data, *settings.split(), f"--init-file={room}/grants.sql"],
-            user=owner, cwd=room, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            _wait_for(port, server)
+        with _mysql_server(server, room, owner, "") as port:
             yield f"mariadb://headwater@127.0.0.1:{port}"
-        finally:
-            server.kill()
-            server.wait()
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def mysql_program() -> str | None:
+    """MySQL's server: the one that is named, that `tests/mysql-server` made, or that is installed.
+
+    None without. MariaDB has a program of the same name.
+    """
+    named = os.environ.get("HEADWATER_MYSQLD")
+    made = Path(__file__).parents[1] / ".mysql" / "mysqld"
+    found = named or (str(made) if made.exists() else shutil.which("mysqld"))
+    if found is None:
+        return None
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    return None if "MariaDB" in said else found
+
+
+@pytest.fixture(scope="session")
+def mysql_url() -> Iterator[str]:
+    """The URL of a private MySQL server on a loopback port, without a database's name.
+
+    Its user has a password, which MySQL asks for in its own way.
+    """
+    program = mysql_program()
+    if program is None:
+        pytest.skip("needs MySQL's server: run tests/mysql-server, or name it: HEADWATER_MYSQLD")
+    pytest.importorskip("pymysql", reason="needs PyMySQL: pip install 'headwater[mysql]'")
+    room = Path(tempfile.mkdtemp(prefix="headwater-mysql-"))
+    # It may be in a folder that no other user may enter, and runs as root when it is told to.
+    user = ["--user=root"] if os.geteuid() == 0 else []
+    settings = [*user, "--mysqlx=OFF", "--performance-schema=OFF", "--secure-file-priv=NULL"]
+    try:
+        subprocess.run(
+            [program, "--no-defaults", "--initialize-insecure", f"--datadir={room}/data", *user],
+            check=True, capture_output=True, cwd=room,
+        )  # fmt: skip
+        with _mysql_server(program, room, None, " IDENTIFIED BY 'a secret'", *settings) as port:
+            yield f"mysql://headwater:a%20secret@127.0.0.1:{port}"
     finally:
         shutil.rmtree(room, ignore_errors=True)
 
@@ -282,19 +332,16 @@ def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
             time.sleep(0.05)
 
 
-@pytest.fixture
-def new_mariadb_database(mariadb_url: str) -> Iterator[Callable[[], str]]:
-    """Makes an empty MariaDB database and gives its URL."""
-    engine = create_engine(
-        mariadb_url.replace("mariadb:", "mariadb+pymysql:"), isolation_level="AUTOCOMMIT"
-    )
+@contextmanager
+def _new_mysql_databases(server_url: str) -> Iterator[Callable[[], str]]:
+    engine = create_engine(_with_driver(server_url), isolation_level="AUTOCOMMIT")
     names: list[str] = []
     with engine.connect() as connection:
 
         def create() -> str:
             names.append(f"test_{uuid.uuid4().hex}")
             connection.exec_driver_sql(f"CREATE DATABASE {names[-1]}")
-            return f"{mariadb_url}/{names[-1]}"
+            return f"{server_url}/{names[-1]}"
 
         yield create
         for name in names:
@@ -302,30 +349,72 @@ def new_mariadb_database(mariadb_url: str) -> Iterator[Callable[[], str]]:
     engine.dispose()
 
 
-@pytest.fixture(scope="session")
-def _mariadb_catalog(mariadb_url: str) -> Iterator[Engine]:
+def _with_driver(url: str) -> str:
+    kind, _, rest = url.partition(":")
+    return f"{kind}+pymysql:{rest}"
+
+
+@pytest.fixture
+def new_mariadb_database(mariadb_url: str) -> Iterator[Callable[[], str]]:
+    """Makes an empty MariaDB database and gives its URL."""
+    with _new_mysql_databases(mariadb_url) as create:
+        yield create
+
+
+@pytest.fixture
+def new_mysql_database(mysql_url: str) -> Iterator[Callable[[], str]]:
+    """Makes an empty MySQL database and gives its URL."""
+    with _new_mysql_databases(mysql_url) as create:
+        yield create
+
+
+@contextmanager
+def _mysql_catalog_tables(server_url: str) -> Iterator[Engine]:
     from headwater.migrations import upgrade
 
-    server = create_engine(mariadb_url.replace("mariadb:", "mariadb+pymysql:"))
+    server = create_engine(_with_driver(server_url))
     with server.connect() as connection:
         connection.exec_driver_sql("CREATE DATABASE catalog")
     server.dispose()
-    url = f"{mariadb_url}/catalog"
+    url = f"{server_url}/catalog"
     upgrade(url)
-    engine = create_engine(url.replace("mariadb:", "mariadb+pymysql:"))
+    engine = create_engine(_with_driver(url))
     yield engine
     engine.dispose()
 
 
+def _empty(engine: Engine) -> None:
+    from headwater.catalog.sql.models import Base
+
+    with engine.begin() as connection:
+        for table in reversed(Base.metadata.sorted_tables):
+            connection.execute(table.delete())
+
+
+@pytest.fixture(scope="session")
+def _mariadb_tables(mariadb_url: str) -> Iterator[Engine]:
+    with _mysql_catalog_tables(mariadb_url) as engine:
+        yield engine
+
+
 @pytest.fixture
-def mariadb_catalog(_mariadb_catalog: Engine, mariadb_url: str) -> Iterator[str]:
+def mariadb_catalog(_mariadb_tables: Engine, mariadb_url: str) -> Iterator[str]:
     """The URL of a MariaDB database with the catalog's tables, and nothing in them.
 
     It is the same one for every test: to make them anew takes MariaDB long.
     """
-    from headwater.catalog.sql.models import Base
-
     yield f"{mariadb_url}/catalog"
-    with _mariadb_catalog.begin() as connection:
-        for table in reversed(Base.metadata.sorted_tables):
-            connection.execute(table.delete())
+    _empty(_mariadb_tables)
+
+
+@pytest.fixture(scope="session")
+def _mysql_tables(mysql_url: str) -> Iterator[Engine]:
+    with _mysql_catalog_tables(mysql_url) as engine:
+        yield engine
+
+
+@pytest.fixture
+def mysql_catalog(_mysql_tables: Engine, mysql_url: str) -> Iterator[str]:
+    """The URL of a MySQL database likewise."""
+    yield f"{mysql_url}/catalog"
+    _empty(_mysql_tables)

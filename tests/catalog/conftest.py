@@ -68,6 +68,7 @@ def snapshot() -> Callable[..., Snapshot]:
         "sqlite",
         pytest.param("postgresql", marks=pytest.mark.postgresql),
         pytest.param("mariadb", marks=pytest.mark.mariadb),
+        pytest.param("mysql", marks=pytest.mark.mysql),
     ],
 )
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:

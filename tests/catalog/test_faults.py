@@ -462,6 +462,7 @@ class CuttingProxy:
     params=[
         pytest.param("postgresql", marks=pytest.mark.postgresql),
         pytest.param("mariadb", marks=pytest.mark.mariadb),
+        pytest.param("mysql", marks=pytest.mark.mysql),
     ],
 )
 def server_url(request: pytest.FixtureRequest) -> str:

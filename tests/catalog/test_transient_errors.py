@@ -29,6 +29,7 @@ MakeSnapshot = Callable[..., Snapshot]
     params=[
         pytest.param("postgresql", marks=pytest.mark.postgresql),
         pytest.param("mariadb", marks=pytest.mark.mariadb),
+        pytest.param("mysql", marks=pytest.mark.mysql),
     ]
 )
 def server_url(request: pytest.FixtureRequest) -> str:

@@ -42,6 +42,7 @@ VERSIONS = Path(__file__).parents[2] / "migrations" / "headwater" / "migrations"
         "sqlite",
         pytest.param("postgresql", marks=pytest.mark.postgresql),
         pytest.param("mariadb", marks=pytest.mark.mariadb),
+        pytest.param("mysql", marks=pytest.mark.mysql),
     ]
 )
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
@@ -336,9 +337,17 @@ def test_a_downgrade_needs_a_revision_that_there_is(tmp_path: Path, revision: st
 
 
 @pytest.mark.mariadb
-def test_mysql_and_mariadb_are_told_apart(new_mariadb_database: Callable[[], str]) -> None:
+def test_a_mariadb_server_is_not_taken_for_mysql(
+    new_mariadb_database: Callable[[], str],
+) -> None:
     with pytest.raises(Invalid, match="write its URL as mariadb"):
         upgrade(new_mariadb_database().replace("mariadb:", "mysql:"))
+
+
+@pytest.mark.mysql
+def test_a_mysql_server_is_not_taken_for_mariadb(new_mysql_database: Callable[[], str]) -> None:
+    with pytest.raises(Invalid, match="write its URL as mysql"):
+        upgrade(new_mysql_database().replace("mysql:", "mariadb:"))
 
 
 def test_the_tables_can_be_made_on_mysql() -> None:

@@ -53,8 +53,27 @@ def test_help_lists_every_documented_target(checkout: Path) -> None:
         "test-interop",
         "test-postgresql",
         "test-mariadb",
+        "test-mysql",
     ):
         assert target in result.stdout
+
+
+def test_without_mysql_it_says_how_to_name_one(checkout: Path) -> None:
+    (checkout / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "mysql-server", checkout / "tests" / "mysql-server")
+    for needed in ("bash", "dirname"):
+        (checkout / "bin").mkdir(exist_ok=True)
+        (checkout / "bin" / needed).symlink_to(str(shutil.which(needed)))
+    result = subprocess.run(
+        [checkout / "tests" / "mysql-server"],
+        env={"PATH": str(checkout / "bin")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode != 0
+    assert result.stderr.count("\n") == 1
+    assert "no apt-get here: install MySQL yourself, and name its server with" in result.stderr
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])

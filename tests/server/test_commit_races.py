@@ -36,6 +36,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("by", pa.string())])
 DATABASE_SERVERS = [
     pytest.param("postgresql", marks=pytest.mark.postgresql),
     pytest.param("mariadb", marks=pytest.mark.mariadb),
+    pytest.param("mysql", marks=pytest.mark.mysql),
 ]
 COMMITTERS = 8
 COMMITS = 5

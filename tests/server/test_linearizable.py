@@ -170,6 +170,7 @@ def _free_port() -> int:
         "sqlite",
         pytest.param("postgresql", marks=pytest.mark.postgresql),
         pytest.param("mariadb", marks=pytest.mark.mariadb),
+        pytest.param("mysql", marks=pytest.mark.mysql),
     ],
 )
 def replicas(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Replicas]:

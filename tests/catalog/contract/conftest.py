@@ -28,6 +28,10 @@ def _mariadb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog
     yield from _sql(request.getfixturevalue("mariadb_catalog"), tmp_path, has_tables=True)
 
 
+def _mysql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
+    yield from _sql(request.getfixturevalue("mysql_catalog"), tmp_path, has_tables=True)
+
+
 def _rest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
     """The REST client of a real server over SQLite."""
     serve: Callable[[Catalog], str] = request.getfixturevalue("serve")
@@ -49,6 +53,7 @@ _CATALOGS: dict[str, Callable[[pytest.FixtureRequest, Path], Iterator[Catalog]]]
     "sqlite": _sqlite,
     "postgresql": _postgresql,
     "mariadb": _mariadb,
+    "mysql": _mysql,
     "rest": _rest,
 }
 
@@ -58,6 +63,7 @@ _CATALOGS: dict[str, Callable[[pytest.FixtureRequest, Path], Iterator[Catalog]]]
         "sqlite",
         pytest.param("postgresql", marks=pytest.mark.postgresql),
         pytest.param("mariadb", marks=pytest.mark.mariadb),
+        pytest.param("mysql", marks=pytest.mark.mysql),
         "rest",
     ],
 )

@@ -165,12 +165,17 @@ def _open_mysql(url: URL, pool: PoolSettings) -> Engine:
         f"lock_wait_timeout = {lock_seconds}, wait_timeout = {_IDLE_SECONDS}, time_zone = '+00:00'",
     )
 
+    kind = url.get_backend_name()
+
     def check(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
         # Their collations have different names; which server answers is known only now.
-        if engine.dialect.name == "mysql" and getattr(engine.dialect, "is_mariadb", False):
-            raise Invalid("the database server is MariaDB: write its URL as mariadb://…")
+        answering = "mariadb" if "MariaDB" in connection.get_server_info() else "mysql"
+        if answering != kind:
+            name = {"mariadb": "MariaDB", "mysql": "MySQL"}[answering]
+            raise Invalid(f"the database server is {name}: write its URL as {answering}://…")
 
-    event.listen(engine, "connect", check)
+    # Before SQLAlchemy looks for itself.
+    event.listen(engine, "connect", check, insert=True)
     return engine
 
 

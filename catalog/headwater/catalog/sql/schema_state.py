@@ -31,8 +31,9 @@ _version = Table(
     PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
 )
 _POSTGRESQL_LOCK = 0x6865616477
-# Its name is known to the whole server: the database's is a part of it. Names have an end at 64.
-_MYSQL_LOCK = "CONCAT('headwater.', SHA1(DATABASE()))"
+# Its name is known to the whole server: the database's is a part of it. Names have an end at 64,
+# and MySQL 9 has no shorter hash by itself.
+_MYSQL_LOCK = "CONCAT('headwater.', LEFT(SHA2(DATABASE(), 256), 40))"
 # How long to wait for another process that makes or changes the tables.
 _LOCK_SECONDS = 600
 # How long to wait for the transactions that use a table, while all that come later wait behind.
