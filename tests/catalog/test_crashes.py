@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +22,9 @@ from headwater.catalog.table import Table
 from headwater.migrations import upgrade
 from headwater.storage.errors import NotFound
 from headwater.storage.schema import Schema, TableSchema
+from headwater.storage.schema_change import AddColumn
 from headwater.storage.snapshot import Snapshot
+from headwater.storage.types import AtomicType, Root
 
 MakeSnapshot = Callable[..., Snapshot]
 WORKER = Path(__file__).with_name("worker.py")
@@ -234,6 +237,45 @@ def test_an_alteration_killed_at_any_step_happened_or_did_not(
             on_disk = (files / f"schema-{info.schema.id}").read_text()
             assert TableSchema.from_json(on_disk) == info.schema
         if not killed:
+            return
+    pytest.fail("the operation has more steps than were tried")
+
+
+# Its file decides, on whatever database.
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_an_alteration_of_an_external_table_killed_at_any_step_happened_or_did_not(
+    lake: Lake, orders_schema: Schema, tmp_path: Path
+) -> None:
+    outside = Identifier("sales", "outside")
+    files = tmp_path / "elsewhere" / "schema"
+    options = {**orders_schema.options, "path": str(files.parent)}
+    with lake.opened() as catalog:
+        catalog.create_table(outside, replace(orders_schema, options=options))
+    fates: set[bool] = set()
+    for step in range(1, MOST_STEPS):
+        with lake.opened() as catalog:
+            before = catalog.get_table(outside).schema
+        texts = {path.name: path.read_text() for path in files.iterdir()}
+        killed = lake.dies(step, "alter-external")
+        with lake.opened() as catalog:
+            assert lake.open_decisions() == 0
+            info = catalog.get_table(outside)
+            happened = info.schema.id > before.id
+            assert happened or killed
+            fates.add(happened)
+            # As if the answer was lost: who sees that it did not happen repeats it.
+            column = f"c{step}"
+            if not happened:
+                catalog.alter_table(outside, [AddColumn((column,), AtomicType(Root.INT))])
+                info = catalog.get_table(outside)
+            assert info.schema.id == before.id + 1
+            names = [field.name for field in info.schema.fields]
+            assert names == [*(field.name for field in before.fields), column]
+            assert catalog.list_table_details("sales", pattern="outside").items == (info,)
+        after = {p.name: p.read_text() for p in files.iterdir() if p.name.startswith("schema-")}
+        assert after == {**texts, f"schema-{info.schema.id}": info.schema.to_json()}
+        if not killed:
+            assert fates == {True, False}
             return
     pytest.fail("the operation has more steps than were tried")
 

@@ -19,11 +19,12 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.storage.local_files import LocalFileAccess
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SetOption
+from headwater.storage.schema_change import AddColumn, SetOption
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.types import AtomicType, DataField, Root
 
 TABLE = Identifier("sales", "orders")
+EXTERNAL = Identifier("sales", "outside")
 
 
 class Steps:
@@ -84,6 +85,9 @@ def crash(url: str, location: str, operation: str, step: int, snapshot_json: str
     operations: dict[str, Callable[[], object]] = {
         "create": lambda: catalog.create_table(Identifier("sales", "new"), schema),
         "alter": lambda: catalog.alter_table(TABLE, [SetOption("write-only", "true")]),
+        "alter-external": lambda: catalog.alter_table(
+            EXTERNAL, [AddColumn((f"c{step}",), AtomicType(Root.INT))]
+        ),
         "drop": lambda: catalog.drop_table(TABLE),
         "rollback": lambda: catalog.rollback_to_snapshot(TABLE, 1),
         "replace": lambda: catalog.replace_table(TABLE, replacement),

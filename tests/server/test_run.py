@@ -20,6 +20,8 @@ from headwater.server.run import open_catalogs, run
 from headwater.server.settings import load_settings
 from headwater.storage.errors import Forbidden, Invalid, Unavailable
 from headwater.storage.schema import Schema
+from headwater.storage.schema_change import AddColumn
+from headwater.storage.types import parse_type
 
 PROGRAM = """
 import json, sys
@@ -118,13 +120,21 @@ def test_a_server_reads_outside_its_warehouses_only_where_it_may(tmp_path: Path)
         assert catalog.list_tables("sales").items == ()
         catalog.register_table(table, str(places["shared"]))
         assert catalog.get_table(table).is_external
-        # Nothing is read of a table whose columns are given.
+        # Nothing is read of a table whose columns are given, and nothing written.
+        given = Identifier("sales", "given")
+        asked = pa.schema([("other", pa.string())])
         catalog.create_table(
-            Identifier("sales", "given"),
-            Schema.from_arrow(columns, options={"path": str(places["private"])}),
+            given, Schema.from_arrow(asked, options={"path": str(places["private"])})
         )
+        change = AddColumn(("extra",), parse_type("INT"))
+        with pytest.raises(Forbidden, match="HEADWATER_EXTERNAL_LOCATIONS"):
+            catalog.alter_table(given, [change])
+        assert [field.name for field in catalog.get_table(given).schema.fields] == ["other"]
+        assert not (places["private"] / "schema" / "schema-1").exists()
+        catalog.alter_table(table, [change])
+        assert (places["shared"] / "schema" / "schema-1").exists()
     with (
         open_catalogs(load_settings(_settings(tmp_path))) as catalogs,
-        pytest.raises(Forbidden, match="does not read at"),
+        pytest.raises(Forbidden, match="neither reads nor writes at"),
     ):
         catalogs["other"].register_table(table, str(places["shared"]))

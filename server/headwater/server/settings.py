@@ -65,8 +65,8 @@ class ServerSettings(BaseSettings):
         warehouses: Each warehouse's name and where its files lie: a folder or an ``s3://`` URI.
             As a variable: ``main=./warehouse,other=s3://bucket/path``; an empty one is none but
             those that the database names.
-        external_locations: Where tables may be registered from, but for the warehouses: the server
-            reads there with its own rights. As a variable: folders and URIs with commas between.
+        external_locations: Where the server reads and writes the schema files of external tables,
+            with its own rights. As a variable: folders and URIs with commas between.
         tokens: Bearer tokens, any of which lets a caller in. As a variable: one, or several with
             commas between (``HEADWATER_TOKEN`` or ``HEADWATER_TOKENS``).
         require_token: Let nobody in without a token, although `tokens` names none: those made with

@@ -172,11 +172,12 @@ def test_columns_of_an_external_table_may_come_from_its_files(
 ) -> None:
     catalog.create_database("sales")
     name = Identifier("sales", "orders")
-    catalog.create_table(name, Schema((), options={"path": str(written), "mine": "yes"}))
+    catalog.create_table(name, Schema((), options={"path": str(written), "bucket": "1"}))
     schema = catalog.get_table(name).schema
+    assert schema.id == 1
     assert [field.name for field in schema.fields] == ["order_id", "dt", "amount", "note"]
     assert schema.primary_keys == ("dt", "order_id")
-    assert schema.options == {"bucket": "1", "mine": "yes"}
+    assert schema.options == {"bucket": "1"}
 
 
 def test_a_table_inside_the_warehouse_becomes_the_catalogs_own(

@@ -233,7 +233,7 @@ def test_a_path_makes_a_table_external(
     with pytest.raises(Unsupported):
         catalog.commit_snapshot(table, info.id, snapshot(1), None, [])
     catalog.drop_table(table)
-    assert _files(place) == ["precious"]
+    assert _files(place) == ["precious", "schema/schema-0"]
 
 
 def test_an_external_path_must_not_touch_the_warehouse(

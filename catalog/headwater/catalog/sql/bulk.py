@@ -1,7 +1,8 @@
 """Look-ups of several tables in one statement, for a server that is asked for many at a time.
 
 Each is by the same indexes as alone. Only the plain case is told: what is not there, or waits for
-storage, or is a branch, is left to the ordinary reads, which know what to do and what to say.
+storage, or is a branch, or an external table, is left to the ordinary reads, which know what to do
+and what to say.
 """
 
 from __future__ import annotations
@@ -95,11 +96,11 @@ class _Look(Generic[V]):
     Attributes:
         statement: For so many of them: their places among those asked for, whether storage has yet
             to follow, and columns.
-        read: Makes one from its name and its columns.
+        read: Makes one from its name and its columns; None for what needs a closer look.
     """
 
     statement: Callable[[int], Prepared]
-    read: Callable[[Identifier, Sequence[Any]], V]
+    read: Callable[[Identifier, Sequence[Any]], V | None]
 
     def found(
         self, identifiers: Sequence[Identifier], rows: Iterable[Sequence[Any]]
@@ -251,9 +252,11 @@ def _named(query: Select[*tuple[Any, ...]], at: int) -> Select[*tuple[Any, ...]]
     )
 
 
-def _stored_table(identifier: Identifier, values: Sequence[Any]) -> StoredTable:
+def _stored_table(identifier: Identifier, values: Sequence[Any]) -> StoredTable | None:
     table_id, path, is_external, *others = values
-    return StoredTable(identifier, table_id, path, bool(is_external), *others)
+    if is_external:
+        return None  # Its files tell its schema.
+    return StoredTable(identifier, table_id, path, False, *others)
 
 
 _TABLES = _Look(_tables, _stored_table)

@@ -23,6 +23,7 @@ from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.databases import Databases
 from headwater.catalog.sql.dropped_tables import DroppedTables
 from headwater.catalog.sql.engine import SqlDatabase, database_exists, open_engine
+from headwater.catalog.sql.external_schemas import ExternalSchemas
 from headwater.catalog.sql.functions import SqlFunctions
 from headwater.catalog.sql.names import normalised_location
 from headwater.catalog.sql.operation import Operation
@@ -75,9 +76,12 @@ class SqlCatalog:
         self._operation = Operation(context, self._outbox, self._dropped_tables)
         self._protection = Protection(context)
         self._databases = Databases(context, self._outbox, self._dropped_tables)
-        self._table_reads = TableReads(context, self._outbox)
-        self._tables = Tables(context, self._outbox, self._table_reads, self._dropped_tables)
-        self._registrations = Registrations(context)
+        external = ExternalSchemas(context)
+        self._table_reads = TableReads(context, self._outbox, external)
+        self._tables = Tables(
+            context, self._outbox, self._table_reads, self._dropped_tables, external
+        )
+        self._registrations = Registrations(context, external)
         self.commits = Commits(context, self._outbox)
         self._snapshots = Snapshots(context, self._outbox)
         self._replacements = Replacements(
@@ -117,8 +121,8 @@ class SqlCatalog:
             create: Make the catalog's tables in a database that has none.
             files: The file access; by default the one that reaches `location`.
             undrop_millis: How long dropped tables can be restored; 0 deletes them at once.
-            external_locations: The places outside `location` that may be read to register a table;
-                None is all of them.
+            external_locations: The places outside `location` where external tables' schema files
+                may be read and written; None is all of them.
 
         Raises:
             Invalid: The URL or the location is malformed, or the database has no tables or those

@@ -22,8 +22,8 @@ class CatalogContext:
         warehouse: The warehouse's name.
         location: Its URI, without a trailing slash.
         undrop_millis: How long dropped tables can be restored; 0 deletes them at once.
-        external_locations: The places outside the warehouse that may be read to register a table,
-            as URIs; None is all of them.
+        external_locations: The places outside the warehouse where external tables' schema files
+            may be read and written, as URIs; None is all of them.
         is_managed: Whether the warehouse is a row of the database, and can be removed.
     """
 

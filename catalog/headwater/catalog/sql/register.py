@@ -8,7 +8,7 @@ with its history and branches: from then on the catalog decides, so other writer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy import insert
 from sqlalchemy.engine import Connection
@@ -17,6 +17,11 @@ from sqlalchemy.exc import IntegrityError
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.principal import current_principal
 from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.external_schemas import (
+    ExternalSchemas,
+    no_table_there,
+    read_schema_file,
+)
 from headwater.catalog.sql.lookup import find_table
 from headwater.catalog.sql.measure import insert_measured
 from headwater.catalog.sql.models import BranchRow, PathRow, SchemaRow, TableRow
@@ -24,15 +29,14 @@ from headwater.catalog.sql.names import check_table_name, inside, path_key
 from headwater.catalog.sql.placed_files import numbered_files
 from headwater.catalog.sql.table_places import (
     check_external_path,
-    check_readable,
     find_database,
     is_known_path,
     refuse_taken_name,
     table_location,
 )
 from headwater.storage.commit_entries import partition_statistics
-from headwater.storage.errors import Conflict, Invalid, Unsupported
-from headwater.storage.file_access import FileAccess, open_file_access
+from headwater.storage.errors import Conflict, Invalid
+from headwater.storage.file_access import FileAccess
 from headwater.storage.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.scan import live_entries
 from headwater.storage.schema import TableSchema
@@ -40,10 +44,9 @@ from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics, TableStorage
 from headwater.storage.table_type import table_type
 
-__all__ = ["Registrations", "latest_schema"]
+__all__ = ["Registrations"]
 
 _ATTEMPTS = 3
-_PATH = "path"
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,12 @@ class Registrations:
 
     Args:
         context: Where and with what.
+        external: Knows the schemas of external tables.
     """
 
-    def __init__(self, context: CatalogContext) -> None:
+    def __init__(self, context: CatalogContext, external: ExternalSchemas) -> None:
         self._context = context
+        self._external = external
 
     def register(self, identifier: Identifier, path: str) -> None:
         """Give the table whose files are at a path a name.
@@ -80,7 +85,9 @@ class Registrations:
             branches = self._adopted(identifier, location)
         else:
             check_external_path(self._context, identifier, location)
-            schema = latest_schema(self._context, identifier, location)
+            schema = self._external.latest(identifier, location)
+            if schema is None:
+                raise no_table_there(identifier, location)
             branches = {MAIN_BRANCH: _Found((schema,), None, ())}
         for _ in range(_ATTEMPTS):
             try:
@@ -179,39 +186,9 @@ class Registrations:
                 insert_measured(connection, context, record, found.latest, found.measured)
 
 
-def latest_schema(context: CatalogContext, identifier: Identifier, location: str) -> TableSchema:
-    """The schema that the files of a table outside the warehouse tell.
-
-    Raises:
-        Invalid: No table is there.
-        Unsupported: There is no file access for the location.
-        Forbidden, Unavailable: The location cannot be read.
-    """
-    check_readable(context, identifier, location)
-    scheme = location.partition("://")[0]
-    is_near = scheme == context.location.partition("://")[0]
-    files = context.files if is_near else open_file_access(location)
-    *_, last = _schemas(files, identifier, TableLayout(location))
-    return last
-
-
 def _schemas(files: FileAccess, identifier: Identifier, layout: TableLayout) -> list[TableSchema]:
     """All versions, oldest first; at least one."""
     ids = numbered_files(files.list(layout.schema_directory), "schema-")
     if not ids:
-        raise Invalid(
-            f"table {identifier}: there is no table at {layout.branch_location}, which has no file "
-            "schema/schema-0"
-        )
-    found: list[TableSchema] = []
-    for number in ids:
-        path = layout.schema(number)
-        schema = TableSchema.from_json(files.read(path), path)
-        options = {key: value for key, value in schema.options.items() if key != _PATH}
-        found.append(replace(schema, options=options))
-    if not table_type(found[-1].options).has_snapshots:
-        raise Unsupported(
-            f"table {identifier}: {layout.location} says that it is of type "
-            f"{table_type(found[-1].options)}, which has no schema files; create it instead"
-        )
-    return found
+        raise no_table_there(identifier, layout.branch_location)
+    return [read_schema_file(files, identifier, layout, number) for number in ids]

@@ -17,6 +17,7 @@ __all__ = [
     "check_readable",
     "find_database",
     "is_known_path",
+    "is_readable",
     "refuse_taken_name",
     "table_location",
 ]
@@ -72,15 +73,21 @@ def check_external_path(context: CatalogContext, identifier: Identifier, path: s
         )
 
 
-def check_readable(context: CatalogContext, identifier: Identifier, path: str) -> None:
-    """Refuse to read at a place that whoever runs the catalog did not name; raises Forbidden.
+def is_readable(context: CatalogContext, path: str) -> bool:
+    """Whether whoever runs the catalog lets it work at a place outside the warehouse.
 
-    A server reads with its own rights, which its callers do not have.
+    A server reads and writes with its own rights, which its callers do not have.
     """
     places = context.external_locations
-    if places is None or any(path == place or inside(path, place) for place in places):
+    return places is None or any(path == place or inside(path, place) for place in places)
+
+
+def check_readable(context: CatalogContext, identifier: Identifier, path: str) -> None:
+    """Refuse to work at a place that whoever runs the catalog did not name; raises Forbidden."""
+    if is_readable(context, path):
         return
     raise Forbidden(
-        f"table {identifier}: this server does not read at {path}; name the place in its setting "
-        "external_locations (HEADWATER_EXTERNAL_LOCATIONS), or create the table with its columns"
+        f"table {identifier}: this server neither reads nor writes at {path}; name the place in "
+        "its setting external_locations (HEADWATER_EXTERNAL_LOCATIONS), or create the table with "
+        "its columns and change them with an engine that works there"
     )

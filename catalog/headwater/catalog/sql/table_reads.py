@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Row, Select, exists, select
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.branches import branch_of
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.page import Page
 from headwater.catalog.protocol import TableInfo
 from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.external_schemas import ExternalSchemas
 from headwater.catalog.sql.listing import list_globally
 from headwater.catalog.sql.lookup import (
     database_not_found,
@@ -37,12 +39,14 @@ class TableReads:
     Args:
         context: Where and with what.
         outbox: Writes the schema file of a table before the table is shown.
+        external: Knows the schemas of external tables.
     """
 
-    def __init__(self, context: CatalogContext, outbox: Outbox) -> None:
+    def __init__(self, context: CatalogContext, outbox: Outbox, external: ExternalSchemas) -> None:
         self._context = context
         self._sql = context.database
         self._outbox = outbox
+        self._external = external
 
     def list(
         self,
@@ -66,7 +70,10 @@ class TableReads:
         max_results: int | None,
         token: str | None,
     ) -> Page[TableInfo]:
-        """As `list`, with what `get` tells of each."""
+        """As `list`, with what `get` tells of each.
+
+        Of external tables it is what the catalog saw last: a list looks at no other place.
+        """
         with self._sql.read() as connection:
             query = self._names(connection, database, pattern, table_type, max_results, token)
             found = connection.execute(query.add_columns(TableRow.id)).all()
@@ -99,11 +106,29 @@ class TableReads:
 
     def get(self, identifier: Identifier) -> TableInfo:
         """A table with its latest schema, whose file is on storage; NotFound (TABLE)."""
-        info, is_pending = self._read(identifier)
+        try:
+            info, is_pending = self._read(identifier)
+        except NotFound:
+            branch = self._external_branch(identifier)
+            if branch is None:
+                raise
+            return branch
         if is_pending:
             self._outbox.settle(info.id, identifier.branch)
             info, _ = self._read(identifier)
-        return info
+        return self._external.refreshed(info)
+
+    def _external_branch(self, identifier: Identifier) -> TableInfo | None:
+        """A branch of an external table, which its files alone know."""
+        if branch_of(identifier, identifier.branch) != identifier:
+            return None  # a system table's name
+        if identifier.branch == MAIN_BRANCH:
+            return None
+        try:
+            main, _ = self._read(branch_of(identifier, MAIN_BRANCH))
+        except NotFound:
+            return None
+        return self._external.branch(main, identifier)
 
     def get_by_id(self, table_id: str) -> TableInfo:
         """The table with an id, whatever its name is; NotFound (TABLE)."""

@@ -14,6 +14,12 @@ from headwater.catalog.principal import current_principal
 from headwater.catalog.protocol import TableInfo
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.dropped_tables import DroppedTables
+from headwater.catalog.sql.external_schemas import (
+    ExternalSchemas,
+    has_own_schemas,
+    no_table_there,
+    refuse_other_schema,
+)
 from headwater.catalog.sql.lookup import find_table
 from headwater.catalog.sql.models import (
     BranchRow,
@@ -24,11 +30,11 @@ from headwater.catalog.sql.models import (
 from headwater.catalog.sql.names import check_table_name, inside, path_key
 from headwater.catalog.sql.outbox import Action, Outbox
 from headwater.catalog.sql.protection import refuse_protected
-from headwater.catalog.sql.register import latest_schema
 from headwater.catalog.sql.table_places import (
     check_external_path,
     find_database,
     is_known_path,
+    is_readable,
     refuse_taken_name,
     table_location,
 )
@@ -65,6 +71,7 @@ class Tables:
         outbox: Writes schema files, deletes dropped tables' files.
         reads: Tells what there is.
         dropped: Keeps dropped tables that can be restored.
+        external: Knows and changes the schemas of external tables.
     """
 
     def __init__(
@@ -73,39 +80,76 @@ class Tables:
         outbox: Outbox,
         reads: TableReads,
         dropped: DroppedTables,
+        external: ExternalSchemas,
     ) -> None:
         self._context = context
         self._sql = context.database
         self._outbox = outbox
         self._reads = reads
         self._dropped = dropped
+        self._external = external
 
     def create(self, identifier: Identifier, schema: Schema, ignore_if_exists: bool) -> None:
-        """Create a table; its first schema file is on storage when this returns."""
+        """Create a table; its schema file is on storage when this returns.
+
+        Where the server may not write, an external table's is not: its writers have to put it.
+        """
         check_table_name(identifier)
         options = dict(schema.options)
         external = options.pop(_PATH, None)
         schema = replace(schema, options=options)
         path: str | None = None
+        found: TableSchema | None = None
         if external is not None:
             path = table_location(identifier, external)
             check_external_path(self._context, identifier, path)
-            if not schema.fields and table_type(options).has_snapshots:
-                # As Paimon's own client does: the files tell the columns.
-                found = latest_schema(self._context, identifier, path)
-                schema = replace(found.to_schema(), options={**found.options, **options})
-        first = new_table_schema(schema, self._context.runtime.now_millis())
+            found = self._found(identifier, schema, path)
+        now = self._context.runtime.now_millis()
+        first = found or new_table_schema(schema, now)
         if path is not None:
             _check_external(identifier, first)
         table_id = self._insert(identifier, first, path, ignore_if_exists)
         if table_id is None:
             return
         try:
-            self._outbox.settle(table_id, MAIN_BRANCH)
+            if path is None:
+                self._outbox.settle(table_id, MAIN_BRANCH)
+            elif (
+                found is None
+                and table_type(first.options).has_snapshots
+                and is_readable(self._context, path)
+            ):
+                self._external.begin(identifier, path, first)
         except HeadwaterError:
             # Nothing half done: without its schema file the table must not stay.
             self._sql.write(lambda connection: drop_table_rows(connection, self._outbox, table_id))
             raise
+
+    def _found(self, identifier: Identifier, schema: Schema, path: str) -> TableSchema | None:
+        """The schema of a table that is at a place already, which the one that is asked for fits.
+
+        Its columns may be left out, as by Paimon's own client: the files tell them.
+        """
+        is_without_columns = not schema.fields
+        if not table_type(schema.options).has_snapshots:
+            return None
+        if not is_without_columns and not is_readable(self._context, path):
+            return None
+        try:
+            found = self._external.latest(identifier, path)
+        except Unsupported:
+            if is_without_columns:
+                raise
+            return None
+        if found is None:
+            if is_without_columns:
+                raise no_table_there(identifier, path)
+            return None
+        asked = schema
+        if not is_without_columns:
+            asked = new_table_schema(schema, found.time_millis).to_schema()
+        refuse_other_schema(identifier, asked, found)
+        return found
 
     def _insert(
         self,
@@ -164,9 +208,12 @@ class Tables:
             }
             connection.execute(insert(TableRow), table)
             branch = {"table_id": table_id, "branch": MAIN_BRANCH}
-            connection.execute(insert(BranchRow), {**branch, "schema_id": 0, "snapshot_id": 0})
             connection.execute(
-                insert(SchemaRow), {**branch, "schema_id": 0, "document": schema.to_json()}
+                insert(BranchRow), {**branch, "schema_id": schema.id, "snapshot_id": 0}
+            )
+            connection.execute(
+                insert(SchemaRow),
+                {**branch, "schema_id": schema.id, "document": schema.to_json()},
             )
             if external_path is None:
                 known = {"path_key": path_key(path), "path": path, "table_id": table_id}
@@ -181,13 +228,10 @@ class Tables:
         """Apply changes, all or none; the new schema file is on storage when this returns."""
         for _ in range(_ALTER_ATTEMPTS):
             info = self._reads.get(identifier)
-            if info.is_external and table_type(info.schema.options).has_snapshots:
-                raise Unsupported(
-                    f"table {identifier} is external: its schema is in its files at {info.path}; "
-                    "change it with the engine that writes them",
-                    resource_type=ResourceType.TABLE,
-                    resource_name=str(identifier),
-                )
+            if has_own_schemas(info):
+                if self._external.alter(info, changes):
+                    return
+                continue
             if self._alter_once(identifier, info, changes):
                 changed = f"the schema of table {identifier} is changed"
                 self._outbox.finish(info.id, identifier.branch, changed)
