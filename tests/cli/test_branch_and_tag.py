@@ -30,7 +30,7 @@ def run(headwater: Headwater, tmp_path: Path) -> Run:
         as_json = ["--json"] if rows else []
         done = headwater(*arguments, *as_json, HEADWATER_CATALOG=str(place))
         assert (done.returncode, done.stderr) == (0, "")
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        return [json.loads(line) for line in done.stdout.splitlines() if rows]
 
     return command
 

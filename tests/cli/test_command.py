@@ -41,7 +41,7 @@ def test_without_arguments_it_lists_its_commands(headwater: Headwater) -> None:
     "arguments",
     [
         ["tables"],
-        ["table", "show"],
+        ["table", "snapshots"],
         ["serve", "--port", "many"],
         ["serve", "--warehouse", "main"],
         ["serve", "--warehouse", "main=a", "--warehouse", "main=b"],

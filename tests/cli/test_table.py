@@ -50,7 +50,7 @@ def server(folder: Path) -> Iterator[str]:
 def look(
     request: pytest.FixtureRequest, headwater: Headwater, folder: Path
 ) -> Callable[..., list[dict[str, object]]]:
-    """Runs a `headwater table` command with --json and gives its rows."""
+    """Runs a command with --json and gives its rows."""
     match request.param:
         case "folder":
             where = ["--catalog", str(folder)]
@@ -61,7 +61,7 @@ def look(
             where = ["--catalog", database, "--location", str(folder / "warehouse")]
 
     def run(*arguments: str) -> list[dict[str, object]]:
-        result = headwater("table", *arguments, *where, "--warehouse", "main", "--json")
+        result = headwater(*arguments, *where, "--warehouse", "main", "--json")
         assert result.returncode == 0, result.stderr
         return [json.loads(line) for line in result.stdout.splitlines()]
 
@@ -76,13 +76,13 @@ def test_list(look: Look) -> None:
         {"database": "sales", "table": "orders"},
         {"database": "sales", "table": "unwritten"},
     ]
-    assert look("list") == tables
-    assert look("list", "sales") == tables
-    assert look("list", "empty") == []
+    assert look("table", "list") == tables
+    assert look("table", "list", "sales") == tables
+    assert look("table", "list", "empty") == []
 
 
 def test_show(look: Look) -> None:
-    shown = {row["property"]: row["value"] for row in look("show", "sales.orders")}
+    shown = {row["property"]: row["value"] for row in look("table", "show", "sales.orders")}
     assert shown["comment"] == "what was sold"
     assert shown["primary key"] == "dt, order_id"
     assert shown["partitioned by"] == "dt"
@@ -92,30 +92,61 @@ def test_show(look: Look) -> None:
     assert (shown["snapshot"], shown["records"], shown["files"]) == (2, 3, 3)
 
 
+def test_list_says_what_each_table_is(look: Look) -> None:
+    orders, unwritten = look("table", "list", "sales", "--details")
+    assert (orders["type"], orders["primary key"], orders["comment"]) == (
+        "table",
+        "dt, order_id",
+        "what was sold",
+    )
+    assert (unwritten["primary key"], unwritten["partitioned by"]) == (None, None)
+    assert look("table", "list", "--pattern", "un%") == [
+        {"database": "sales", "table": "unwritten"}
+    ]
+    assert look("table", "list", "--type", "format-table") == []
+    assert look("table", "list", "--type", "TABLE", "--pattern", "ord%") == [
+        {"database": "sales", "table": "orders"}
+    ]
+
+
+def test_show_finds_a_table_by_its_id(look: Look) -> None:
+    shown = look("table", "show", "sales.orders")
+    [table_id] = [str(row["value"]) for row in shown if row["property"] == "id"]
+    assert look("table", "show", "--id", table_id) == shown
+
+
+def test_a_snapshot_is_shown_by_its_number_and_by_its_place(look: Look) -> None:
+    def number(*version: str) -> object:
+        rows = look("table", "snapshot", "sales.orders", *version)
+        return {row["property"]: row["value"] for row in rows}["id"]
+
+    assert [number("1"), number("earliest"), number("LATEST"), number()] == [1, 1, 2, 2]
+
+
 def test_show_a_table_that_nobody_wrote(look: Look) -> None:
-    shown = {row["property"]: row["value"] for row in look("show", "sales.unwritten")}
+    shown = {row["property"]: row["value"] for row in look("table", "show", "sales.unwritten")}
     assert shown["snapshot"] is None
-    assert look("snapshots", "sales.unwritten") == []
-    assert look("files", "sales.unwritten") == []
+    assert look("table", "snapshots", "sales.unwritten") == []
+    assert look("table", "files", "sales.unwritten") == []
 
 
 def test_snapshots(look: Look) -> None:
-    rows = look("snapshots", "sales.orders")
+    rows = look("table", "snapshots", "sales.orders")
     assert [(row["snapshot"], row["kind"], row["records"], row["change"]) for row in rows] == [
         (2, "APPEND", 3, 1),
         (1, "APPEND", 2, 2),
     ]
-    assert look("snapshots", "sales.orders", "--limit", "1") == rows[:1]
+    assert look("table", "snapshots", "sales.orders", "--limit", "1") == rows[:1]
 
 
 def test_files(look: Look) -> None:
-    rows = look("files", "sales.orders")
+    rows = look("table", "files", "sales.orders")
     found = sorted((row["partition"], row["bucket"], row["level"], row["rows"]) for row in rows)
     assert found == [("dt=a", 0, 0, 1), ("dt=b", 0, 0, 1), ("dt=b", 0, 0, 1)]
 
 
 def test_consumers(look: Look) -> None:
-    rows = look("consumers", "sales.orders")
+    rows = look("consumer", "list", "sales.orders")
     (row,) = rows
     assert (row["consumer"], row["next snapshot"]) == ("billing", 2)
     assert (row["lag"], row["lag records"]) == (1, 1)
@@ -124,29 +155,29 @@ def test_consumers(look: Look) -> None:
 
 def test_a_consumer_is_moved_and_forgotten(headwater: Headwater, folder: Path, look: Look) -> None:
     def change(*arguments: str) -> None:
-        result = headwater("table", *arguments, "--catalog", str(folder))
-        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+        result = headwater("consumer", *arguments, "--catalog", str(folder))
+        assert (result.returncode, result.stderr) == (0, "")
 
     def positions() -> dict[object, object]:
-        rows = look("consumers", "sales.orders")
+        rows = look("consumer", "list", "sales.orders")
         return {row["consumer"]: row["next snapshot"] for row in rows}
 
-    change("reset-consumer", "sales.orders", "audit", "1")
+    change("reset", "sales.orders", "audit", "1")
     assert positions() == {"audit": 1, "billing": 2}
-    change("reset-consumer", "sales.orders", "audit", "3")
+    change("reset", "sales.orders", "audit", "3")
     assert positions() == {"audit": 3, "billing": 2}
-    change("delete-consumer", "sales.orders", "audit")
-    change("delete-consumer", "sales.orders", "audit")
+    change("delete", "sales.orders", "audit")
+    change("delete", "sales.orders", "audit")
     assert positions() == {"billing": 2}
 
 
 def test_partitions(look: Look) -> None:
-    rows = look("partitions", "sales.orders")
+    rows = look("partition", "list", "sales.orders")
     assert [(row["partition"], row["records"], row["files"]) for row in rows] == [
         ("dt=a", 1, 1),
         ("dt=b", 2, 2),
     ]
-    assert look("partitions", "sales.unwritten") == []
+    assert look("partition", "list", "sales.unwritten") == []
 
 
 def test_in_a_pipe_it_writes_lines_with_tabs(headwater: Headwater, folder: Path) -> None:
@@ -158,9 +189,22 @@ def test_in_a_pipe_it_writes_lines_with_tabs(headwater: Headwater, folder: Path)
     ]
 
 
-@pytest.mark.parametrize("command", ["show", "snapshots", "files", "consumers", "partitions"])
-def test_an_unknown_table_is_one_line(headwater: Headwater, folder: Path, command: str) -> None:
-    result = headwater("table", command, "sales.order", "--catalog", str(folder))
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("table", "show"),
+        ("table", "snapshots"),
+        ("table", "snapshot"),
+        ("table", "files"),
+        ("consumer", "list"),
+        ("partition", "list"),
+    ],
+    ids=" ".join,
+)
+def test_an_unknown_table_is_one_line(
+    headwater: Headwater, folder: Path, command: tuple[str, str]
+) -> None:
+    result = headwater(*command, "sales.order", "--catalog", str(folder))
     assert result.returncode == 1
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
 from headwater.catalog.column import Column
 from headwater.catalog.functions import (
@@ -31,6 +31,7 @@ from headwater.catalog.wire_objects import (
     SetOptionModel,
     UpdateCommentModel,
 )
+from headwater.storage.errors import Invalid
 from headwater.storage.schema_change import RemoveOption, SetOption, UpdateComment
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "ListFunctionsResponse",
     "SqlDefinitionModel",
     "UpdateDefinitionModel",
+    "definition_from_json",
     "function_change_model",
 ]
 
@@ -107,6 +109,20 @@ class LambdaDefinitionModel(WireModel):
 _DefinitionModel: TypeAlias = Annotated[
     FileDefinitionModel | SqlDefinitionModel | LambdaDefinitionModel, Field(discriminator="type")
 ]
+
+
+def definition_from_json(text: str) -> FunctionDefinition:
+    """Read a definition's JSON; raises Invalid saying what is wrong with it."""
+    adapter: TypeAdapter[_DefinitionModel] = TypeAdapter(_DefinitionModel)
+    try:
+        return adapter.validate_json(text).definition_of()
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise Invalid(
+            f"not a function's definition: {where} {problem['msg']}; write for example "
+            '{"type": "lambda", "language": "java", "definition": "…"}'
+        ) from error
 
 
 def _definition_model(definition: FunctionDefinition) -> _DefinitionModel:

@@ -1,9 +1,12 @@
-"""The arguments by which a command reaches a catalog and a table of it."""
+"""How a command reaches a catalog: the options that say which, and the lake they open."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_type_hints
 
 import typer
 
@@ -12,17 +15,7 @@ from headwater.storage.errors import NotFound
 if TYPE_CHECKING:
     from headwater.client import Lake
 
-__all__ = [
-    "DEFAULT_CATALOG",
-    "DEFAULT_DATABASE",
-    "CatalogOption",
-    "DatabaseOption",
-    "LocationOption",
-    "TableName",
-    "TokenOption",
-    "WarehouseOption",
-    "open_lake",
-]
+__all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "DatabaseOption", "on_lake"]
 
 DEFAULT_CATALOG = "http://127.0.0.1:8080"
 """Where `headwater serve` listens unless it is told otherwise."""
@@ -40,39 +33,42 @@ DatabaseOption = Annotated[
         "mariadb://user@host/name.",
     ),
 ]
-TableName = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="The table.")]
-
-CatalogOption = Annotated[
+_PANEL = "Which catalog"
+_Catalog = Annotated[
     str,
     typer.Option(
         "--catalog",
+        rich_help_panel=_PANEL,
         envvar="HEADWATER_CATALOG",
         metavar="ADDRESS",
         help="A server's URL, a SQL database's URL, or the folder of an embedded catalog.",
     ),
 ]
-WarehouseOption = Annotated[
+_Warehouse = Annotated[
     str | None,
     typer.Option(
         "--warehouse",
+        rich_help_panel=_PANEL,
         envvar="HEADWATER_CATALOG_WAREHOUSE",
         metavar="NAME",
         help="Which of the catalog's warehouses; not needed if there is one.",
     ),
 ]
-TokenOption = Annotated[
+_Token = Annotated[
     str | None,
     typer.Option(
         "--token",
+        rich_help_panel=_PANEL,
         envvar="HEADWATER_CATALOG_TOKEN",
         metavar="TOKEN",
         help="The bearer token that the server asks for.",
     ),
 ]
-LocationOption = Annotated[
+_Location = Annotated[
     str | None,
     typer.Option(
         "--location",
+        rich_help_panel=_PANEL,
         envvar="HEADWATER_CATALOG_LOCATION",
         metavar="LOCATION",
         help="With a SQL database's URL: the folder or URI where the tables lie.",
@@ -80,7 +76,44 @@ LocationOption = Annotated[
 ]
 
 
-def open_lake(catalog: str, warehouse: str | None, token: str | None, location: str | None) -> Lake:
+def on_lake(command: Callable[..., None]) -> Callable[..., None]:
+    """Make a command line command of a function whose first argument is a `Lake`.
+
+    The command gets the options that say which lake, beside the arguments of its own, and runs
+    with that lake open.
+    """
+    # The lake's class is there for type checkers only: loading it takes a second.
+    hints = get_type_hints(command, localns={"Lake": object}, include_extras=True)
+    _, *own = inspect.signature(command).parameters.values()
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        *(item.replace(kind=keyword, annotation=hints[item.name]) for item in own),
+        inspect.Parameter("catalog", keyword, default=DEFAULT_CATALOG, annotation=_Catalog),
+        inspect.Parameter("warehouse", keyword, default=None, annotation=_Warehouse),
+        inspect.Parameter("token", keyword, default=None, annotation=_Token),
+        inspect.Parameter("location", keyword, default=None, annotation=_Location),
+    ]
+
+    @wraps(command)
+    def run(
+        catalog: str,
+        warehouse: str | None,
+        token: str | None,
+        location: str | None,
+        **given: object,
+    ) -> None:
+        with _open_lake(catalog, warehouse, token, location) as lake:
+            command(lake, **given)
+
+    run.__annotations__ = {item.name: item.annotation for item in parameters} | {"return": None}
+    # Typer reads the options from it.
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+    return run
+
+
+def _open_lake(
+    catalog: str, warehouse: str | None, token: str | None, location: str | None
+) -> Lake:
     """Connect as the options say.
 
     Raises:

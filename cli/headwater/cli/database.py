@@ -1,63 +1,90 @@
-"""`headwater db`: the SQL database that holds a catalog."""
+"""`headwater database`: the databases of a catalog, on the command line."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.connection import DEFAULT_DATABASE, DatabaseOption
+from headwater.cli.arguments import (
+    Database,
+    IfExists,
+    IfNotExists,
+    Options,
+    Pattern,
+    Unset,
+    pairs,
+    require_changes,
+)
+from headwater.cli.connection import on_lake
+from headwater.cli.output import AsJson, audit, print_properties, print_rows
+
+if TYPE_CHECKING:
+    from headwater.client import Lake
 
 __all__ = ["app"]
 
-app = typer.Typer(help="The SQL database that holds a catalog.", no_args_is_help=True)
+app = typer.Typer(
+    help="The databases of a catalog: they hold tables, views and functions.", no_args_is_help=True
+)
+
+
+@app.command("list")
+@on_lake
+def list_databases(lake: Lake, pattern: Pattern = None, as_json: AsJson = False) -> None:
+    """List the databases."""
+    print_rows(["database"], [(name,) for name in lake.list_databases(pattern)], as_json=as_json)
 
 
 @app.command()
-def current(database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
-    """Show which revision the database is at, and what to run if it is not this version's."""
-    from headwater.migrations import current as current_revision
-    from headwater.migrations import newest
-
-    found, wanted = current_revision(database_url), newest()
-    if found is None:
-        print("the database has no tables yet: run 'headwater db upgrade'")
-    elif found < wanted:
-        print(f"the database is at revision {found}; the newest is {wanted}: ", end="")
-        print("run 'headwater db upgrade'")
-    elif found > wanted:
-        print(
-            f"the database is at revision {found}, made by a newer version of Headwater; ", end=""
-        )
-        print(f"this one knows revisions up to {wanted}")
-    else:
-        print(f"the database is at revision {found}, the newest")
+@on_lake
+def show(lake: Lake, database: Database, as_json: AsJson = False) -> None:
+    """Show where a database lies, and its options."""
+    info = lake.get_database(database)
+    print_properties(
+        [
+            ("database", info.name),
+            ("id", info.id),
+            ("location", info.location),
+            ("protected", lake.catalog.protection.is_database_protected(database)),
+            *((f"option {key}", value) for key, value in sorted(info.options.items())),
+            *audit(info),
+        ],
+        as_json=as_json,
+    )
 
 
 @app.command()
-def upgrade(database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
-    """Bring the database to this version's schema; `serve` does it by itself on SQLite."""
-    from headwater.migrations import upgrade as bring_up
-
-    print(f"the database is at revision {bring_up(database_url)}")
-
-
-@app.command()
-def downgrade(
-    revision: Annotated[
-        str, typer.Argument(metavar="REVISION", help="The revision of the earlier version.")
-    ],
-    discard: Annotated[
-        bool,
-        typer.Option(
-            "--discard",
-            help="Lose the views, functions, permissions, tokens and warehouses that the revision "
-            "has no place for.",
-        ),
-    ] = False,
-    database_url: DatabaseOption = DEFAULT_DATABASE,
+@on_lake
+def create(
+    lake: Lake, database: Database, option: Options = None, if_not_exists: IfNotExists = False
 ) -> None:
-    """Bring the database back to an earlier version's schema; stop the servers before."""
-    from headwater.migrations import downgrade as bring_down
+    """Create a database; the option comment=TEXT is its comment."""
+    lake.create_database(database, pairs(option), ignore_if_exists=if_not_exists)
+    print(f"database {database} is there")
 
-    print(f"the database is at revision {bring_down(database_url, revision, discard=discard)}")
+
+@app.command()
+@on_lake
+def alter(lake: Lake, database: Database, option: Options = None, unset: Unset = None) -> None:
+    """Set and remove a database's options."""
+    updates, removals = pairs(option), unset or []
+    require_changes([*updates, *removals])
+    lake.alter_database(database, updates=updates, removals=removals)
+    print(f"database {database} is changed")
+
+
+@app.command()
+@on_lake
+def drop(
+    lake: Lake,
+    database: Database,
+    cascade: Annotated[
+        bool,
+        typer.Option("--cascade", help="Drop what is in it, too: views and functions for good."),
+    ] = False,
+    if_exists: IfExists = False,
+) -> None:
+    """Drop a database that holds nothing, or, with --cascade, all that it holds."""
+    lake.drop_database(database, cascade=cascade, ignore_if_not_exists=if_exists)
+    print(f"database {database} is dropped")

@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.catalog.identifier import Identifier
-from headwater.cli.connection import (
-    DEFAULT_CATALOG,
-    CatalogOption,
-    LocationOption,
-    TokenOption,
-    WarehouseOption,
-    open_lake,
-)
+from headwater.catalog.page import all_pages
+from headwater.cli.arguments import MaybeDatabase
+from headwater.cli.connection import on_lake
 from headwater.cli.output import AsJson, print_rows, time_text
 
 if TYPE_CHECKING:
-    from headwater.catalog.dropped_tables import DroppedTableInfo
+    from headwater.client import Lake
 
 __all__ = ["app"]
 
@@ -30,26 +25,15 @@ TableId = Annotated[
 
 
 @app.command("list")
+@on_lake
 def list_dropped(
-    database: Annotated[
-        str | None, typer.Argument(metavar="[DATABASE]", help="Only what was in this database.")
-    ] = None,
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
+    lake: Lake,
+    database: MaybeDatabase = None,
     as_json: AsJson = False,
 ) -> None:
     """List the dropped tables that can be restored, and until when."""
-    found: list[DroppedTableInfo] = []
-    with open_lake(catalog, warehouse, token, location) as lake:
-        page_token = None
-        while True:
-            page = lake.catalog.dropped_tables.list(database=database, page_token=page_token)
-            found += page.items
-            page_token = page.next_token
-            if page_token is None:
-                break
+    dropped = lake.catalog.dropped_tables
+    found = all_pages(lambda token: dropped.list(database=database, page_token=token))
     print_rows(
         ["id", "table", "dropped", "by", "kept until"],
         [
@@ -67,7 +51,9 @@ def list_dropped(
 
 
 @app.command()
+@on_lake
 def restore(
+    lake: Lake,
     table_id: TableId,
     to: Annotated[
         str | None,
@@ -75,27 +61,19 @@ def restore(
             "--as", metavar="DATABASE.TABLE", help="What to call it; what it was called without."
         ),
     ] = None,
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
 ) -> None:
     """Undo a drop: the table is what it was, with its history."""
     destination = None if to is None else Identifier.parse(to)
-    with open_lake(catalog, warehouse, token, location) as lake:
-        restored = lake.catalog.dropped_tables.restore(table_id, destination)
+    restored = lake.catalog.dropped_tables.restore(table_id, destination)
     print(f"table {restored} is restored")
 
 
 @app.command()
+@on_lake
 def purge(
+    lake: Lake,
     table_id: TableId,
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
 ) -> None:
     """Delete a dropped table and its files for good."""
-    with open_lake(catalog, warehouse, token, location) as lake:
-        lake.catalog.dropped_tables.purge(table_id)
+    lake.catalog.dropped_tables.purge(table_id)
     print(f"dropped table {table_id} is purged")

@@ -10,15 +10,21 @@ import typer
 
 from headwater.cli import (
     branch,
+    consumer,
     database,
+    db,
     demo,
     dropped,
+    function,
     openapi,
+    partition,
+    permission,
     protection,
     serve,
     table,
     tag,
     token,
+    view,
     warehouse,
 )
 from headwater.storage.errors import HeadwaterError
@@ -32,17 +38,30 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("serve")(serve.serve)
-app.add_typer(database.app, name="db")
-app.add_typer(table.app, name="table")
-app.add_typer(branch.app, name="branch")
-app.add_typer(tag.app, name="tag")
-app.add_typer(dropped.app, name="dropped")
-app.command("protect")(protection.protect)
-app.command("unprotect")(protection.unprotect)
-app.add_typer(token.app, name="token")
-app.add_typer(warehouse.app, name="warehouse")
-app.command("openapi")(openapi.openapi)
+_SERVER, _CATALOG = "The server", "What a catalog holds"
+app.command("serve", rich_help_panel=_SERVER)(serve.serve)
+for _group, _name in (
+    (db.app, "db"),
+    (token.app, "token"),
+    (warehouse.app, "warehouse"),
+):
+    app.add_typer(_group, name=_name, rich_help_panel=_SERVER)
+app.command("openapi", rich_help_panel=_SERVER)(openapi.openapi)
+for _group, _name in (
+    (database.app, "database"),
+    (table.app, "table"),
+    (partition.app, "partition"),
+    (branch.app, "branch"),
+    (tag.app, "tag"),
+    (consumer.app, "consumer"),
+    (view.app, "view"),
+    (function.app, "function"),
+    (permission.app, "permission"),
+    (dropped.app, "dropped"),
+):
+    app.add_typer(_group, name=_name, rich_help_panel=_CATALOG)
+app.command("protect", rich_help_panel=_CATALOG)(protection.protect)
+app.command("unprotect", rich_help_panel=_CATALOG)(protection.unprotect)
 app.command("demo")(demo.demo)
 
 

@@ -6,14 +6,26 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["AsJson", "Cell", "print_rows", "time_text"]
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.page import Page, all_pages
+
+__all__ = [
+    "AsJson",
+    "Audited",
+    "Cell",
+    "audit",
+    "print_objects",
+    "print_properties",
+    "print_rows",
+    "time_text",
+]
 
 Cell = str | int | bool | None
 
@@ -26,7 +38,82 @@ def time_text(millis: int | None) -> str | None:
     """Milliseconds since the epoch as ISO 8601 in UTC."""
     if millis is None:
         return None
-    return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")
+    time = datetime.fromtimestamp(millis / 1000, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Audited(Protocol):
+    """What knows who made it, and when."""
+
+    @property
+    def owner(self) -> str | None:
+        """Whose it is."""
+        ...
+
+    @property
+    def created_at(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+    @property
+    def created_by(self) -> str | None:
+        """Who made it."""
+        ...
+
+    @property
+    def updated_at(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+    @property
+    def updated_by(self) -> str | None:
+        """Who changed it last."""
+        ...
+
+
+def audit(info: Audited) -> list[Sequence[Cell]]:
+    """Who made a thing, and when, as properties."""
+    return [
+        ("owner", info.owner),
+        ("created", time_text(info.created_at)),
+        ("created by", info.created_by),
+        ("updated", time_text(info.updated_at)),
+        ("updated by", info.updated_by),
+    ]
+
+
+def print_properties(rows: Iterable[Sequence[Cell]], *, as_json: bool) -> None:
+    """Print what one thing is, a property a row."""
+    print_rows(["property", "value"], rows, as_json=as_json)
+
+
+class Objects(Protocol):
+    """Views or functions: what is listed by name, in a database and in all of them."""
+
+    def list(
+        self, database: str, *, pattern: str | None = None, page_token: str | None = None
+    ) -> Page[str]:
+        """The names in a database."""
+        ...
+
+    def list_globally(
+        self, *, pattern: str | None = None, page_token: str | None = None
+    ) -> Page[Identifier]:
+        """The names in all databases."""
+        ...
+
+
+def print_objects(
+    kind: str, objects: Objects, database: str | None, pattern: str | None, *, as_json: bool
+) -> None:
+    """Print the names of views or functions, with the databases that they are in."""
+    if database is None:
+        found = all_pages(lambda token: objects.list_globally(pattern=pattern, page_token=token))
+        rows = [(name.database, name.name) for name in found]
+    else:
+        names = all_pages(lambda token: objects.list(database, pattern=pattern, page_token=token))
+        rows = [(database, name) for name in names]
+    print_rows(["database", kind], rows, as_json=as_json)
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, as_json: bool) -> None:
@@ -38,14 +125,19 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, as_jso
         drawn = Table(box=None, header_style="bold", pad_edge=False)
         cells = list(rows)
         for position, name in enumerate(columns):
-            numeric = any(isinstance(row[position], int) for row in cells)
+            numeric = _is_numeric([row[position] for row in cells])
             drawn.add_column(name, justify="right" if numeric else "left", overflow="fold")
         for row in cells:
             drawn.add_row(*(Text(_text(cell)) for cell in row))
         Console().print(drawn)
     else:
         for line in (columns, *rows):
-            print("\t".join(_text(cell) for cell in line))
+            print("\t".join(" ".join(_text(cell).split("\n")) for cell in line))
+
+
+def _is_numeric(cells: Sequence[Cell]) -> bool:
+    kinds = {type(cell) for cell in cells if cell is not None}
+    return kinds == {int}
 
 
 def _text(cell: Cell) -> str:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwater.catalog.identifier import Identifier
-from headwater.cli.connection import (
-    DEFAULT_CATALOG,
-    CatalogOption,
-    LocationOption,
-    TokenOption,
-    WarehouseOption,
-    open_lake,
-)
+from headwater.cli.connection import on_lake
+
+if TYPE_CHECKING:
+    from headwater.client import Lake
 
 __all__ = ["protect", "unprotect"]
 
@@ -23,41 +19,23 @@ Name = Annotated[
 ]
 
 
-def protect(
-    name: Name,
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
-) -> None:
+@on_lake
+def protect(lake: Lake, name: Name) -> None:
     """Refuse to drop a database or a table from now on."""
-    _set(name, True, catalog, warehouse, token, location)
+    _set(lake, name, True)
     print(f"{name} is protected")
 
 
-def unprotect(
-    name: Name,
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
-) -> None:
+@on_lake
+def unprotect(lake: Lake, name: Name) -> None:
     """Let a database or a table be dropped again."""
-    _set(name, False, catalog, warehouse, token, location)
+    _set(lake, name, False)
     print(f"{name} is not protected")
 
 
-def _set(
-    name: str,
-    protected: bool,
-    catalog: str,
-    warehouse: str | None,
-    token: str | None,
-    location: str | None,
-) -> None:
-    with open_lake(catalog, warehouse, token, location) as lake:
-        protection = lake.catalog.protection
-        if "." in name:
-            protection.protect_table(Identifier.parse(name), protected)
-        else:
-            protection.protect_database(name, protected)
+def _set(lake: Lake, name: str, protected: bool) -> None:
+    protection = lake.catalog.protection
+    if "." in name:
+        protection.protect_table(Identifier.parse(name), protected)
+    else:
+        protection.protect_database(name, protected)

@@ -1,71 +1,172 @@
-"""`headwater table`: what a catalog holds, on the command line."""
+"""`headwater table`: the tables of a catalog, on the command line."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwater.catalog.identifier import Identifier
-from headwater.cli.connection import (
-    DEFAULT_CATALOG,
-    CatalogOption,
-    LocationOption,
+from headwater.catalog.page import all_pages
+from headwater.cli.arguments import (
+    Comment,
+    IfExists,
+    IfNotExists,
+    MaybeDatabase,
+    Options,
+    Pattern,
     TableName,
-    TokenOption,
-    WarehouseOption,
-    open_lake,
+    pairs,
 )
-from headwater.cli.output import AsJson, Cell, print_rows, time_text
+from headwater.cli.column_text import fields
+from headwater.cli.connection import on_lake
+from headwater.cli.output import (
+    AsJson,
+    Cell,
+    audit,
+    print_properties,
+    print_rows,
+    time_text,
+)
+from headwater.cli.table_changes import alter
+from headwater.storage.schema import Schema
+from headwater.storage.table_type import TableType, table_type
 
 if TYPE_CHECKING:
-    from headwater.catalog.protocol import SnapshotInfo
+    from headwater.catalog.protocol import SnapshotInfo, TableInfo
+    from headwater.client import Lake
 
 __all__ = ["app"]
 
 app = typer.Typer(help="The tables of a catalog.", no_args_is_help=True)
 
-ConsumerId = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer's id.")]
+FromSnapshot = Annotated[
+    int | None,
+    typer.Option(
+        "--from-snapshot", min=1, help="Refuse if the latest snapshot is another than this."
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="'NAME TYPE'",
+        help="A column, such as \"price DECIMAL(10, 2) NOT NULL COMMENT 'net'\"; may be repeated.",
+    ),
+]
+PrimaryKeys = Annotated[
+    list[str] | None,
+    typer.Option("--primary-key", metavar="COLUMN", help="A key column; may be repeated."),
+]
+PartitionKeys = Annotated[
+    list[str] | None,
+    typer.Option("--partition-by", metavar="COLUMN", help="A partition column; may be repeated."),
+]
 
 
 @app.command("list")
+@on_lake
 def list_tables(
-    database: Annotated[
-        str | None, typer.Argument(metavar="[DATABASE]", help="Only this database's tables.")
+    lake: Lake,
+    database: MaybeDatabase = None,
+    pattern: Pattern = None,
+    only_type: Annotated[
+        TableType | None,
+        typer.Option("--type", case_sensitive=False, help="Only tables of this type."),
     ] = None,
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Say what each is, and not its name only.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the tables of a catalog."""
-    with open_lake(catalog, warehouse, token, location) as lake:
-        databases = [database] if database is not None else lake.list_databases()
-        rows = [[name, table] for name in databases for table in lake.list_tables(name)]
-    print_rows(["database", "table"], rows, as_json=as_json)
+    catalog = lake.catalog
+    if database is None and only_type is None and not details:
+        names = all_pages(
+            lambda token: catalog.list_tables_globally(pattern=pattern, page_token=token)
+        )
+        print_rows(["database", "table"], [(n.database, n.name) for n in names], as_json=as_json)
+        return
+    databases = lake.list_databases() if database is None else [database]
+    if not details:
+        rows = [
+            (each, name) for each in databases for name in _names(lake, each, pattern, only_type)
+        ]
+        print_rows(["database", "table"], rows, as_json=as_json)
+        return
+    infos = [info for each in databases for info in _details(lake, each, pattern, only_type)]
+    print_rows(
+        ["database", "table", "type", "schema", "primary key", "partitioned by", "comment"],
+        [
+            (
+                info.identifier.database,
+                info.identifier.name,
+                str(table_type(info.schema.options)),
+                info.schema.id,
+                ", ".join(info.schema.primary_keys) or None,
+                ", ".join(info.schema.partition_keys) or None,
+                info.schema.comment,
+            )
+            for info in infos
+        ],
+        as_json=as_json,
+    )
+
+
+def _names(
+    lake: Lake, database: str, pattern: str | None, only_type: TableType | None
+) -> list[str]:
+    return all_pages(
+        lambda token: lake.catalog.list_tables(
+            database, pattern=pattern, table_type=only_type, page_token=token
+        )
+    )
+
+
+def _details(
+    lake: Lake, database: str, pattern: str | None, only_type: TableType | None
+) -> list[TableInfo]:
+    return all_pages(
+        lambda token: lake.catalog.list_table_details(
+            database, pattern=pattern, table_type=only_type, page_token=token
+        )
+    )
 
 
 @app.command()
+@on_lake
 def show(
-    name: TableName,
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
+    lake: Lake,
+    table: Annotated[
+        Identifier | None,
+        typer.Argument(parser=Identifier.parse, metavar="DATABASE.TABLE", help="The table."),
+    ] = None,
+    table_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The table with this id instead.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a table's columns, keys and options, and what its latest snapshot holds."""
-    identifier = Identifier.parse(name)
-    with open_lake(catalog, warehouse, token, location) as lake:
-        info = lake.catalog.get_table(identifier)
-        latest = lake.catalog.latest_snapshot(identifier)
-    schema = info.schema
+    catalog = lake.catalog
+    if table is not None and table_id is None:
+        info = catalog.get_table(table)
+    elif table_id is not None and table is None:
+        info = catalog.get_table_by_id(table_id)
+    else:
+        raise typer.BadParameter("name the table, or give its --id")
+    schema, identifier = info.schema, info.identifier
+    made_of = table_type(schema.options)
+    latest = catalog.latest_snapshot(identifier) if made_of.has_snapshots else None
+    main = Identifier(identifier.database, identifier.table)
     rows: list[Sequence[Cell]] = [
-        ("table", str(info.identifier)),
+        ("table", str(identifier)),
         ("id", info.id),
+        ("type", str(made_of)),
         ("path", info.path),
+        ("external", info.is_external),
+        ("protected", catalog.protection.is_table_protected(main)),
         ("comment", schema.comment),
         ("schema", schema.id),
         ("primary key", ", ".join(schema.primary_keys) or None),
@@ -73,8 +174,9 @@ def show(
         *_sizes(latest),
         *((f"column {field.name}", str(field.type)) for field in schema.fields),
         *((f"option {key}", value) for key, value in sorted(schema.options.items())),
+        *audit(info),
     ]
-    print_rows(["property", "value"], rows, as_json=as_json)
+    print_properties(rows, as_json=as_json)
 
 
 def _sizes(latest: SnapshotInfo | None) -> list[Sequence[Cell]]:
@@ -90,18 +192,140 @@ def _sizes(latest: SnapshotInfo | None) -> list[Sequence[Cell]]:
 
 
 @app.command()
+@on_lake
+def create(
+    lake: Lake,
+    table: TableName,
+    column: Columns = None,
+    primary_key: PrimaryKeys = None,
+    partition_by: PartitionKeys = None,
+    option: Options = None,
+    comment: Comment = None,
+    if_not_exists: IfNotExists = False,
+) -> None:
+    """Create a table; with the option path=LOCATION, one whose files are not the catalog's."""
+    schema = _schema(column, primary_key, partition_by, option, comment)
+    lake.catalog.create_table(table, schema, ignore_if_exists=if_not_exists)
+    print(f"table {table} is there")
+
+
+@app.command()
+@on_lake
+def replace(
+    lake: Lake,
+    table: TableName,
+    column: Columns = None,
+    primary_key: PrimaryKeys = None,
+    partition_by: PartitionKeys = None,
+    option: Options = None,
+    comment: Comment = None,
+) -> None:
+    """Give a table another schema and no rows; its id and history stay."""
+    schema = _schema(column, primary_key, partition_by, option, comment)
+    lake.catalog.replace_table(table, schema)
+    print(f"table {table} is replaced")
+
+
+def _schema(
+    column: list[str] | None,
+    primary_key: list[str] | None,
+    partition_by: list[str] | None,
+    option: list[str] | None,
+    comment: str | None,
+) -> Schema:
+    return Schema(
+        fields(column or []),
+        partition_keys=tuple(partition_by or ()),
+        primary_keys=tuple(primary_key or ()),
+        options=pairs(option),
+        comment=comment or None,
+    )
+
+
+app.command()(alter)
+
+
+@app.command()
+@on_lake
+def register(
+    lake: Lake,
+    table: TableName,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The folder or URI of its files.")],
+) -> None:
+    """Give the table whose files are at a path a name."""
+    lake.catalog.register_table(table, path)
+    print(f"table {table} is registered")
+
+
+@app.command()
+@on_lake
+def rename(
+    lake: Lake,
+    table: TableName,
+    new_name: Annotated[
+        Identifier,
+        typer.Argument(parser=Identifier.parse, metavar="NEW_NAME", help="As DATABASE.TABLE."),
+    ],
+) -> None:
+    """Give a table another name, in another database if so asked; its files stay."""
+    lake.catalog.rename_table(table, new_name)
+    print(f"table {table} is now {new_name}")
+
+
+@app.command()
+@on_lake
+def drop(lake: Lake, table: TableName, if_exists: IfExists = False) -> None:
+    """Drop a table; a server keeps it for a while, see 'headwater dropped'."""
+    lake.catalog.drop_table(table, ignore_if_not_exists=if_exists)
+    print(f"table {table} is dropped")
+
+
+@app.command()
+@on_lake
+def rollback(
+    lake: Lake,
+    table: TableName,
+    snapshot: Annotated[
+        int | None, typer.Option(min=1, help="Make this snapshot the latest.")
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option(metavar="TAG", help="Make what this tag names the latest.")
+    ] = None,
+    from_snapshot: FromSnapshot = None,
+) -> None:
+    """Make an earlier snapshot the latest; later ones and their tags go away."""
+    if snapshot is not None and tag is None:
+        lake.catalog.rollback_to_snapshot(table, snapshot, from_snapshot)
+        print(f"table {table} is at snapshot {snapshot}")
+    elif tag is not None and snapshot is None:
+        lake.catalog.rollback_to_tag(table, tag, from_snapshot)
+        print(f"table {table} is at tag '{tag}'")
+    else:
+        raise typer.BadParameter("give --snapshot or --tag")
+
+
+@app.command("rollback-schema")
+@on_lake
+def rollback_schema(
+    lake: Lake,
+    table: TableName,
+    schema: Annotated[int, typer.Argument(metavar="SCHEMA", min=0, help="The schema's number.")],
+) -> None:
+    """Make an earlier schema the latest, if no snapshot, tag or changelog needs a later one."""
+    lake.catalog.rollback_schema(table, schema)
+    print(f"table {table} is at schema {schema}")
+
+
+@app.command()
+@on_lake
 def snapshots(
-    name: TableName,
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
+    lake: Lake,
+    table: TableName,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List a table's snapshots, the newest first."""
-    with open_lake(catalog, warehouse, token, location) as lake:
-        found = lake.catalog.list_snapshots(Identifier.parse(name), max_results=limit).items
+    found = lake.catalog.list_snapshots(table, max_results=limit).items
     print_rows(
         ["snapshot", "kind", "committed at", "schema", "records", "change", "commit user"],
         [
@@ -121,123 +345,49 @@ def snapshots(
 
 
 @app.command()
-def consumers(
-    name: TableName,
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
+@on_lake
+def snapshot(
+    lake: Lake,
+    table: TableName,
+    version: Annotated[
+        str,
+        typer.Argument(metavar="VERSION", help="A snapshot's number, earliest, latest, or a tag."),
+    ] = "LATEST",
     as_json: AsJson = False,
 ) -> None:
-    """List a table's consumers: where each goes on, and how far it lags behind.
-
-    The lag is in snapshots, in rows of them yet to be read, and in milliseconds since the oldest
-    of them was committed.
-    """
-    with open_lake(catalog, warehouse, token, location) as lake:
-        rows = [
-            (
-                consumer.consumer_id,
-                consumer.next_snapshot,
-                None if consumer.lag is None else consumer.lag.snapshots,
-                None if consumer.lag is None else consumer.lag.records,
-                None if consumer.lag is None else consumer.lag.millis,
-                time_text(consumer.updated_at),
-            )
-            for consumer in lake.table(name).consumers()
-        ]
-    print_rows(
-        ["consumer", "next snapshot", "lag", "lag records", "lag ms", "moved at"],
-        rows,
+    """Show all that a snapshot says."""
+    known = version.upper() if version.upper() in ("EARLIEST", "LATEST") else version
+    document = lake.catalog.get_snapshot(table, known).document
+    print_properties(
+        [
+            (key, value if isinstance(value, str | int) else json.dumps(value))
+            for key, value in document.items()
+            if value is not None
+        ],
         as_json=as_json,
     )
 
 
-@app.command("reset-consumer")
-def reset_consumer(
-    name: TableName,
-    consumer: ConsumerId,
-    next_snapshot: Annotated[
-        int, typer.Argument(metavar="SNAPSHOT", min=1, help="The snapshot to go on with.")
-    ],
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
-) -> None:
-    """Move a consumer to a snapshot, making the consumer if need be."""
-    with open_lake(catalog, warehouse, token, location) as lake:
-        lake.table(name).consumer(consumer).reset(next_snapshot)
-
-
-@app.command("delete-consumer")
-def delete_consumer(
-    name: TableName,
-    consumer: ConsumerId,
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
-) -> None:
-    """Forget a consumer's position; nothing happens when there is none."""
-    with open_lake(catalog, warehouse, token, location) as lake:
-        lake.table(name).consumer(consumer).delete()
-
-
 @app.command()
-def partitions(
-    name: TableName,
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
-    as_json: AsJson = False,
-) -> None:
-    """List a table's partitions and what each holds."""
-    with open_lake(catalog, warehouse, token, location) as lake:
-        rows = [
-            (
-                partition.name,
-                _measured(partition.record_count),
-                _measured(partition.file_count),
-                _measured(partition.file_size_in_bytes),
-                time_text(_measured(partition.last_file_creation_time)),
-                partition.is_done,
-            )
-            for partition in lake.table(name).partitions()
-        ]
-    print_rows(
-        ["partition", "records", "files", "bytes", "newest file", "done"], rows, as_json=as_json
-    )
-
-
-def _measured(number: int) -> int | None:
-    return None if number < 0 else number
-
-
-@app.command()
+@on_lake
 def files(
-    name: TableName,
-    catalog: CatalogOption = DEFAULT_CATALOG,
-    warehouse: WarehouseOption = None,
-    token: TokenOption = None,
-    location: LocationOption = None,
+    lake: Lake,
+    table: TableName,
     as_json: AsJson = False,
 ) -> None:
     """List the data files of a table's latest snapshot."""
-    with open_lake(catalog, warehouse, token, location) as lake:
-        rows = [
-            (
-                file.partition,
-                file.bucket,
-                file.level,
-                file.row_count,
-                file.file_size,
-                file.schema_id,
-                file.name,
-            )
-            for file in lake.table(name).files()
-        ]
+    rows = [
+        (
+            file.partition,
+            file.bucket,
+            file.level,
+            file.row_count,
+            file.file_size,
+            file.schema_id,
+            file.name,
+        )
+        for file in lake.table(str(table)).files()
+    ]
     print_rows(
         ["partition", "bucket", "level", "rows", "bytes", "schema", "file"], rows, as_json=as_json
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.connection import DEFAULT_DATABASE, DatabaseOption
 from headwater.cli.output import AsJson, print_rows, time_text
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
@@ -19,16 +20,6 @@ __all__ = ["app"]
 
 app = typer.Typer(help="The bearer tokens that open a server.", no_args_is_help=True)
 
-_DEFAULT_DATABASE = "sqlite:///headwater.db"
-
-DatabaseUrl = Annotated[
-    str,
-    typer.Option(
-        envvar="HEADWATER_DATABASE_URL",
-        metavar="URL",
-        help="The database, such as sqlite:///file.db or postgresql+psycopg://user@host/name.",
-    ),
-]
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Whom the token is for: a person or a program.")
 ]
@@ -45,7 +36,7 @@ def create(
             help="How long it opens the server, such as '90 d' or '12 h'; for ever without.",
         ),
     ] = None,
-    database_url: DatabaseUrl = _DEFAULT_DATABASE,
+    database_url: DatabaseOption = DEFAULT_DATABASE,
 ) -> None:
     """Make a token and print it; it cannot be shown again."""
     from headwater.storage.options import parse_duration
@@ -58,7 +49,7 @@ def create(
 
 
 @app.command("list")
-def list_tokens(database_url: DatabaseUrl = _DEFAULT_DATABASE, as_json: AsJson = False) -> None:
+def list_tokens(database_url: DatabaseOption = DEFAULT_DATABASE, as_json: AsJson = False) -> None:
     """List the tokens' names and when they expire, never the tokens themselves."""
     with _tokens(database_url) as tokens:
         found = tokens.list()
@@ -79,7 +70,7 @@ def list_tokens(database_url: DatabaseUrl = _DEFAULT_DATABASE, as_json: AsJson =
 
 
 @app.command()
-def revoke(name: Name, database_url: DatabaseUrl = _DEFAULT_DATABASE) -> None:
+def revoke(name: Name, database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
     """Delete a token: running servers refuse it within ten seconds."""
     with _tokens(database_url) as tokens:
         tokens.revoke(name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.arguments import Unset, pairs
 from headwater.cli.connection import DEFAULT_DATABASE, DatabaseOption
 from headwater.cli.output import AsJson, print_rows, time_text
 from headwater.storage.runtime import SYSTEM_RUNTIME
@@ -44,7 +45,7 @@ def add(
     database_url: DatabaseOption = DEFAULT_DATABASE,
 ) -> None:
     """Add a warehouse; running servers serve it at once."""
-    options = _pairs(option)
+    options = _asked(option)
     with _warehouses(database_url) as warehouses:
         print(f"warehouse '{name}' is at {warehouses.add(name, location, options).location}")
 
@@ -75,14 +76,11 @@ def list_warehouses(
 def set_options(
     name: Name,
     option: Options = None,
-    unset: Annotated[
-        list[str] | None,
-        typer.Option("--unset", metavar="KEY", help="An option to remove; may be repeated."),
-    ] = None,
+    unset: Unset = None,
     database_url: DatabaseOption = DEFAULT_DATABASE,
 ) -> None:
     """Change a warehouse's options; running servers go by them within five seconds."""
-    options = _pairs(option)
+    options = _asked(option)
     if not options and not unset:
         raise typer.BadParameter("give --option or --unset")
     with _warehouses(database_url) as warehouses:
@@ -98,17 +96,11 @@ def remove(name: Name, database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
     print(f"warehouse '{name}' is removed")
 
 
-def _pairs(options: list[str] | None) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for option in options or []:
-        key, equals, value = option.partition("=")
-        if not key or not equals:
-            # Not the value: it may be a secret.
-            raise typer.BadParameter("write --option as KEY=VALUE, as in s3.region=eu-west-1")
-        if key in pairs:
-            raise typer.BadParameter(f"--option {key} is there twice")
-        pairs[key] = typer.prompt(key, hide_input=True) if value == "-" else value
-    return pairs
+def _asked(options: list[str] | None) -> dict[str, str]:
+    return {
+        key: typer.prompt(key, hide_input=True) if value == "-" else value
+        for key, value in pairs(options).items()
+    }
 
 
 @contextmanager

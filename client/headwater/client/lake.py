@@ -101,25 +101,34 @@ class Lake:
 
         Args:
             name: The database.
-            cascade: Drop its tables, too.
+            cascade: Drop its tables, views and functions, too.
             ignore_if_not_exists: Do nothing when there is no such database.
 
         Raises:
-            Invalid: It has tables, and `cascade` is not set.
+            Invalid: It holds something, and `cascade` is not set.
             NotFound: There is no such database.
         """
         try:
             if not cascade:
-                found = self._catalog.list_tables(name, max_results=1).items
-                if found:
-                    raise Invalid(
-                        f"database {name} has tables, {name}.{found[0]} for one; drop them first, "
-                        "or drop the database with cascade=True"
-                    )
+                self._refuse_to_drop_contents(name)
             self._catalog.drop_database(name)
         except NotFound as error:
             if not ignore_if_not_exists or error.resource_type is not ResourceType.DATABASE:
                 raise
+
+    def _refuse_to_drop_contents(self, database: str) -> None:
+        catalog = self._catalog
+        for kind, names in (
+            ("tables", catalog.list_tables),
+            ("views", catalog.views.list),
+            ("functions", catalog.functions.list),
+        ):
+            found = names(database, max_results=1).items
+            if found:
+                raise Invalid(
+                    f"database {database} has {kind}, {database}.{found[0]} for one; drop them "
+                    "first, or drop the database with cascade (cascade=True, --cascade)"
+                )
 
     # Tables
 

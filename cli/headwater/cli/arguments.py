@@ -1,0 +1,120 @@
+"""Arguments that several commands take, and what their texts mean."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater.catalog.identifier import Identifier
+from headwater.storage.errors import Unavailable
+from headwater.storage.schema_change import RemoveOption, SetOption, UpdateComment
+
+__all__ = [
+    "Comment",
+    "Database",
+    "IfExists",
+    "IfNotExists",
+    "MaybeDatabase",
+    "Options",
+    "Pattern",
+    "TableName",
+    "Unset",
+    "changed_properties",
+    "pairs",
+    "require_changes",
+    "text_of",
+]
+
+TableName = Annotated[
+    Identifier,
+    typer.Argument(
+        parser=Identifier.parse,
+        metavar="DATABASE.TABLE",
+        help="The table, or 'DATABASE.TABLE$branch_NAME'.",
+    ),
+]
+Database = Annotated[str, typer.Argument(metavar="DATABASE", help="The database.")]
+MaybeDatabase = Annotated[
+    str | None,
+    typer.Argument(metavar="DATABASE", help="Only what is in this database."),
+]
+Pattern = Annotated[
+    str | None,
+    typer.Option(
+        "--pattern",
+        metavar="LIKE",
+        help="Only names like this: % is any text, _ one character, a backslash before means it.",
+    ),
+]
+IfExists = Annotated[
+    bool, typer.Option("--if-exists", help="It is no error if there is no such thing.")
+]
+IfNotExists = Annotated[
+    bool, typer.Option("--if-not-exists", help="It is no error if the name is taken.")
+]
+Comment = Annotated[
+    str | None, typer.Option("--comment", metavar="TEXT", help="A comment; '' for none.")
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="KEY=VALUE", help="An option to set; may be repeated."),
+]
+Unset = Annotated[
+    list[str] | None,
+    typer.Option("--unset", metavar="KEY", help="An option to remove; may be repeated."),
+]
+
+
+def pairs(given: Sequence[str] | None, option: str = "--option") -> dict[str, str]:
+    """What an option of the form ``KEY=VALUE`` was given; a wrong command line for another form."""
+    found: dict[str, str] = {}
+    for item in given or ():
+        key, equals, value = item.partition("=")
+        if not key or not equals:
+            # Not the value: it may be a secret.
+            raise typer.BadParameter(f"write {option} as KEY=VALUE")
+        if key in found:
+            raise typer.BadParameter(f"{option} {key} is there twice")
+        found[key] = value
+    return found
+
+
+def text_of(given: str) -> str:
+    """A text, or with ``@FILE`` what a file holds, or with ``-`` what standard input does.
+
+    Raises:
+        Unavailable: The file cannot be read as text.
+    """
+    if given == "-":
+        return sys.stdin.read().strip()
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise Unavailable(f"cannot read {given[1:]}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Unavailable(f"cannot read {given[1:]}: it is not UTF-8 text") from error
+
+
+def changed_properties(
+    option: Sequence[str] | None, unset: Sequence[str] | None, comment: str | None
+) -> list[SetOption | RemoveOption | UpdateComment]:
+    """The changes that tables, views and functions have in common."""
+    changes: list[SetOption | RemoveOption | UpdateComment] = [
+        *(RemoveOption(key) for key in unset or ()),
+        *(SetOption(key, value) for key, value in pairs(option).items()),
+    ]
+    if comment is not None:
+        changes.append(UpdateComment(comment or None))
+    return changes
+
+
+def require_changes(changes: Sequence[object]) -> None:
+    """A wrong command line without any change."""
+    if not changes:
+        raise typer.BadParameter("say what to change: '--help' shows the options")

@@ -1,0 +1,128 @@
+"""Columns as SQL writes them, ``price DECIMAL(10, 2) NOT NULL COMMENT 'net'``."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from headwater.catalog.column import Column
+from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.types import DataField, FieldIds, Json, parse_type, type_json
+
+__all__ = ["changed_field", "columns", "field_path", "fields", "type_text"]
+
+_COLUMN = re.compile(
+    r"\s*(?P<name>(?:`[^`]+`|[^\s`])+)\s+(?P<type>.+?)"
+    r"(?:\s+COMMENT\s+'(?P<comment>(?:[^']|'')*)')?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_NESTED = re.compile(
+    r"\s*(?P<head>ARRAY|MULTISET|MAP|ROW)\s*<(?P<parts>.*)>\s*(?P<not>NOT\s+NULL)?(?:NULL)?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_NAME_PART = re.compile(r"`([^`]+)`|([^.`]+)")
+
+
+def fields(texts: list[str]) -> tuple[DataField, ...]:
+    """The columns of a table.
+
+    Raises:
+        Invalid: A text is not a column.
+        Unsupported: Headwater does not know a type.
+    """
+    ids = FieldIds()
+    return tuple(DataField.from_json(_document(text, ids)) for text in texts)
+
+
+def changed_field(text: str) -> tuple[tuple[str, ...], DataField]:
+    """A column that is added or gets another type, and the way to it; raises as `fields` does."""
+    return field_path(_matched(text)["name"]), fields([text])[0]
+
+
+def columns(texts: list[str]) -> tuple[Column, ...]:
+    """The columns of a view, or the parameters of a function; raises Invalid."""
+    ids = FieldIds()
+    found: list[Column] = []
+    for text in texts:
+        document = _document(text, ids)
+        written = document["type"]
+        with suppress(Unsupported):  # as written, for the engines that know it
+            written = type_json(parse_type(written))
+        number, name, comment = document["id"], document["name"], document.get("description")
+        assert isinstance(number, int)
+        assert isinstance(name, str)
+        assert comment is None or isinstance(comment, str)
+        found.append(Column(number, name, written, comment))
+    return tuple(found)
+
+
+def field_path(name: str) -> tuple[str, ...]:
+    """The way to a nested field, ``address.zip``; a dot between backquotes is part of a name."""
+    parts = _NAME_PART.findall(name)
+    if not parts or name != ".".join(f"`{quoted}`" if quoted else plain for quoted, plain in parts):
+        raise Invalid(
+            f"'{name}' is not a column; write it as NAME, or PARENT.NAME for a nested one"
+        )
+    return tuple(quoted or plain for quoted, plain in parts)
+
+
+def type_text(column: Column) -> str:
+    """A column's type as SQL writes it."""
+    try:
+        return str(column.data_type)
+    except Unsupported:
+        return str(column.type)
+
+
+def _matched(text: str) -> re.Match[str]:
+    match = _COLUMN.fullmatch(text)
+    if match is None:
+        raise Invalid(f"'{text}' is not a column; write it as 'NAME TYPE', as in 'price DOUBLE'")
+    return match
+
+
+def _document(text: str, ids: FieldIds) -> dict[str, Json]:
+    match = _matched(text)
+    document: dict[str, Json] = {"id": ids.take(), "name": match["name"].strip("`")}
+    document["type"] = _type(match["type"], ids)
+    if match["comment"] is not None:
+        document["description"] = match["comment"].replace("''", "'")
+    return document
+
+
+def _type(text: str, ids: FieldIds) -> Json:
+    nested = _NESTED.fullmatch(text)
+    if nested is None:
+        return text.strip()
+    head = nested["head"].upper()
+    parts = _parts(nested["parts"])
+    document: dict[str, Json] = {"type": f"{head} NOT NULL" if nested["not"] else head}
+    match head, len(parts):
+        case "ROW", _:
+            document["fields"] = [_document(part, ids) for part in parts]
+        case "MAP", 2:
+            document["key"], document["value"] = (_type(part, ids) for part in parts)
+        case "ARRAY" | "MULTISET", 1:
+            document["element"] = _type(parts[0], ids)
+        case _:
+            raise Invalid(f"'{text}' is not a data type")
+    return document
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between the commas that are in no brackets, quotes or backquotes."""
+    parts, depth, quote = [""], 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "`'":
+            quote = character
+        elif character in "<(":
+            depth += 1
+        elif character in ">)":
+            depth -= 1
+        elif character == "," and not depth:
+            parts.append("")
+            continue
+        parts[-1] += character
+    return parts

@@ -1,0 +1,69 @@
+"""`headwater consumer`: the saved positions in a table's history, on the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.arguments import TableName
+from headwater.cli.connection import on_lake
+from headwater.cli.output import AsJson, print_rows, time_text
+
+if TYPE_CHECKING:
+    from headwater.client import Lake
+
+__all__ = ["app"]
+
+app = typer.Typer(help="The consumers of a table: where each goes on.", no_args_is_help=True)
+
+ConsumerId = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer's id.")]
+
+
+@app.command("list")
+@on_lake
+def list_consumers(lake: Lake, table: TableName, as_json: AsJson = False) -> None:
+    """List a table's consumers: where each goes on, and how far it lags behind.
+
+    The lag is in snapshots, in rows of them yet to be read, and in milliseconds since the oldest
+    of them was committed.
+    """
+    rows = [
+        (
+            consumer.consumer_id,
+            consumer.next_snapshot,
+            None if consumer.lag is None else consumer.lag.snapshots,
+            None if consumer.lag is None else consumer.lag.records,
+            None if consumer.lag is None else consumer.lag.millis,
+            time_text(consumer.updated_at),
+        )
+        for consumer in lake.table(str(table)).consumers()
+    ]
+    print_rows(
+        ["consumer", "next snapshot", "lag", "lag records", "lag ms", "moved at"],
+        rows,
+        as_json=as_json,
+    )
+
+
+@app.command()
+@on_lake
+def reset(
+    lake: Lake,
+    table: TableName,
+    consumer: ConsumerId,
+    next_snapshot: Annotated[
+        int, typer.Argument(metavar="SNAPSHOT", min=1, help="The snapshot to go on with.")
+    ],
+) -> None:
+    """Move a consumer to a snapshot, making the consumer if need be."""
+    lake.table(str(table)).consumer(consumer).reset(next_snapshot)
+    print(f"consumer '{consumer}' of {table} goes on with snapshot {next_snapshot}")
+
+
+@app.command()
+@on_lake
+def delete(lake: Lake, table: TableName, consumer: ConsumerId) -> None:
+    """Forget a consumer's position; nothing happens when there is none."""
+    lake.table(str(table)).consumer(consumer).delete()
+    print(f"consumer '{consumer}' of {table} is deleted")

@@ -1,0 +1,143 @@
+"""`headwater partition`: the partitions of a table, on the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from headwater.catalog.page import all_pages
+from headwater.cli.arguments import IfExists, IfNotExists, Pattern, TableName
+from headwater.cli.connection import on_lake
+from headwater.cli.output import AsJson, print_rows, time_text
+from headwater.storage.errors import Invalid
+from headwater.storage.options import TableOptions
+from headwater.storage.values import parse_partition_text
+
+if TYPE_CHECKING:
+    from headwater.client import Lake
+
+__all__ = ["app"]
+
+app = typer.Typer(help="The partitions of a table.", no_args_is_help=True)
+
+Specs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PARTITION...",
+        help="Such as dt=2026-01-01/hour=5, or a JSON object, which a value with a slash needs.",
+    ),
+]
+
+
+@app.command("list")
+@on_lake
+def list_partitions(
+    lake: Lake, table: TableName, pattern: Pattern = None, as_json: AsJson = False
+) -> None:
+    """List a table's partitions and what each holds.
+
+    A pattern is for tables that keep their partitions in the catalog
+    (metastore.partitioned-table).
+    """
+    kept = lake.catalog.partitions
+    found = (
+        lake.table(str(table)).partitions()
+        if pattern is None
+        else all_pages(lambda token: kept.list(table, pattern=pattern, page_token=token))
+    )
+    print_rows(
+        ["partition", "records", "files", "bytes", "newest file", "done"],
+        [
+            (
+                partition.name,
+                _measured(partition.record_count),
+                _measured(partition.file_count),
+                _measured(partition.file_size_in_bytes),
+                time_text(_measured(partition.last_file_creation_time)),
+                partition.is_done,
+            )
+            for partition in found
+        ],
+        as_json=as_json,
+    )
+
+
+@app.command()
+@on_lake
+def create(
+    lake: Lake, table: TableName, partitions: Specs, if_not_exists: IfNotExists = False
+) -> None:
+    """Register partitions in the catalog, all or none (metastore.partitioned-table)."""
+    done = lake.catalog.partitions.create(table, _specs(partitions), ignore_if_exists=if_not_exists)
+    print(f"{len(done.created)} of {len(partitions)} partitions of {table} are new")
+
+
+@app.command("mark-done")
+@on_lake
+def mark_done(lake: Lake, table: TableName, partitions: Specs) -> None:
+    """Mark partitions as complete, registering them if need be (metastore.partitioned-table)."""
+    lake.catalog.partitions.mark_done(table, _specs(partitions))
+    print(f"{len(partitions)} partitions of {table} are done")
+
+
+@app.command()
+@on_lake
+def forget(lake: Lake, table: TableName, partitions: Specs, if_exists: IfExists = False) -> None:
+    """Take partitions out of the catalog, all or none, and leave their rows alone."""
+    done = lake.catalog.partitions.drop(table, _specs(partitions), ignore_if_not_exists=if_exists)
+    print(f"{len(done.dropped)} of {len(partitions)} partitions of {table} are forgotten")
+
+
+@app.command()
+@on_lake
+def drop(lake: Lake, table: TableName, partitions: Specs) -> None:
+    """Delete the rows of partitions as one commit; some of the columns name several partitions."""
+    found = lake.table(str(table))
+    columns = found.schema.field_by_name
+    options = TableOptions(found.schema.options)
+    snapshot = found.drop_partitions(
+        *(
+            {
+                name: parse_partition_text(value, columns[name].type, options)
+                if name in columns
+                else value
+                for name, value in spec.items()
+            }
+            for spec in _specs(partitions)
+        )
+    )
+    print(f"snapshot {snapshot.id} of {table} is without them")
+
+
+def _specs(texts: list[str]) -> list[dict[str, str]]:
+    return [_spec(text) for text in texts]
+
+
+def _spec(text: str) -> dict[str, str]:
+    if text.startswith("{"):
+        return _json_spec(text)
+    found: dict[str, str] = {}
+    for part in text.split("/"):
+        column, equals, value = part.partition("=")
+        if not column or not equals or column in found:
+            raise Invalid(
+                f"'{text}' is not a partition; write COLUMN=VALUE/COLUMN=VALUE, or a JSON object "
+                "where a value has a slash"
+            )
+        found[column] = value
+    return found
+
+
+def _json_spec(text: str) -> dict[str, str]:
+    try:
+        return TypeAdapter(dict[str, str]).validate_json(text)
+    except ValidationError as error:
+        raise Invalid(
+            f'\'{text}\' is not a partition; write each value as text, {{"COLUMN": "VALUE"}}'
+        ) from error
+
+
+def _measured(number: int) -> int | None:
+    return None if number < 0 else number

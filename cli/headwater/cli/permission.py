@@ -1,0 +1,168 @@
+"""`headwater permission`: who was granted what, on the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.catalog.identifier import Identifier
+from headwater.catalog.page import all_pages
+from headwater.catalog.permissions import (
+    Access,
+    ColumnSet,
+    Grant,
+    PermissionTarget,
+    TargetType,
+)
+from headwater.cli.connection import on_lake
+from headwater.cli.output import AsJson, print_rows, time_text
+from headwater.storage.options import parse_duration
+from headwater.storage.runtime import SYSTEM_RUNTIME
+
+if TYPE_CHECKING:
+    from headwater.client import Lake
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Who was granted what: records that nothing enforces.", no_args_is_help=True)
+
+_KINDS = ("table", "view", "function")
+_IN_A_DATABASE = {
+    TargetType.TABLE: "table",
+    TargetType.COLUMN: "table",
+    TargetType.VIEW: "view",
+    TargetType.FUNCTION: "function",
+}
+
+Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="Whom.")]
+AccessName = Annotated[
+    Access, typer.Argument(metavar="ACCESS", case_sensitive=False, help="Such as SELECT or ALL.")
+]
+TargetKind = Annotated[
+    TargetType,
+    typer.Argument(
+        metavar="TYPE",
+        case_sensitive=False,
+        help="CATALOG, CATALOG_ALL, DATABASE, DATABASE_ALL, TABLE, COLUMN, VIEW or FUNCTION; "
+        "..._ALL is everything in it.",
+    ),
+]
+TargetName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME", help="What: nothing, DATABASE or DATABASE.NAME, as the type asks for."
+    ),
+]
+
+
+@app.command("list")
+@on_lake
+def list_permissions(
+    lake: Lake,
+    target_type: TargetKind,
+    name: TargetName = None,
+    principal: Annotated[
+        str | None, typer.Option(metavar="PRINCIPAL", help="Only what this one was granted.")
+    ] = None,
+    access: Annotated[
+        Access | None,
+        typer.Option(metavar="ACCESS", case_sensitive=False, help="Only this access."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what was granted on exactly this thing."""
+    target = _target(target_type, name)
+    permissions = lake.catalog.permissions
+    found = all_pages(
+        lambda token: permissions.list(target, principal=principal, access=access, page_token=token)
+    )
+    print_rows(
+        ["principal", "access", "columns", "until"],
+        [
+            (grant.principal, str(grant.access), _columns_text(grant), time_text(grant.expires_at))
+            for grant in found
+        ],
+        as_json=as_json,
+    )
+
+
+@app.command("grant")
+@on_lake
+def grant_access(
+    lake: Lake,
+    principal: Principal,
+    access: AccessName,
+    target_type: TargetKind,
+    name: TargetName = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column", metavar="NAME", help="With COLUMN: on this column; may be repeated."
+        ),
+    ] = None,
+    except_column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--except-column",
+            metavar="NAME",
+            help="With COLUMN: on all columns but this; may be repeated.",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            "--expires-in", metavar="DURATION", help="How long, such as '90 d'; for ever without."
+        ),
+    ] = None,
+) -> None:
+    """Record a grant, in place of one of the same target, access and principal."""
+    columns = None
+    if column or except_column:
+        columns = ColumnSet(
+            tuple(column) if column else None, tuple(except_column) if except_column else None
+        )
+    until = None
+    if expires is not None:
+        until = SYSTEM_RUNTIME.now_millis() + parse_duration(expires, "--expires-in")
+    target = _target(target_type, name)
+    lake.catalog.permissions.grant(Grant(target, access, principal, columns, until))
+    print(f"{principal} is granted {access} on {_shown(target_type, name)}")
+
+
+@app.command()
+@on_lake
+def revoke(
+    lake: Lake,
+    principal: Principal,
+    access: AccessName,
+    target_type: TargetKind,
+    name: TargetName = None,
+) -> None:
+    """Take a grant back; it is no error when there is none."""
+    lake.catalog.permissions.revoke(_target(target_type, name), access, principal)
+    print(f"{principal} is not granted {access} on {_shown(target_type, name)}")
+
+
+def _target(target_type: TargetType, name: str | None) -> PermissionTarget:
+    kind = _IN_A_DATABASE.get(target_type)
+    if kind is None:
+        return PermissionTarget(target_type, name)
+    if name is None:
+        raise typer.BadParameter(f"a permission on {target_type} needs a NAME, DATABASE.NAME")
+    identifier = Identifier.parse(name)
+    table, view, function = (identifier.name if kind == each else None for each in _KINDS)
+    return PermissionTarget(
+        target_type, identifier.database, table=table, view=view, function=function
+    )
+
+
+def _shown(target_type: TargetType, name: str | None) -> str:
+    return str(target_type) if name is None else f"{target_type} {name}"
+
+
+def _columns_text(grant: Grant) -> str | None:
+    if grant.columns is None:
+        return None
+    names = ", ".join(grant.columns.mentioned)
+    return names if grant.columns.names is not None else f"all but {names}"
