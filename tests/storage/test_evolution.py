@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from headwater.storage.errors import CorruptData, Unsupported
+from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.evolution import StoredColumn, evolve
 from headwater.storage.types import DataField, Json, parse_type, to_arrow
 
@@ -73,14 +73,67 @@ def test_values_survive(old: Json, new: Json, before: list[object], after: list[
         assert result.to_pylist() == after[start:]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [("BIGINT", "INT"), ("STRING", "INT"), ("INT", _OLD), ("TIMESTAMP(6)", "DATE")]
-)
-def test_lossy_changes_are_refused(old: Json, new: Json) -> None:
+def _column(old: Json, new: Json, *, newer: bool = False) -> StoredColumn:
     stored, wanted = parse_type(old), parse_type(new)
-    column = StoredColumn(DataField(1, "c", wanted), DataField(1, "c", stored))
-    with pytest.raises(Unsupported, match=r"file x: column 'c'"):
-        column.convert(pa.nulls(1, to_arrow(stored)), 1, "file x")
+    return StoredColumn(DataField(1, "c", wanted), DataField(1, "c", stored), newer)
+
+
+def _lists_in_map(element: Json) -> Json:
+    return {"type": "MAP", "key": "STRING", "value": {"type": "ARRAY", "element": element}}
+
+
+def test_fields_of_nested_types_are_cast() -> None:
+    old = _lists_in_map(_row((1, "x", "BIGINT")))
+    new = _lists_in_map(_row((1, "y", "CHAR(3)")))
+    before = [[("a", [{"x": 12345}, None, {"x": None}]), ("b", None)], None, []]
+    array = pa.array([[("z", [{"x": 1}])], *before], to_arrow(parse_type(old))).slice(1)
+    result = _column(old, new).convert(array, len(array), "file x")
+    result.validate(full=True)
+    assert result.to_pylist() == [
+        [("a", [{"y": "123"}, None, {"y": None}]), ("b", None)], None, []
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value", "message"),
+    [
+        ("STRING", "INT", "abc", "'abc' is no value of INT; change"),
+        ("STRING", "DATE", "2023-02-29", "'2023-02-29' is no value of DATE"),
+        ("DOUBLE", "DECIMAL(5, 2)", float("nan"), "NaN"),
+        ("BYTES", "STRING", b"\xff", "not UTF-8"),
+        ("DECIMAL(5, 2)", "DECIMAL(2, 1) NOT NULL", Decimal("99.9"), "too great"),
+        ("TIMESTAMP(3)", "TIMESTAMP(9)", dt.datetime(9999, 1, 1), "too far from 1970"),
+    ],
+)
+def test_a_value_that_cannot_be_cast_names_its_file_and_column(
+    old: Json, new: Json, value: object, message: str
+) -> None:
+    array = pa.array([value], to_arrow(parse_type(old)))
+    with pytest.raises(Invalid, match=rf"file x: column 'c' was written as .*: .*{message}"):
+        _column(old, new).convert(array, 1, "file x")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("INT", _OLD), ("INT", "DATE"), (_OLD, "INT"), ("STRING", _OLD)]
+)
+def test_types_without_a_cast_between_them_are_not_read(old: Json, new: Json) -> None:
+    with pytest.raises(Unsupported, match=r"file x: column 'c' .* no cast from"):
+        _column(old, new).convert(pa.nulls(1, to_arrow(parse_type(old))), 1, "file x")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("BIGINT", "INT"), ("STRING", "INT"), (_row((5, "x", "BIGINT")), _row((5, "x", "INT")))],
+)
+def test_a_file_newer_than_the_schema_loses_nothing(old: Json, new: Json) -> None:
+    array = pa.nulls(1, to_arrow(parse_type(old)))
+    with pytest.raises(Unsupported, match=r"file x: column 'c' became .* open the table anew"):
+        _column(old, new, newer=True).convert(array, 1, "file x")
+
+
+def test_a_file_newer_than_the_schema_is_widened() -> None:
+    array = pa.array([7], pa.int32())
+    assert _column("INT", "BIGINT", newer=True).convert(array, 1, "file x").to_pylist() == [7]
 
 
 def test_a_column_of_another_type_than_its_schema_says_is_corrupt() -> None:

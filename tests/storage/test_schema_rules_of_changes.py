@@ -25,7 +25,7 @@ from headwater.storage.schema_change import (
 )
 from headwater.storage.schema_evolution import apply_changes
 from headwater.storage.schema_rules import new_table_schema
-from headwater.storage.types import parse_type
+from headwater.storage.types import Json, parse_type
 
 ARROW = pa.schema(
     [("id", pa.int64()), ("dt", pa.string()), ("amount", pa.int32()), ("note", pa.string())]
@@ -213,13 +213,8 @@ def test_a_default_must_fit_a_new_type() -> None:
     base = _changed(_schema(), UpdateColumnDefaultValue(("amount",), "1.5"))
     after = _changed(base, UpdateColumnType(("amount",), parse_type("BIGINT")))
     assert after.column("amount").default_value == "1.5"
-    dated = _changed(
-        _schema(),
-        AddColumn(("at",), parse_type("TIME(0)")),
-        UpdateColumnDefaultValue(("at",), "12:00"),
-    )
-    widened = _changed(dated, UpdateColumnType(("at",), parse_type("TIME(3)")))
-    assert widened.column("at").default_value == "12:00"
+    with pytest.raises(Invalid, match=r"the default '1\.5'"):
+        _changed(base, UpdateColumnType(("amount",), parse_type("BOOLEAN")))
 
 
 def test_columns_of_other_engines_types_are_kept() -> None:
@@ -249,37 +244,105 @@ def test_columns_of_other_engines_types_are_kept() -> None:
         )
 
 
+ROW: Json = {"type": "ROW", "fields": [{"id": 9, "name": "a", "type": "INT"}]}
+ARRAY: Json = {"type": "ARRAY", "element": "INT"}
+
+
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "implicit"),
     [
-        ("STRING", "BIGINT"),
-        ("BIGINT", "INT"),
-        ("TIMESTAMP(6)", "DATE"),
-        ("DATE", "TIMESTAMP(3)"),
-        ("STRING", "BYTES"),
-        ("BOOLEAN", "INT"),
-        ("INT", "BOOLEAN"),
-        ("DOUBLE", "DECIMAL(10, 2)"),
-        ("DATE", "STRING"),
+        ("STRING", "BIGINT", False),
+        ("BIGINT", "INT", False),
+        ("BIGINT", "FLOAT", True),
+        ("DECIMAL(10, 4)", "DECIMAL(4, 2)", True),
+        ("TIMESTAMP(6)", "DATE", True),
+        ("DATE", "TIMESTAMP(3)", False),
+        ("STRING", "BYTES", False),
+        ("STRING", "CHAR(3)", False),
+        ("STRING", "VARCHAR(3)", True),
+        ("BOOLEAN", "INT", False),
+        ("INT", "BOOLEAN", False),
+        ("BIGINT", "TIMESTAMP(3)", False),
+        ("DOUBLE", "DECIMAL(10, 2)", True),
+        ("DATE", "STRING", False),
+        (ROW, "STRING", False),
+        (ARRAY, "CHAR(5)", False),
     ],
 )
-def test_a_table_without_data_takes_every_cast_of_paimons(old: str, new: str) -> None:
+@pytest.mark.parametrize("has_snapshots", [True, False])
+def test_every_cast_of_paimons_is_taken(
+    old: Json, new: Json, implicit: bool, has_snapshots: bool
+) -> None:
     base = _changed(_schema(), AddColumn(("x",), parse_type(old)))
     change = UpdateColumnType(("x",), parse_type(new))
-    after = _changed(base, change, has_snapshots=False)
+    after = _changed(base, change, has_snapshots=has_snapshots)
     assert after.column("x").type == parse_type(new)
-    with pytest.raises(Invalid, match="values could be lost"):
-        _changed(base, change)
     strict = replace(base, options={**base.options, "disable-explicit-type-casting": "true"})
-    with pytest.raises(Invalid, match="values could be lost"):
-        _changed(strict, change, has_snapshots=False)
+    if implicit:
+        assert _changed(strict, change).column("x").type == parse_type(new)
+    else:
+        with pytest.raises(Invalid, match="'disable-explicit-type-casting' is true"):
+            _changed(strict, change)
+
+
+def test_types_inside_a_column_change_by_their_paths() -> None:
+    nested: Json = {"type": "MAP", "key": "STRING", "value": {"type": "ARRAY", "element": ROW}}
+    base = _changed(_schema(), AddColumn(("x",), parse_type(nested)))
+    path = ("x", "value", "element", "a")
+    after = _changed(base, UpdateColumnType(path, parse_type("STRING")))
+    assert str(after.column("x").type) == "MAP<STRING, ARRAY<ROW<`a` STRING>>>"
+    listed = _changed(_schema(), AddColumn(("x",), parse_type(ARRAY)))
+    after = _changed(listed, UpdateColumnType(("x", "element"), parse_type("TINYINT")))
+    assert str(after.column("x").type) == "ARRAY<TINYINT>"
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [("BOOLEAN", "DATE"), ("BYTES", "INT"), ("DATE", "INT"), ("BLOB", "STRING"), ("INT", "BYTES")],
+    ("old", "new", "reason"),
+    [
+        ("BOOLEAN", "DATE", "no cast between"),
+        ("BYTES", "INT", "no cast between"),
+        ("DATE", "INT", "no cast between"),
+        ("DATE", "TIME(0)", "no cast between"),
+        ("BLOB", "STRING", "no cast between"),
+        ("VARIANT", "STRING", "no cast between"),
+        ("INT", "BYTES", "no cast between"),
+        ("SMALLINT", "TIMESTAMP(3)", "no cast between"),
+        ("TIMESTAMP(3)", "DECIMAL(20, 0)", "no cast between"),
+        ("DOUBLE", "BOOLEAN", "no cast between"),
+        ("STRING", ARRAY, "no cast between"),
+        ({"type": "MULTISET", "element": "INT"}, "STRING", "no cast between"),
+        ("TIME(0)", "TIME(3)", "another precision"),
+        ("DATE", "VARCHAR(10)", "only to STRING that may be null"),
+        ("TIMESTAMP(3)", "CHAR(23)", "only to STRING that may be null"),
+        (ARRAY, {"type": "ARRAY", "element": "BIGINT"}, "by their paths"),
+        (ROW, {"type": "ROW", "fields": [{"id": 9, "name": "a", "type": "STRING"}]}, "by their"),
+    ],
 )
-def test_what_paimon_does_not_cast_stays_refused(old: str, new: str) -> None:
+def test_what_paimon_does_not_cast_is_refused(old: Json, new: Json, reason: str) -> None:
     base = _changed(_schema(), AddColumn(("x",), parse_type(old)))
-    with pytest.raises(Invalid, match="cannot become"):
+    with pytest.raises(Invalid, match=f"'x' of type .* cannot become .*{reason}"):
         _changed(base, UpdateColumnType(("x",), parse_type(new)), has_snapshots=False)
+
+
+def test_nothing_inside_a_multiset_changes() -> None:
+    bag = parse_type({"type": "MULTISET", "element": "INT"})
+    base = _changed(_schema(), AddColumn(("x",), bag))
+    with pytest.raises(Invalid, match="has no part 'element'"):
+        _changed(base, UpdateColumnType(("x", "element"), parse_type("BIGINT")))
+
+
+def test_a_column_that_may_hold_nulls_stays_so_where_casts_are_restricted() -> None:
+    options = {
+        "disable-explicit-type-casting": "true",
+        "alter-column-null-to-not-null.disabled": "false",
+    }
+    change = UpdateColumnType(("amount",), parse_type("BIGINT NOT NULL"))
+    with pytest.raises(Invalid, match="it may hold nulls"):
+        _changed(_schema(options), change)
+    assert (
+        not _changed(_schema({"alter-column-null-to-not-null.disabled": "false"}), change)
+        .column("amount")
+        .type.nullable
+    )
+    kept = replace(change, keep_nullability=True)
+    assert _changed(_schema(options), kept).column("amount").type == parse_type("BIGINT")

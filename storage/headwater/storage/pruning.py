@@ -36,6 +36,7 @@ from headwater.storage.predicate import (
 )
 from headwater.storage.schema import TableSchema
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.type_changes import is_widening, keeps_form
 from headwater.storage.types import AtomicType, DataField, DataType, Root, to_arrow
 from headwater.storage.values import StorageValue
 
@@ -149,8 +150,8 @@ class Pruner:
         fields = self._storage.schema.bucket_key_fields
         old = self._storage.schema_by_id(entry.file.schema_id).field_by_id
         for item in fields:
-            # The hash is of the type that the column had when the file was written.
-            if item.id not in old or not _equal_types(old[item.id].type, item.type):
+            # The hash is of the value that the column had when the file was written.
+            if item.id not in old or not keeps_form(old[item.id].type, item.type):
                 return True
         if entry.total_buckets not in self._buckets:
             self._buckets[entry.total_buckets] = self._hashed(entry.total_buckets)
@@ -225,15 +226,15 @@ def _root(data_type: DataType) -> Root | None:
     return data_type.root if isinstance(data_type, AtomicType) else None
 
 
-def _equal_types(one: DataType, other: DataType) -> bool:
-    return to_arrow(one).equals(to_arrow(other)) and _root(one) is _root(other)
-
-
 def _comparable_types(old: DataType, new: DataType) -> bool:
-    """Whether a storage value of the old type is the storage value of the new one too."""
+    """Whether a storage value of the old type is the storage value of the new one too.
+
+    Of what a cast changes, the old values' bounds say nothing: 383 becomes 127, '10' comes before
+    '9'. A whole number that gets wider is the same number.
+    """
     if _root(old) in _INTEGERS and _root(new) in _INTEGERS:
-        return True
-    return isinstance(new, AtomicType) and _equal_types(old, new)
+        return is_widening(old, new)
+    return isinstance(new, AtomicType) and keeps_form(old, new)
 
 
 def _may_contain(low: int | None, high: int | None, wanted: int | None) -> bool:

@@ -272,7 +272,7 @@ class _OpenFile:
             elif name in system and name not in present.field_by_name:
                 sources.append(StoredColumn(system[name], system[name]))
             else:
-                sources.append(stored_column(present.column(name), self.schema))
+                sources.append(stored_column(present.column(name), self.schema, present))
         physical = list(dict.fromkeys(s.stored.name for s in sources if s.stored is not None))
         groups = self._groups(predicate, keys_only)
         for batch in self.reader.batches(physical, groups, batch_rows):
@@ -288,7 +288,8 @@ class _OpenFile:
         if source.wanted.name in partition:
             return self.bucket.constant(source.wanted, batch.num_rows)
         column = None if source.stored is None else batch.column(source.stored.name)
-        return source.convert(column, batch.num_rows, f"file {self.reader.path}")
+        zone = self.bucket.storage.runtime.time_zone
+        return source.convert(column, batch.num_rows, f"file {self.reader.path}", zone)
 
     def _groups(self, predicate: Predicate | None, keys_only: bool) -> list[int]:
         if predicate is None:

@@ -1,4 +1,4 @@
-"""The clock and the source of unique names, passed to whatever needs them.
+"""The clock, its time zone and the source of unique names, passed to whatever needs them.
 
 Storage and catalog code never asks the machine for the time or for randomness by itself, so that
 tests can replay crashes, expiry and races exactly. This is the one module that does.
@@ -6,10 +6,16 @@ tests can replay crashes, expiry and races exactly. This is the one module that 
 
 from __future__ import annotations
 
+import datetime as dt
+import os
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from headwater.storage.errors import Invalid
 
 __all__ = ["SYSTEM_RUNTIME", "Runtime"]
 
@@ -22,11 +28,39 @@ class Runtime:
         now_millis: Milliseconds since the epoch, UTC.
         new_uuid: A name nobody else has, in the form of a version 4 UUID.
         sleep: Waits for a number of seconds.
+        time_zone: The zone of local times, where a table's data leaves it open.
     """
 
     now_millis: Callable[[], int]
     new_uuid: Callable[[], str]
     sleep: Callable[[float], None]
+    time_zone: Callable[[], dt.tzinfo] = field(default=lambda: _process_zone())
+
+
+def _process_zone() -> dt.tzinfo:
+    return _system_zone(os.environ.get("TZ"))
+
+
+@cache
+def _system_zone(name: str | None) -> dt.tzinfo:
+    """The process's zone, found as Java finds it: by the variable TZ, else by the machine's."""
+    name = (name or "").removeprefix(":")
+    if name:
+        try:
+            return _zone_in(name) if os.path.isabs(name) else ZoneInfo(name)
+        except (OSError, ValueError, ZoneInfoNotFoundError):
+            raise Invalid(
+                f"TZ={name} names no time zone; set it to a name such as Europe/Berlin"
+            ) from None
+    try:
+        return _zone_in("/etc/localtime")
+    except FileNotFoundError:
+        return dt.UTC
+
+
+def _zone_in(path: str) -> ZoneInfo:
+    with open(path, "rb") as file:
+        return ZoneInfo.from_file(file)
 
 
 def _system_millis() -> int:

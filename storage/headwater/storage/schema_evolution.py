@@ -1,7 +1,6 @@
 """The next version of a schema: changes applied by one pure function.
 
-Source: ``SchemaManager.generateTableSchema`` in ``SchemaManager.java``. Headwater changes the type
-of a column only where every value survives; Paimon's explicit casts are for tables without data.
+Source: ``SchemaManager.generateTableSchema`` in ``SchemaManager.java``.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from headwater.storage.schema_rules import (
     reassign_field_ids,
 )
 from headwater.storage.table_type import table_type
-from headwater.storage.type_widening import is_cast, refuse_lossy_change
+from headwater.storage.type_changes import is_widening, refuse_type_change
 from headwater.storage.types import (
     ArrayType,
     AtomicType,
@@ -52,7 +51,6 @@ from headwater.storage.types import (
     DataType,
     FieldIds,
     MapType,
-    MultisetType,
     Root,
     RowType,
 )
@@ -261,8 +259,7 @@ class _Draft:
         def change(old: DataType) -> DataType:
             wanted = replace(new_type, nullable=old.nullable) if keep_nullability else new_type
             self._refuse_not_null(old, wanted.nullable, path)
-            if not (self._takes_casts() and is_cast(old, wanted)):
-                refuse_lossy_change(".".join(path), old, wanted)
+            self._refuse_type_change(".".join(path), old, wanted)
             return wanted
 
         retyped = replace(item, type=_edit_inner(item.type, depth, change))
@@ -270,11 +267,15 @@ class _Draft:
         check_default_value(".".join(path), retyped.type, retyped.default_value)
         return retyped
 
-    def _takes_casts(self) -> bool:
-        """Whether no value can be lost, because there is none."""
-        # Only snapshots tell whether there is data; other types of tables have none to ask.
-        is_empty = not self.has_snapshots and table_type(self.options).has_snapshots
-        return is_empty and self.options.get(_NO_CASTS, "").strip().lower() != "true"
+    def _refuse_type_change(self, column: str, old: DataType, new: DataType) -> None:
+        if not table_type(self.options).has_snapshots and not is_widening(old, new):
+            raise Invalid(
+                f"column '{column}' of type {old} cannot become {new}: values could be lost, "
+                "because nothing tells the readers of such a table with which type a file was "
+                "written"
+            )
+        explicit = self.options.get(_NO_CASTS, "").strip().lower() != "true"
+        refuse_type_change(column, old, new, explicit=explicit)
 
     def _with_nullability(
         self, item: DataField, path: tuple[str, ...], nullable: bool
@@ -359,7 +360,7 @@ def _edit_row(data_type: DataType, path: tuple[str, ...], edit: Edit) -> DataTyp
     match data_type:
         case RowType():
             return replace(data_type, fields=tuple(_edit_level(list(data_type.fields), path, edit)))
-        case ArrayType() | MultisetType() if len(path) > 1 and path[0] == "element":
+        case ArrayType() if len(path) > 1 and path[0] == "element":
             return replace(data_type, element=_edit_row(data_type.element, path[1:], edit))
         case MapType() if len(path) > 1 and path[0] == "value":
             return replace(data_type, value=_edit_row(data_type.value, path[1:], edit))
@@ -380,7 +381,7 @@ def _is_field(fields: Sequence[DataField], names: Sequence[str]) -> bool:
     data_type: DataType | None = None
     for at, name in enumerate(names):
         match data_type:
-            case ArrayType() | MultisetType() if name == "element":
+            case ArrayType() if name == "element":
                 data_type = data_type.element
             case MapType() if name == "value":
                 data_type = data_type.value
@@ -402,7 +403,7 @@ def _edit_inner(
     if depth == 0:
         return change(data_type)
     match data_type:
-        case ArrayType() | MultisetType():
+        case ArrayType():
             return replace(data_type, element=_edit_inner(data_type.element, depth - 1, change))
         case MapType():
             return replace(data_type, value=_edit_inner(data_type.value, depth - 1, change))

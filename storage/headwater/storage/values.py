@@ -11,7 +11,6 @@ The text of partition values follows ``InternalRowPartitionComputer.java`` and `
 from __future__ import annotations
 
 import datetime as dt
-import math
 import operator
 import re
 import struct
@@ -24,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.float_text import float_text
 from headwater.storage.options import TableOptions
 from headwater.storage.types import AtomicType, DataField, DataType, Root, timestamp_unit, to_arrow
 
@@ -258,7 +258,7 @@ def _text(value: StorageValue, field: DataField, legacy: bool) -> str | None:
         case ((Root.CHAR | Root.VARCHAR), str()):
             return value
         case ((Root.FLOAT | Root.DOUBLE), float()):
-            return _java_float(value, data_type.root is Root.FLOAT)
+            return float_text(value, single=data_type.root is Root.FLOAT)
         case Root.DECIMAL, Decimal():
             return format(value, "f")
         case Root.DATE, int() if not legacy:
@@ -294,20 +294,6 @@ def _is_java_whitespace(character: str) -> bool:
     )
 
 
-def _java_float(value: float, single: bool) -> str:
-    # Double.toString and Float.toString.
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    number = np.float32(value) if single else np.float64(value)
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return np.format_float_positional(number, unique=True, trim="0")
-    text = np.format_float_scientific(number, unique=True, trim="0", exp_digits=1)
-    mantissa, exponent = text.split("e")
-    return f"{mantissa}E{int(exponent)}"
-
-
 def _date_text(days: int, field: DataField) -> str:
     try:
         return (_EPOCH_DATE + dt.timedelta(days)).isoformat()
@@ -322,7 +308,7 @@ def _time_text(millis: int, precision: int) -> str:
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     if precision == 0:
         return text
-    return f"{text}.{f'{fraction:03}'[:precision].rstrip('0') or '0'}"
+    return f"{text}.{(f'{fraction:03}'.rstrip('0') or '0')[:precision]}"
 
 
 def _timestamp_text(value: int, data_type: AtomicType, field: DataField, legacy: bool) -> str:

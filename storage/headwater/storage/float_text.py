@@ -1,0 +1,52 @@
+"""Floating-point numbers as Java writes them (``Float.toString``, ``Double.toString``).
+
+The digits are the fewest that tell a number from its neighbours, as Java writes since version 19;
+earlier versions at times write one more.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["float_text", "float_texts"]
+
+
+def float_text(value: float, *, single: bool) -> str:
+    """One number as text.
+
+    Args:
+        value: The number.
+        single: Whether it is a FLOAT, so that fewer digits tell it from its neighbours.
+    """
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    number = np.float32(value) if single else np.float64(value)
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return np.format_float_positional(number, unique=True, trim="0")
+    text = np.format_float_scientific(number, unique=True, trim="0", exp_digits=1)
+    if text.lstrip("-")[1:3] == ".0":
+        # Java writes two digits at least, and then the two that are nearest.
+        nearest = f"{float(number):.1e}"
+        if type(number)(float(nearest)) == number:
+            text = nearest
+    mantissa, exponent = text.split("e")
+    return f"{mantissa}E{int(exponent)}"
+
+
+def float_texts(array: pa.Array) -> pa.Array:
+    """A float32 or float64 column as text."""
+    size = pc.abs(array)
+    plain = pc.or_(pc.equal(size, 0), pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)))
+    written = pc.if_else(plain, array, None).cast(pa.string())
+    whole = pc.invert(pc.match_substring(written, "."))
+    written = pc.if_else(whole, pc.binary_join_element_wise(written, ".0", ""), written)
+    rest = pc.if_else(plain, None, array).dictionary_encode()
+    single = pa.types.is_float32(array.type)
+    texts = [float_text(value, single=single) for value in rest.dictionary.to_pylist()]
+    return pc.coalesce(written, pa.array(texts, pa.string()).take(rest.indices))
