@@ -18,7 +18,7 @@ from headwater.server.config import routes as config
 from headwater.server.consumers import routes as consumers
 from headwater.server.databases import routes as databases
 from headwater.server.dependencies import Services
-from headwater.server.envelope import Envelope
+from headwater.server.envelope import Envelope, RequestIds
 from headwater.server.errors import install_error_handlers
 from headwater.server.fast_lane import FastLane
 from headwater.server.functions import routes as functions
@@ -134,10 +134,9 @@ def create_app(
     # The last one added is the outermost.
     gate, requests = Gate(_token_check(settings, find_token, runtime)), RequestLog(metrics)
     app.add_middleware(Authentication, gate=gate)
-    app.add_middleware(Envelope, runtime=runtime, requests=requests)
-    app.outermost = FastLane(
-        app.answer, services=services, gate=gate, requests=requests, runtime=runtime
-    )
+    ids = RequestIds(runtime)
+    app.add_middleware(Envelope, ids=ids, requests=requests)
+    app.outermost = FastLane(app.answer, services=services, gate=gate, requests=requests, ids=ids)
     return app
 
 

@@ -46,15 +46,22 @@ class Gate:
     def __init__(self, tokens: TokenCheck | None) -> None:
         self._tokens = tokens
 
-    async def admit(self, headers: Headers) -> str | Refusal | None:
+    async def admit(
+        self, host: str | None, origin: str | None, authorization: str | None
+    ) -> str | Refusal | None:
         """Who calls, None being anybody; or why not.
+
+        Args:
+            host: The request's header of that name.
+            origin: Likewise.
+            authorization: Likewise.
 
         Raises:
             Unavailable: The database had to be asked about a token and did not answer.
         """
         if self._tokens is None:
-            return _remote_refusal(headers.get("host", ""), headers.get("origin"))
-        return await _check(self._tokens, headers)
+            return _remote_refusal(host or "", origin)
+        return await _check(self._tokens, authorization or "")
 
 
 class Authentication:
@@ -77,16 +84,19 @@ class Authentication:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
+        headers = Headers(scope=scope)
         try:
-            principal = await self._gate.admit(Headers(scope=scope))
+            principal = await self._gate.admit(
+                *(headers.get(name) for name in ("host", "origin", "authorization"))
+            )
         except HeadwaterError as error:
             await known_error_response(error)(scope, receive, send)
             return
         if isinstance(principal, Refusal):
-            headers = {ERROR_KIND_HEADER: Forbidden.__name__}
+            told = {ERROR_KIND_HEADER: Forbidden.__name__}
             if principal.status == 401:
-                headers["www-authenticate"] = "Bearer"
-            answer = error_response(principal.status, principal.message, headers=headers)
+                told["www-authenticate"] = "Bearer"
+            answer = error_response(principal.status, principal.message, headers=told)
             await answer(scope, receive, send)
             return
         scope.setdefault("state", {})["principal"] = principal or ANYBODY
@@ -94,8 +104,8 @@ class Authentication:
             await self._app(scope, receive, send)
 
 
-async def _check(tokens: TokenCheck, headers: Headers) -> str | Refusal:
-    scheme, _, token = headers.get("authorization", "").partition(" ")
+async def _check(tokens: TokenCheck, authorization: str) -> str | Refusal:
+    scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         return Refusal(
             401, "this catalog needs a token; send it as 'Authorization: Bearer <token>'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,9 +13,29 @@ from headwater.server.logs import REQUEST_ID
 from headwater.server.request_log import RequestLog
 from headwater.storage.runtime import Runtime
 
-__all__ = ["Envelope", "request_id_of"]
+__all__ = ["Envelope", "RequestIds"]
 
 _ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
+# All of a UUID but its last group.
+_RANDOM_CHARACTERS = 24
+
+
+class RequestIds:
+    """Names requests: a random beginning, one for each process, and a number.
+
+    Args:
+        runtime: Where the beginning comes from.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._beginning = runtime.new_uuid()[:_RANDOM_CHARACTERS]
+        self._numbers = count(1)
+
+    def of(self, given: str | None) -> str:
+        """The id that a request came with, or a new one, which looks like a UUID."""
+        if given is not None and _ACCEPTABLE_ID.fullmatch(given):
+            return given
+        return f"{self._beginning}{next(self._numbers):012x}"
 
 
 class Envelope:
@@ -28,13 +49,13 @@ class Envelope:
 
     Args:
         app: What answers.
-        runtime: Where request ids come from.
+        ids: Where request ids come from.
         requests: Logs and counts.
     """
 
-    def __init__(self, app: ASGIApp, *, runtime: Runtime, requests: RequestLog) -> None:
+    def __init__(self, app: ASGIApp, *, ids: RequestIds, requests: RequestLog) -> None:
         self._app = app
-        self._runtime = runtime
+        self._ids = ids
         self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -42,7 +63,7 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = request_id_of(Headers(scope=scope), self._runtime)
+        request_id = self._ids.of(Headers(scope=scope).get(REQUEST_ID_HEADER))
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         path = raw_path.decode("utf-8", "replace")
         # In the connection's own state, where the handler of unexpected errors finds it, too.
@@ -67,12 +88,6 @@ class Envelope:
         finally:
             REQUEST_ID.reset(token)
             self._requests.end(request, _route(inner), status, scope["state"].get("principal"))
-
-
-def request_id_of(headers: Headers, runtime: Runtime) -> str:
-    """The id that a request came with, or a new one."""
-    given = headers.get(REQUEST_ID_HEADER, "")
-    return given if _ACCEPTABLE_ID.fullmatch(given) else runtime.new_uuid()
 
 
 def _route(scope: Scope) -> str:

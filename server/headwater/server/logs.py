@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from contextvars import ContextVar
 from functools import lru_cache
+
+from pydantic_core import to_json
 
 __all__ = ["REQUEST_ID", "JsonLines", "TextLines", "log_to_stderr"]
 
@@ -25,22 +28,26 @@ def _time(second: int) -> str:
 class JsonLines(logging.Formatter):
     """Formats a log record as one line of JSON."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._process = os.getpid()
+
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
         line: dict[str, object] = {
             "time": _time(int(record.created)),
             "level": record.levelname,
             "logger": record.name,
-            "process": record.process,
+            "process": self._process,
         }
         request = getattr(record, "request", None)
         if isinstance(request, dict):
-            line.update(request)
-        else:
-            line["message"] = record.getMessage()
-            request_id = REQUEST_ID.get()
-            if request_id is not None:
-                line["request_id"] = request_id
+            # Of plain values only, and as frequent as nothing else.
+            return to_json({**line, **request}).decode()
+        line["message"] = record.getMessage()
+        request_id = REQUEST_ID.get()
+        if request_id is not None:
+            line["request_id"] = request_id
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return _ENCODE(line)

@@ -25,6 +25,7 @@ from headwater.server.logs import log_to_stderr
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics, share_between_workers
 from headwater.server.probes import probes_of
+from headwater.server.protocol import WholeAnswers
 from headwater.server.settings import ServerSettings
 from headwater.server.sweep import sweeping
 from headwater.storage.errors import Unavailable
@@ -178,6 +179,7 @@ def _config(
         factory=factory,
         workers=settings.workers,
         log_config=None,
+        http=WholeAnswers,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=ceil(settings.shutdown_timeout.total_seconds()),
