@@ -17,6 +17,7 @@ from headwater.storage.types import (
     MultisetType,
     Root,
     RowType,
+    arrow_field,
     from_arrow,
     parse_type,
     to_arrow,
@@ -110,19 +111,77 @@ def test_what_is_no_type_is_refused(text: str) -> None:
         parse_type(text)
 
 
-@pytest.mark.parametrize("text", ["VARIANT", "BLOB", "VARIANT NOT NULL"])
-def test_types_of_other_engines_are_kept_and_not_read(text: str) -> None:
-    kept = parse_type(text)
-    assert str(kept) == text
+@pytest.mark.parametrize(
+    "document",
+    [
+        "VARIANT",
+        "BLOB",
+        "VARIANT NOT NULL",
+        "GEOMETRY(OGC:CRS84)",
+        "GEOMETRY('4326') NOT NULL",
+        "GEOMETRY('a ''b'', c')",
+        "GEOGRAPHY(OGC:CRS84, spherical)",
+        "GEOGRAPHY('EPSG 4326', vincenty) NOT NULL",
+        {"type": "VECTOR", "element": "FLOAT", "length": 3},
+        {"type": "VECTOR NOT NULL", "element": "TINYINT NOT NULL", "length": 2147483647},
+        {"type": "ARRAY", "element": {"type": "VECTOR", "element": "DOUBLE", "length": 1}},
+    ],
+)
+def test_types_of_other_engines_are_kept_and_not_read(document: Json) -> None:
+    kept = parse_type(document)
+    assert type_json(kept) == document
     assert parse_type(type_json(kept)) == kept
+    assert DataField.from_json(DataField(1, "c", kept).to_json()).type == kept
     with pytest.raises(Unsupported, match="does not read or write"):
         to_arrow(kept)
+    with pytest.raises(Unsupported, match=r"column .c. is of type .*does not read or write"):
+        arrow_field(DataField(1, "c", kept))
 
 
-@pytest.mark.parametrize("text", ["GEOMETRY", "GEOGRAPHY NOT NULL"])
-def test_types_not_supported_say_so(text: str) -> None:
-    with pytest.raises(Unsupported, match="not supported"):
-        parse_type(text)
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("GEOMETRY", "GEOMETRY(OGC:CRS84)"),
+        ("geometry ( `srid:1` ) not null", "GEOMETRY(srid:1) NOT NULL"),
+        ("GEOGRAPHY(EPSG:4326)", "GEOGRAPHY(EPSG:4326, spherical)"),
+        ("GEOGRAPHY( 'EPSG:4326', KARNEY )", "GEOGRAPHY(EPSG:4326, karney)"),
+        ("VECTOR<FLOAT, 3>", {"type": "VECTOR", "element": "FLOAT", "length": 3}),
+        (
+            "VECTOR<INT NOT NULL,12> NOT NULL",
+            {"type": "VECTOR NOT NULL", "element": "INT NOT NULL", "length": 12},
+        ),
+        (
+            {"type": "VECTOR<FLOAT, 3> NOT NULL", "element": "FLOAT", "length": 3},
+            {"type": "VECTOR NOT NULL", "element": "FLOAT", "length": 3},
+        ),
+        ("INT NOT NULL ARRAY", {"type": "ARRAY", "element": "INT NOT NULL"}),
+        (
+            "DECIMAL(5, 2) MULTISET NOT NULL",
+            {"type": "MULTISET NOT NULL", "element": "DECIMAL(5, 2)"},
+        ),
+    ],
+)
+def test_types_are_written_as_paimon_writes_them(written: Json, kept: Json) -> None:
+    assert type_json(parse_type(written)) == kept
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "GEOMETRY()", "GEOMETRY('')", "GEOMETRY(4326)", "GEOMETRY(a, b)", "GEOMETRY(a",
+        "GEOGRAPHY(a, straight)", "GEOGRAPHY(a, karney, b)", "VECTOR", "VECTOR(3)", "VECTOR<INT>",
+        "VECTOR<STRING, 3>", "VECTOR<INT, 0>", "ARRAY", "INT ARRAY ARRAY",
+        {"type": "VECTOR", "element": "FLOAT"},
+        {"type": "VECTOR", "element": "FLOAT", "length": 0},
+        {"type": "VECTOR", "element": "FLOAT", "length": 2**31},
+        {"type": "VECTOR", "element": "FLOAT", "length": "3"},
+        {"type": "VECTOR", "element": "DATE", "length": 3},
+        {"type": "VECTOR", "element": {"type": "ARRAY", "element": "INT"}, "length": 3},
+    ],
+)  # fmt: skip
+def test_what_is_no_type_of_other_engines_is_refused(document: Json) -> None:
+    with pytest.raises(Invalid):
+        parse_type(document)
 
 
 def test_heads_that_repeat_their_parts_are_read() -> None:

@@ -24,6 +24,7 @@ from headwater.storage.types import (
     MultisetType,
     Root,
     RowType,
+    refuse_kept,
 )
 
 __all__ = ["conform", "paimon_schema", "spark_arrow_schema", "spark_schema", "spark_type"]
@@ -70,7 +71,12 @@ def spark_schema(fields: Sequence[DataField]) -> st.StructType:
 
     All of them may be null, as Spark has it for every file source: its generated code would read
     a null of a column declared otherwise as zero.
+
+    Raises:
+        Unsupported: Headwater does not read a column's type.
     """
+    for item in fields:
+        refuse_kept(item)
     return st.StructType(
         [
             st.StructField(

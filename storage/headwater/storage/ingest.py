@@ -6,11 +6,11 @@ not have is an error, and so is a null where the table forbids it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,10 +26,14 @@ from headwater.storage.types import (
     MultisetType,
     Root,
     RowType,
+    refuse_kept,
     timestamp_unit,
     to_arrow,
 )
 from headwater.storage.values import arrow_scalar, parse_partition_text
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["ROW_KIND_COLUMN", "TabularData", "arrow_table", "coerce"]
 
@@ -66,14 +70,12 @@ def arrow_table(data: TabularData) -> pa.Table:
                 return data
             case pa.RecordBatch():
                 return pa.Table.from_batches([data])
-            case pl.LazyFrame():
-                return data.collect().to_arrow()
-            case pl.DataFrame():
-                return data.to_arrow()
             case Mapping():
                 return pa.table(dict(data))
             case list() | tuple():
                 return pa.Table.from_pylist(list(data))
+        if (frame := _polars_frame(data)) is not None:
+            return frame.to_arrow()
         if type(data).__module__.split(".")[0] == "pandas":
             # Not through the Arrow stream: that would make the index a column.
             return pa.Table.from_pandas(data, preserve_index=False)
@@ -87,6 +89,17 @@ def arrow_table(data: TabularData) -> pa.Table:
     )
 
 
+def _polars_frame(data: object) -> pl.DataFrame | None:
+    # Who has a frame has loaded Polars. Nobody else is to wait for it, nor need it be installed.
+    if "polars" not in sys.modules:
+        return None
+    import polars as pl
+
+    if isinstance(data, pl.LazyFrame):
+        return data.collect()
+    return data if isinstance(data, pl.DataFrame) else None
+
+
 def coerce(table: pa.Table, schema: TableSchema, name: str) -> pa.Table:
     """The data with exactly the table's columns, in order, in the types' Arrow forms.
 
@@ -98,6 +111,7 @@ def coerce(table: pa.Table, schema: TableSchema, name: str) -> pa.Table:
         name: How errors call the table.
 
     Raises:
+        Unsupported: Headwater does not write a column's type.
         Invalid: A column is unknown, occurs twice, is missing though it must not be null, has a
             type or a value that the table's type does not hold without loss, or has a null where
             the table forbids it. The message names the column.
@@ -106,6 +120,7 @@ def coerce(table: pa.Table, schema: TableSchema, name: str) -> pa.Table:
     _check_names(names, schema, name)
     columns: list[pa.ChunkedArray] = []
     for field in schema.fields:
+        refuse_kept(field)
         where = f"table {name}, column '{field.name}'"
         if field.name in names:
             column = _cast_column(table.column(field.name), field.type, where)
@@ -239,7 +254,7 @@ def _castable(source: pa.DataType, root: Root) -> bool:
             return bool(pa.types.is_time(source))
         case Root.TIMESTAMP | Root.TIMESTAMP_LTZ:
             return bool(pa.types.is_timestamp(source))
-        case Root.VARIANT | Root.BLOB:
+        case Root.VARIANT | Root.BLOB | Root.VECTOR | Root.GEOMETRY | Root.GEOGRAPHY:
             return False
 
 

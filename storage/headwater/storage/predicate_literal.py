@@ -27,7 +27,7 @@ from headwater.storage.predicate_tree import (
     StartsWith,
 )
 from headwater.storage.schema import TableSchema
-from headwater.storage.types import AtomicType, DataField, Root
+from headwater.storage.types import AtomicType, DataField, Root, refuse_kept
 from headwater.storage.values import (
     StorageValue,
     parse_moment,
@@ -125,6 +125,7 @@ def starts_with(schema: TableSchema, column: str, prefix: str) -> Predicate:
 def _atomic(field: DataField) -> AtomicType:
     if not isinstance(field.type, AtomicType):
         raise Invalid(f"column '{field.name}' is {field.type}: it can only be compared with NULL")
+    refuse_kept(field)
     return field.type
 
 

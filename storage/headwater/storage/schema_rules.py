@@ -14,6 +14,7 @@ from headwater.storage.options import ChangelogProducer, TableOptions
 from headwater.storage.schema import Schema, TableSchema, highest_field_id
 from headwater.storage.schema_options import check_field_options
 from headwater.storage.table_type import TableType, table_type
+from headwater.storage.type_rules import check_kept_types
 from headwater.storage.types import (
     ArrayType,
     AtomicType,
@@ -151,6 +152,7 @@ def check_schema(schema: TableSchema) -> None:
             "partition could hold one row only"
         )
     _check_options(schema)
+    check_kept_types(schema)
 
 
 def _check_options(schema: TableSchema) -> None:

@@ -13,14 +13,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import TypeAlias
 
 import pyarrow as pa
 
+from headwater.storage.atomic_type import (
+    MAX_LENGTH,
+    AtomicType,
+    Root,
+    is_nullable,
+    parse_atomic,
+    vector_type,
+)
 from headwater.storage.errors import Invalid, Unsupported
 
 __all__ = [
+    "MAX_LENGTH",
     "ArrayType",
     "AtomicType",
     "DataField",
@@ -33,80 +41,12 @@ __all__ = [
     "arrow_field",
     "from_arrow",
     "parse_type",
+    "refuse_kept",
     "to_arrow",
     "type_json",
 ]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-
-MAX_LENGTH = 2**31 - 1
-
-
-class Root(StrEnum):
-    """The atomic types' names, as they stand in a schema file."""
-
-    BOOLEAN = "BOOLEAN"
-    TINYINT = "TINYINT"
-    SMALLINT = "SMALLINT"
-    INT = "INT"
-    BIGINT = "BIGINT"
-    FLOAT = "FLOAT"
-    DOUBLE = "DOUBLE"
-    DECIMAL = "DECIMAL"
-    CHAR = "CHAR"
-    VARCHAR = "VARCHAR"
-    BINARY = "BINARY"
-    VARBINARY = "VARBINARY"
-    DATE = "DATE"
-    TIME = "TIME"
-    TIMESTAMP = "TIMESTAMP"
-    TIMESTAMP_LTZ = "TIMESTAMP_LTZ"
-    VARIANT = "VARIANT"
-    BLOB = "BLOB"
-
-    @property
-    def is_opaque(self) -> bool:
-        """Whether Headwater keeps columns of it for other engines and does not read them."""
-        return self in (Root.VARIANT, Root.BLOB)
-
-
-@dataclass(frozen=True)
-class AtomicType:
-    """A type without parts.
-
-    Attributes:
-        root: Which type.
-        nullable: Whether null is a value of it.
-        length: Characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY; else 0.
-        precision: Digits of DECIMAL, fractional digits of TIME and TIMESTAMP; else 0.
-        scale: Fractional digits of DECIMAL; else 0.
-    """
-
-    root: Root
-    nullable: bool = True
-    length: int = 0
-    precision: int = 0
-    scale: int = 0
-
-    def __str__(self) -> str:
-        return self._bare() + ("" if self.nullable else " NOT NULL")
-
-    def _bare(self) -> str:
-        match self.root:
-            case Root.DECIMAL:
-                return f"DECIMAL({self.precision}, {self.scale})"
-            case Root.VARCHAR if self.length == MAX_LENGTH:
-                return "STRING"
-            case Root.VARBINARY if self.length == MAX_LENGTH:
-                return "BYTES"
-            case Root.CHAR | Root.VARCHAR | Root.BINARY | Root.VARBINARY:
-                return f"{self.root}({self.length})"
-            case Root.TIME | Root.TIMESTAMP:
-                return f"{self.root}({self.precision})"
-            case Root.TIMESTAMP_LTZ:
-                return f"TIMESTAMP({self.precision}) WITH LOCAL TIME ZONE"
-            case _:
-                return str(self.root)
 
 
 @dataclass(frozen=True)
@@ -214,34 +154,10 @@ class DataField:
         return DataField(identifier, name, parse_type(document["type"]), description, default_value)
 
 
-_ATOMIC = re.compile(
-    r"^\s*(?P<name>[A-Z_]+(?:\s+PRECISION)?)"
-    r"\s*(?:\(\s*(?P<p>\d+)\s*(?:,\s*(?P<s>-?\d+)\s*)?\))?"
-    r"(?P<rest>(?:\s+WITH(?:OUT)?\s+(?:LOCAL\s+)?TIME\s+ZONE)?)"
-    r"(?P<null>(?:\s+NOT)?\s+NULL)?\s*$",
-    re.IGNORECASE,
+_SUFFIXED = re.compile(
+    r"\s*(?P<inner>.*\S)\s+(?P<root>ARRAY|MULTISET)(?P<null>(?:\s+NOT)?\s+NULL)?\s*",
+    re.IGNORECASE | re.DOTALL,
 )
-
-_ALIASES = {
-    "INTEGER": "INT",
-    "STRING": "VARCHAR",
-    "BYTES": "VARBINARY",
-    "DEC": "DECIMAL",
-    "NUMERIC": "DECIMAL",
-    "DOUBLE PRECISION": "DOUBLE",
-}
-
-# (default, least, greatest) of the first parameter.
-_FIRST_PARAMETER: Mapping[Root, tuple[int, int, int]] = {
-    Root.DECIMAL: (10, 1, 38),
-    Root.CHAR: (1, 1, MAX_LENGTH),
-    Root.VARCHAR: (1, 1, MAX_LENGTH),
-    Root.BINARY: (1, 1, MAX_LENGTH),
-    Root.VARBINARY: (1, 1, MAX_LENGTH),
-    Root.TIME: (0, 0, 9),
-    Root.TIMESTAMP: (6, 0, 9),
-    Root.TIMESTAMP_LTZ: (6, 0, 9),
-}
 
 
 def parse_type(document: Json) -> DataType:
@@ -249,10 +165,9 @@ def parse_type(document: Json) -> DataType:
 
     Raises:
         Invalid: The text or object is not a type.
-        Unsupported: It is a Paimon type that Headwater does not know (VECTOR, GEOMETRY…).
     """
     if isinstance(document, str):
-        return _parse_atomic(document)
+        return _parse_text(document)
     if not isinstance(document, dict):
         raise Invalid(f"a type must be a string or an object, not {document!r}")
     head = document.get("type")
@@ -277,60 +192,39 @@ def parse_type(document: Json) -> DataType:
                     raise Invalid("the 'fields' of a ROW type must be a list")
                 return RowType(tuple(DataField.from_json(item) for item in fields), nullable)
             case "VECTOR":
-                raise Unsupported("type VECTOR is not supported")
+                return _parse_vector(document, nullable)
     except KeyError as error:
         raise Invalid(f"type '{head}' lacks its {error} part") from None
     raise Invalid(f"unknown type '{head}'")
 
 
-def _parse_atomic(text: str) -> AtomicType:
-    match = _ATOMIC.match(text)
-    if match is None:
-        raise Invalid(f"'{text}' is not a data type")
-    written = " ".join(match["name"].upper().split())
-    name = _ALIASES.get(written, written)
-    if name in {"GEOMETRY", "GEOGRAPHY"}:
-        raise Unsupported(f"type {name} is not supported")
-    zone = " ".join(match["rest"].upper().split())
-    if zone == "WITH LOCAL TIME ZONE" and name == "TIMESTAMP":
-        name = "TIMESTAMP_LTZ"
-    elif zone and not (zone == "WITHOUT TIME ZONE" and name in {"TIME", "TIMESTAMP"}):
-        raise Invalid(f"'{text}' is not a data type")
-    try:
-        root = Root(name)
-    except ValueError:
-        raise Invalid(f"unknown type '{text}'") from None
-    nullable = match["null"] is None or match["null"].split()[0].upper() != "NOT"
-    first = None if match["p"] is None else int(match["p"])
-    second = None if match["s"] is None else int(match["s"])
-    if second is not None and root is not Root.DECIMAL:
-        raise Invalid(f"'{text}': only DECIMAL takes two parameters")
-    if root not in _FIRST_PARAMETER:
-        if first is not None:
-            raise Invalid(f"'{text}': {root} takes no parameter")
-        return AtomicType(root, nullable)
-    default, least, greatest = _FIRST_PARAMETER[root]
-    if written in {"STRING", "BYTES"}:
-        if first is not None:
-            raise Invalid(f"'{text}': {written} takes no parameter")
-        default = MAX_LENGTH
-    value = default if first is None else first
-    if not least <= value <= greatest:
-        raise Invalid(f"'{text}': the parameter must be between {least} and {greatest}")
-    if root is Root.DECIMAL:
-        scale = second or 0
-        if not 0 <= scale <= value:
-            raise Invalid(f"'{text}': the scale must be between 0 and the precision")
-        return AtomicType(root, nullable, precision=value, scale=scale)
-    if root in {Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ}:
-        return AtomicType(root, nullable, precision=value)
-    return AtomicType(root, nullable, length=value)
+def _parse_text(text: str) -> DataType:
+    suffixed = _SUFFIXED.fullmatch(text)
+    if suffixed is None:
+        return parse_atomic(text)
+    nested = ArrayType if suffixed["root"].upper() == "ARRAY" else MultisetType
+    return nested(parse_atomic(suffixed["inner"]), is_nullable(suffixed["null"]))
+
+
+def _parse_vector(document: Mapping[str, Json], nullable: bool) -> AtomicType:
+    element, length = parse_type(document["element"]), document["length"]
+    if not isinstance(element, AtomicType):
+        raise Invalid(f"a VECTOR cannot hold {element}")
+    if not isinstance(length, int) or isinstance(length, bool):
+        raise Invalid(f"the 'length' of a VECTOR must be an integer, not {length!r}")
+    return vector_type(element, length, nullable)
 
 
 def type_json(data_type: DataType) -> Json:
     """The type's JSON form, as it stands in a schema file."""
     suffix = "" if data_type.nullable else " NOT NULL"
     match data_type:
+        case AtomicType(element=AtomicType() as element):
+            return {
+                "type": f"{data_type.root}{suffix}",
+                "element": type_json(element),
+                "length": data_type.length,
+            }
         case AtomicType():
             return str(data_type)
         case ArrayType():
@@ -373,11 +267,11 @@ def to_arrow(data_type: DataType) -> pa.DataType:
     """The Arrow type that holds a Paimon type (nullability stands on the Arrow field).
 
     Raises:
-        Unsupported: Headwater does not read or write it (VARIANT, BLOB).
+        Unsupported: Headwater does not read or write it (VARIANT, BLOB, VECTOR, GEOMETRY…).
     """
     match data_type:
         case AtomicType(root=root) if root.is_opaque:
-            raise Unsupported(f"Headwater does not read or write type {root}")
+            raise Unsupported(f"Headwater does not read or write type {data_type}")
         case AtomicType(root=Root.DECIMAL):
             return pa.decimal128(data_type.precision, data_type.scale)
         case AtomicType(root=Root.TIMESTAMP):
@@ -401,8 +295,34 @@ def to_arrow(data_type: DataType) -> pa.DataType:
             return pa.struct([arrow_field(f) for f in data_type.fields])
 
 
+def _kept_part(data_type: DataType) -> AtomicType | None:
+    """The type in a type, or itself, that Headwater keeps for other engines; None for none."""
+    match data_type:
+        case AtomicType():
+            return data_type if data_type.root.is_opaque else None
+        case ArrayType() | MultisetType():
+            return _kept_part(data_type.element)
+        case MapType():
+            return _kept_part(data_type.key) or _kept_part(data_type.value)
+        case RowType():
+            found = (_kept_part(item.type) for item in data_type.fields)
+            return next((part for part in found if part is not None), None)
+
+
+def refuse_kept(data_field: DataField) -> None:
+    """Raises Unsupported for a column that Headwater does not read or write."""
+    kept = _kept_part(data_field.type)
+    if kept is not None:
+        raise Unsupported(
+            f"column '{data_field.name}' is of type {data_field.type}: Headwater keeps type "
+            f"{kept.root} for other engines and does not read or write it; choose other columns, "
+            "or use an engine that knows it"
+        )
+
+
 def arrow_field(data_field: DataField) -> pa.Field:
-    """A column's Arrow field."""
+    """A column's Arrow field; raises Unsupported for what Headwater does not read or write."""
+    refuse_kept(data_field)
     return pa.field(data_field.name, to_arrow(data_field.type), data_field.type.nullable)
 
 

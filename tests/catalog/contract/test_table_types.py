@@ -14,9 +14,9 @@ from headwater.catalog.protocol import Catalog
 from headwater.catalog.table import Table
 from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unsupported
 from headwater.storage.schema import Schema
-from headwater.storage.schema_change import AddColumn, SetOption, UpdateComment
+from headwater.storage.schema_change import AddColumn, DropColumn, SetOption, UpdateComment
 from headwater.storage.snapshot import Snapshot
-from headwater.storage.types import DataField, parse_type
+from headwater.storage.types import DataField, Json, parse_type, type_json
 
 FOREIGN = ("format-table", "object-table", "lance-table", "iceberg-table")
 NAME = Identifier("sales", "files")
@@ -179,3 +179,41 @@ def test_columns_that_other_engines_read_are_kept(catalog: Catalog, plain: Schem
     with pytest.raises(Unsupported, match="VARIANT"):
         table.scan().to_arrow()
     assert catalog.latest_snapshot(NAME) is None
+
+
+def test_columns_of_every_type_are_created_told_and_changed(
+    catalog: Catalog, plain: Schema
+) -> None:
+    catalog.create_database("sales")
+    written: dict[str, Json] = {
+        "embedding": {"type": "VECTOR", "element": "FLOAT NOT NULL", "length": 768},
+        "place": "GEOMETRY('4326')",
+        "route": "GEOGRAPHY(OGC:CRS84, karney)",
+        "document": "VARIANT",
+    }
+    fields = tuple(
+        DataField(number, name, parse_type(document))
+        for number, (name, document) in enumerate(written.items(), len(plain.fields))
+    )
+    catalog.create_table(NAME, replace(plain, fields=(*plain.fields, *fields)))
+    info = catalog.get_table(NAME)
+    assert [type_json(field.type) for field in info.schema.fields[2:]] == list(written.values())
+    catalog.alter_table(
+        NAME, [AddColumn(("more",), parse_type(written["embedding"])), DropColumn(("place",))]
+    )
+    info = catalog.get_table(NAME)
+    assert [field.name for field in info.schema.fields] == [
+        "id", "dt", "embedding", "route", "document", "more",
+    ]  # fmt: skip
+    assert catalog.list_table_details("sales").items == (info,)
+    table = Table(catalog, info)
+    assert table.scan(columns=["id", "dt"], where="id > 1").to_arrow().num_rows == 0
+    for name in ("embedding", "route", "document", "more"):
+        with pytest.raises(Unsupported, match=f"column '{name}' is of type"):
+            table.scan(columns=["id", name]).to_arrow()
+    with pytest.raises(Unsupported, match="column 'embedding' is of type VECTOR"):
+        table.write(pa.table({"id": [1], "dt": ["a"]}))
+    with pytest.raises(Unsupported, match="column 'embedding' is of type VECTOR"):
+        table.scan().to_arrow()
+    with pytest.raises(Unsupported, match="column 'route' is of type GEOGRAPHY"):
+        table.scan(columns=["id"], where="route = 'x'")

@@ -1,0 +1,116 @@
+"""Rules about columns that Headwater keeps for other engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from headwater.storage.errors import Invalid
+from headwater.storage.schema import Schema, TableSchema
+from headwater.storage.schema_change import AddColumn, SetOption, UpdateColumnType
+from headwater.storage.schema_evolution import apply_changes
+from headwater.storage.schema_rules import new_table_schema
+from headwater.storage.types import DataField, Json, parse_type
+
+VECTOR: Json = {"type": "VECTOR", "element": "FLOAT", "length": 3}
+EVOLUTION = {"data-evolution.enabled": "true", "row-tracking.enabled": "true"}
+
+
+def _schema(
+    columns: Mapping[str, Json],
+    options: Mapping[str, str] | None = None,
+    primary_keys: Sequence[str] = (),
+    partition_keys: Sequence[str] = (),
+) -> TableSchema:
+    fields = tuple(
+        DataField(number, name, parse_type(written))
+        for number, (name, written) in enumerate({"id": "INT", **columns}.items())
+    )
+    asked = Schema(fields, tuple(partition_keys), tuple(primary_keys), dict(options or {}))
+    return new_table_schema(asked, 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ({"c": VECTOR}, {}),
+        ({"c": VECTOR}, {"vector-field": "c"}),
+        ({"c": VECTOR}, {"vector.file.format": "lance", **EVOLUTION}),
+        ({"c": "GEOMETRY"}, {"file.format": "parquet", "file.format.per.level": "0:parquet"}),
+        ({"c": {"type": "ARRAY", "element": "GEOGRAPHY"}}, {}),
+        (
+            {"c": "GEOGRAPHY"},
+            {"metadata.iceberg.storage": "table-location", "metadata.iceberg.format-version": "3"},
+        ),
+        ({"c": "BLOB"}, EVOLUTION),
+        ({"c": {"type": "MAP", "key": "STRING", "value": "BLOB"}}, EVOLUTION),
+        ({"c": "VARIANT"}, {}),
+    ],
+)
+def test_columns_of_every_type_are_kept(
+    columns: Mapping[str, Json], options: Mapping[str, str]
+) -> None:
+    schema = _schema(columns, options)
+    assert TableSchema.from_json(schema.to_json()) == schema
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"c": "GEOMETRY"}, {"file.format": "orc"}, "'file.format' is 'orc'"),
+        ({"c": "GEOMETRY"}, {"changelog-file.format": "avro"}, "changelog-file"),
+        ({"c": "GEOGRAPHY"}, {"file.format.per.level": "0:avro,5:parquet"}, "level '0'"),
+        ({"c": "GEOGRAPHY"}, {"clustering.columns": "id, c"}, "'clustering.columns'"),
+        ({"c": "GEOGRAPHY"}, {"bucket": "1", "bucket-key": "c"}, "'bucket-key'"),
+        ({"c": "GEOMETRY"}, {"metadata.iceberg.storage": "hadoop-catalog"}, "format-version"),
+        ({"c": "GEOMETRY"}, {"metadata.iceberg.storage": "rest-catalog"}, "rest-catalog"),
+        (
+            {"c": "GEOGRAPHY('a,b')"},
+            {"metadata.iceberg.storage": "table-location", "metadata.iceberg.format-version": "3"},
+            "comma",
+        ),
+        ({"c": "INT"}, {"vector-field": "c"}, "'vector-field' names 'c'"),
+        ({"c": VECTOR}, {"vector-field": "d"}, "'vector-field' names 'd'"),
+        ({"c": VECTOR}, {"vector.file.format": "lance"}, "data-evolution"),
+        ({"id": VECTOR, "c": VECTOR}, {"vector.file.format": "x", **EVOLUTION}, "no VECTOR"),
+        ({"c": "BLOB"}, {}, "data-evolution"),
+        ({"id": "BLOB", "c": "BLOB"}, EVOLUTION, "no BLOB"),
+        ({"c": {"type": "MAP", "key": "BLOB", "value": "INT"}}, EVOLUTION, "stands by itself"),
+    ],
+)
+def test_what_such_columns_cannot_have_is_refused(
+    columns: Mapping[str, Json], options: Mapping[str, str], message: str
+) -> None:
+    with pytest.raises(Invalid, match=message):
+        _schema(columns, options)
+
+
+@pytest.mark.parametrize("written", [VECTOR, "GEOMETRY", "GEOGRAPHY", "VARIANT"])
+def test_such_columns_are_no_keys(written: Json) -> None:
+    root = str(parse_type(written)).split("<")[0].split("(")[0]
+    for primary, partition in ((("c",), ()), ((), ("c",))):
+        with pytest.raises(Invalid, match=f"must not be of type {root}"):
+            _schema({"c": written}, {"bucket": "1"} if primary else {}, primary, partition)
+    with pytest.raises(Invalid):
+        _schema({"c": written}, {"bucket": "1", "sequence.field": "c", "bucket-key": "c"}, ("c",))
+
+
+def test_such_columns_come_later_and_stay_as_they_are() -> None:
+    base = _schema({"n": "INT", "g": "GEOMETRY"})
+    added = apply_changes(
+        base, [AddColumn(("v",), parse_type(VECTOR))], now_millis=2, has_snapshots=True
+    )
+    assert added.column("v").type == parse_type(VECTOR)
+    longer = parse_type({"type": "VECTOR", "element": "FLOAT", "length": 4})
+    for change in (
+        UpdateColumnType(("v",), longer),
+        UpdateColumnType(("v",), parse_type("STRING")),
+        UpdateColumnType(("n",), parse_type(VECTOR)),
+        UpdateColumnType(("g",), parse_type("GEOMETRY('4326')")),
+        UpdateColumnType(("g",), parse_type("BYTES")),
+        SetOption("file.format", "avro"),
+    ):
+        for has_snapshots in (True, False):
+            with pytest.raises(Invalid):
+                apply_changes(added, [change], now_millis=3, has_snapshots=has_snapshots)
