@@ -98,7 +98,7 @@ class DropColumn:
 
 @dataclass(frozen=True)
 class UpdateColumnType:
-    """Widen a column's type."""
+    """Give a column another type: the values that it has are cast to it when they are read."""
 
     path: tuple[str, ...]
     new_type: DataType

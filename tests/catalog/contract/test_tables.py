@@ -18,7 +18,7 @@ from headwater.storage.errors import (
     Unsupported,
 )
 from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import AddColumn, DropColumn, SetOption
+from headwater.storage.schema_change import AddColumn, DropColumn, SetOption, UpdateColumnType
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.types import parse_type
 
@@ -140,6 +140,45 @@ def test_changes_are_made_all_or_none(catalog: Catalog, table: Identifier, direc
     assert error.value.resource_type is ResourceType.COLUMN
     assert catalog.get_table(table) == before
     assert _files(directory) == ["schema/schema-0"]
+
+
+def test_the_type_of_a_column_that_holds_data_changes_as_paimon_casts(
+    catalog: Catalog, table: Identifier, snapshot: Callable[..., Snapshot]
+) -> None:
+    before = catalog.get_table(table)
+    assert catalog.commit_snapshot(table, before.id, snapshot(1), None, [])
+    for text in ("TINYINT", "STRING", "DATE", "TIMESTAMP(3)", "BIGINT", "DECIMAL(4, 2)"):
+        catalog.alter_table(table, [UpdateColumnType(("amount",), parse_type(text))])
+        assert str(catalog.get_table(table).schema.column("amount").type) == text
+
+
+@pytest.mark.parametrize(
+    ("column", "new_type", "reason"),
+    [
+        ("order_id", "STRING", "primary key column"),
+        ("dt", "INT", "partition column"),
+        ("amount", "DATE", "no cast between"),
+        ("amount", "BYTES", "no cast between"),
+        ("amount", "BIGINT NOT NULL", "alter-column-null-to-not-null.disabled"),
+    ],
+)
+def test_a_change_of_type_that_paimon_refuses_is_refused_with_its_reason(
+    catalog: Catalog, table: Identifier, column: str, new_type: str, reason: str
+) -> None:
+    before = catalog.get_table(table)
+    with pytest.raises(Invalid, match=reason):
+        catalog.alter_table(table, [UpdateColumnType((column,), parse_type(new_type))])
+    assert catalog.get_table(table) == before
+
+
+def test_casts_that_are_not_implicit_can_be_switched_off(
+    catalog: Catalog, table: Identifier
+) -> None:
+    catalog.alter_table(table, [SetOption("disable-explicit-type-casting", "true")])
+    with pytest.raises(Invalid, match="'disable-explicit-type-casting' is true"):
+        catalog.alter_table(table, [UpdateColumnType(("amount",), parse_type("STRING"))])
+    catalog.alter_table(table, [UpdateColumnType(("amount",), parse_type("DOUBLE"))])
+    assert str(catalog.get_table(table).schema.column("amount").type) == "DOUBLE"
 
 
 def test_a_renamed_table_keeps_its_files_and_history(
