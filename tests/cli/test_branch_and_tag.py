@@ -71,6 +71,36 @@ def test_tags(run: Run) -> None:
     assert run("tag", "list", "sales.log", rows=True) == []
 
 
+def test_files_that_only_a_tag_kept_are_removed(run: Run, tmp_path: Path) -> None:
+    """The tag is deleted by its name alone, as over the API."""
+    with connect(tmp_path / "lake") as lake:
+        table = lake.table("sales.log")
+        table.create_tag("kept", 1)
+        table.overwrite({"n": [7]})
+        # What is deleted is mentioned until manifests are rewritten.
+        rewriting = {
+            "manifest.full-compaction-threshold-size": "1 b",
+            "manifest.merge-min-count": "1",
+        }
+        table.with_options(rewriting).write({"n": [8]})
+        table.expire_snapshots(retain_min=1, retain_max=1)
+        kept = {file.path for file in table.storage.files.walk(table.info.path)}
+        lake.catalog.delete_tag(table.identifier, "kept")
+    clean = ["table", "remove-orphan-files", "sales.log"]
+    assert run(*clean, rows=True) == []
+    would = run(*clean, "--older-than", "0 ms", "--dry-run", rows=True)
+    gone = run(*clean, "--older-than", "0 ms", rows=True)
+    assert gone == would
+    assert {str(row["file"]).rpartition("/")[2].partition("-")[0] for row in gone} == {
+        "data",
+        "manifest",
+    }
+    assert {row["file"] for row in gone} < kept
+    assert run(*clean, "--older-than", "0 ms", rows=True) == []
+    with connect(tmp_path / "lake") as lake:
+        assert lake.table("sales.log").scan().to_arrow().to_pydict() == {"n": [7, 8]}
+
+
 def test_what_cannot_be_done_is_one_sentence(
     run: Run, headwater: Headwater, tmp_path: Path
 ) -> None:
@@ -81,6 +111,7 @@ def test_what_cannot_be_done_is_one_sentence(
         ("branch", "drop", "sales.log", "none"),
         ("tag", "delete", "sales.log", "none"),
         ("tag", "create", "sales.log", "v1", "--retain", "soon"),
+        ("table", "remove-orphan-files", "sales.log", "--older-than", "soon"),
     ):
         done = headwater(*arguments, HEADWATER_CATALOG=place)
         assert (done.returncode, done.stdout) == (1, "")

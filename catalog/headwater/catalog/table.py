@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from headwater.catalog.branches import branch_of
 from headwater.catalog.files import FileInfo, list_files, partitions_of
 from headwater.catalog.history import TableHistory
 from headwater.catalog.page import all_pages
@@ -35,7 +36,9 @@ from headwater.storage.expire import (
     expire_snapshots,
 )
 from headwater.storage.ingest import TabularData, arrow_table
+from headwater.storage.layout import MAIN_BRANCH
 from headwater.storage.options import TableOptions
+from headwater.storage.orphans import OrphanFiles, remove_orphan_files
 from headwater.storage.partition import static_partition
 from headwater.storage.predicate import Predicate, parse_predicate
 from headwater.storage.snapshot import CommitKind, Snapshot
@@ -420,6 +423,44 @@ class Table(TableHistory):
             given.limit if limit is None else limit,
         )
         return expire_snapshots(self._storage, self.pointer.latest(), rules, dry_run=dry_run)
+
+    def remove_orphan_files(
+        self,
+        *,
+        older_than: timedelta = timedelta(days=1),
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> OrphanFiles:
+        """Delete the files in the table's directory that nothing refers to.
+
+        What a snapshot, tag or changelog of any branch needs stays. Writers that were killed
+        leave such files, and so does a tag that is deleted over the API.
+
+        Args:
+            older_than: Files that were changed within this time stay. It must be longer than any
+                write takes: what is written and not yet committed looks like an orphan.
+            dry_run: Only say what would go.
+            progress: Told how many files are deleted, of how many.
+
+        Raises:
+            CorruptData: It cannot be known what is needed; nothing was deleted.
+            Invalid: The time is negative.
+            Unsupported: The table's files are not Paimon's.
+        """
+        latest: dict[str, Snapshot] = {}
+        if not self._info.is_external:
+            for branch in (MAIN_BRANCH, *self.branches()):
+                # Storage has followed every decision about a branch that was asked for.
+                found = self._catalog.latest_snapshot(branch_of(self.identifier, branch))
+                if found is not None:
+                    latest[branch] = found.snapshot
+        return remove_orphan_files(
+            self._storage,
+            latest,
+            older_than_millis=older_than // timedelta(milliseconds=1),
+            dry_run=dry_run,
+            progress=progress,
+        )
 
 
 def _settled(commit: TableCommit, messages: Sequence[CommitMessage], work: Callable[[], T]) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Protocol
 
@@ -21,6 +21,7 @@ __all__ = [
     "Audited",
     "Cell",
     "audit",
+    "count_on_terminal",
     "print_objects",
     "print_properties",
     "print_rows",
@@ -114,6 +115,18 @@ def print_objects(
         names = all_pages(lambda token: objects.list(database, pattern=pattern, page_token=token))
         rows = [(database, name) for name in names]
     print_rows(["database", kind], rows, as_json=as_json)
+
+
+def count_on_terminal(what: str) -> Callable[[int, int], None] | None:
+    """Shows how many of how many are done on standard error; None where nobody looks at it."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        end = "\n" if done == total else ""
+        print(f"\r{what} {done} of {total}", end=end, file=sys.stderr, flush=True)
+
+    return show
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,11 +27,13 @@ from headwater.cli.output import (
     AsJson,
     Cell,
     audit,
+    count_on_terminal,
     print_properties,
     print_rows,
     time_text,
 )
 from headwater.cli.table_changes import alter
+from headwater.storage.options import parse_duration
 from headwater.storage.schema import Schema
 from headwater.storage.table_type import TableType, table_type
 
@@ -390,4 +393,33 @@ def files(
     ]
     print_rows(
         ["partition", "bucket", "level", "rows", "bytes", "schema", "file"], rows, as_json=as_json
+    )
+
+
+@app.command("remove-orphan-files")
+@on_lake
+def remove_orphan_files(
+    lake: Lake,
+    table: TableName,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            help="Leave files alone that were changed within this time, such as '2 d': longer than "
+            "any write takes.",
+        ),
+    ] = "1 d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which would go.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the files that no snapshot, tag or changelog of any branch needs, and list them."""
+    done = lake.table(str(table)).remove_orphan_files(
+        older_than=timedelta(milliseconds=parse_duration(older_than, "--older-than")),
+        dry_run=dry_run,
+        progress=count_on_terminal("deleted"),
+    )
+    print_rows(
+        ["file", "bytes", "changed at"],
+        [(file.path, file.size, time_text(file.modified_millis)) for file in done.files],
+        as_json=as_json,
     )

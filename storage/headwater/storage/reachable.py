@@ -25,6 +25,7 @@ from headwater.storage.tag import list_tag_files
 
 __all__ = [
     "OtherBranches",
+    "branch_names",
     "data_paths",
     "delta_entries",
     "live_paths",
@@ -110,7 +111,7 @@ def other_branches(storage: TableStorage) -> OtherBranches:
         CorruptData: A branch cannot be read, so that nothing may be deleted.
     """
     found = OtherBranches()
-    for name in _branch_names(storage):
+    for name in branch_names(storage):
         layout = replace(storage.layout, branch=name)
         branch = replace(storage, layout=layout, _schemas={})
         history = list(_history(branch, layout))
@@ -126,7 +127,8 @@ def other_branches(storage: TableStorage) -> OtherBranches:
     return found
 
 
-def _branch_names(storage: TableStorage) -> list[str]:
+def branch_names(storage: TableStorage) -> list[str]:
+    """The names of the branches that have files, without the storage's own."""
     statuses = storage.files.walk(f"{storage.layout.location}/branch")
     matches = (_BRANCH.search(status.path) for status in statuses)
     names = {match[1] for match in matches if match is not None}
