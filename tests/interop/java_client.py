@@ -106,7 +106,11 @@ class JavaClient:
         kinds = self._gateway.new_array(self._jvm.java.lang.Class, len(arguments))
         values = self._gateway.new_array(self._jvm.java.lang.Object, len(arguments))
         for at, (kind, value) in enumerate(arguments):
-            kinds[at] = self._jvm.java.lang.Class.forName(kind)
+            kinds[at] = (
+                self._jvm.java.lang.Long.TYPE
+                if kind == "long"
+                else self._jvm.java.lang.Class.forName(kind)
+            )
             values[at] = value
         found = self._jvm.java.lang.Class.forName(interface).getMethod(method, kinds)
         return found.invoke(target, values)
@@ -229,6 +233,12 @@ class JavaClient:
 
     def mark_done(self, table: str, *specs: Mapping[str, str]) -> None:
         self._catalog.markDonePartitions(self._identifier(table), [dict(spec) for spec in specs])
+
+    def create_tag(self, table: str, tag: str, snapshot_id: int) -> None:
+        """On storage, as releases before 1.4 do."""
+        handle = self._catalog.getTable(self._identifier(table))
+        arguments = [("java.lang.String", tag), ("long", snapshot_id)]
+        self._call(_TABLE, "createTag", handle, *arguments)
 
     def create_branch(self, table: str, branch: str, tag: str | None = None) -> None:
         self._catalog.createBranch(self._identifier(table), branch, tag)

@@ -1,58 +1,76 @@
-"""Prints the table of docs/compatibility.md: each operation, and the clients that use it.
+"""Prints the table of docs/compatibility.md: each operation, and the clients that called it.
 
-    python tests/interop/seen_operations.py 'pypaimon 2.1.0'=release.txt …
+    make test-interop
+    python tests/interop/seen_operations.py
 
-Each file has one request a line: method, path and status, as ``HEADWATER_SEEN`` collects them (see
-`pypaimon_suite/host.py`). A request counts when it was answered with less than 500, 501 apart.
+The tests drive each client through all the operations that it has, on a server of its own, and
+leave in ``.interop/seen/`` what that server counted. An operation counts as seen when the server
+answered the client with success at least once.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-DOCUMENT = Path(__file__).parents[2] / "openapi" / "headwater.json"
+import httpx
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "openapi" / "headwater.json"
+PAGE = ROOT / "docs" / "compatibility.md"
+SEEN = ROOT / ".interop" / "seen"
+
+_COUNTED = re.compile(
+    r'^headwater_http_requests_total{method="(\w+)",route="([^"]+)",status="2\d\d"}', re.MULTILINE
+)
 
 
-def operations() -> Mapping[tuple[str, str], str]:
+def operations() -> Mapping[str, str]:
     """What each operation of Paimon's API does, by its method and path."""
     paths = json.loads(DOCUMENT.read_text())["paths"]
     return {
-        (method.upper(), path): operation["summary"]
+        f"{method.upper()} {path}": operation["summary"]
         for path, methods in paths.items()
         if path.startswith("/v1/")
         for method, operation in methods.items()
     }
 
 
-def seen_in(requests: str) -> set[tuple[str, str]]:
-    """The operations that a log of requests shows."""
-    # The path with the fewest variables wins, as in the server.
-    templates = sorted({path for _, path in operations()}, key=lambda path: path.count("{"))
-    patterns = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), path) for path in templates]
-    found = set()
-    for method, path, status in re.findall(r"^([A-Z]+) ([^?\s]+)\S* (\d+)", requests, re.MULTILINE):
-        if int(status) < 500 or int(status) == 501:
-            match = next((known for pattern, known in patterns if pattern.fullmatch(path)), None)
-            if match is not None:
-                found.add((method, match))
+def seen_by(client: str, uri: str, token: str) -> set[str]:
+    """The operations that a server, which only this client has used, answered with success."""
+    headers = {"Authorization": f"Bearer {token}"}
+    counts = httpx.get(f"{uri}/metrics", headers=headers, trust_env=False).raise_for_status().text
+    answered = {f"{method} {route}" for method, route in _COUNTED.findall(counts)}
+    found = answered & set(operations())
+    SEEN.mkdir(parents=True, exist_ok=True)
+    (SEEN / client).write_text("".join(f"{each}\n" for each in sorted(found)))
     return found
 
 
-def main(arguments: list[str]) -> None:
-    clients = {}
-    for argument in arguments:
-        name, _, file = argument.rpartition("=")
-        clients[name] = seen_in(Path(file).read_text())
+def documented(client: str) -> set[str]:
+    """The operations that the page says the client was seen using."""
+    rows = re.findall(r"^\| (?:operation|`[A-Z]+ /v1/).*$", PAGE.read_text(), re.MULTILINE)
+    head, *body = ([cell.strip() for cell in row.strip("|").split("|")] for row in rows)
+    if client not in head:
+        raise ValueError(f"{PAGE.name} has no column {client}")
+    column = head.index(client)
+    return {row[0].strip("`") for row in body if row[column]}
+
+
+def main() -> None:
+    clients = {
+        path.name: set(path.read_text().splitlines())
+        # The column of one client beside the other, older releases first.
+        for path in sorted(SEEN.iterdir(), key=lambda path: path.name.swapcase())
+    }
     print("| operation | | " + " | ".join(clients) + " |")
     print("|---|---|" + ":-:|" * len(clients))
-    for (method, path), summary in operations().items():
-        marks = ["✓" if (method, path) in seen else "" for seen in clients.values()]
-        print(f"| `{method} {path}` | {summary} | " + " | ".join(marks) + " |")
+    for operation, summary in operations().items():
+        marks = ["✓" if operation in seen else "" for seen in clients.values()]
+        print(f"| `{operation}` | {summary} | " + " | ".join(marks) + " |")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -3,16 +3,11 @@
 ``{"start": {"warehouse": …, "location": …, "database": …, "token": …, "client_options": {…}}}`` is
 answered ``{"port": …}``, and ``{"stop": port}`` is answered ``{}``. What is started is what
 ``headwater serve`` runs: its catalogs, its application, its HTTP server. It ends with its input.
-
-Every request's method, path and status are added to the file that ``HEADWATER_SEEN`` names, if it
-names one: `seen_operations.py` makes a table of them.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-import os
 import socket
 import sys
 import threading
@@ -22,7 +17,6 @@ from contextlib import ExitStack, closing
 import uvicorn
 
 from headwater.server.app import create_app
-from headwater.server.request_log import ACCESS_LOGGER
 from headwater.server.run import open_catalogs
 from headwater.server.settings import load_settings
 
@@ -61,11 +55,6 @@ class Running:
 
 
 def main() -> None:
-    if seen := os.environ.get("HEADWATER_SEEN"):
-        logger = logging.getLogger(ACCESS_LOGGER)
-        logger.addHandler(logging.FileHandler(seen))
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
     servers: dict[int, Running] = {}
     for line in sys.stdin:
         request = json.loads(line)
