@@ -91,8 +91,12 @@ def lake(service: Service) -> Iterator[Lake]:
 class Client:
     """Runs one client's script in its own environment; rows travel as Arrow files."""
 
-    def __init__(self, name: str, service: Service, room: Path) -> None:
+    def __init__(
+        self, name: str, service: Service, room: Path, *, folder: Path | None = None
+    ) -> None:
         self.name = name
+        # A warehouse of which this client is the catalog, by its files alone, without a server.
+        self._folder = folder
         self.label = label(name)
         self._service = service
         self._room = room
@@ -112,6 +116,7 @@ class Client:
             "uri": self._service.uri,
             "warehouse": "main",
             "token": TOKEN,
+            "folder": None if self._folder is None else str(self._folder),
             **request,
         }
         done = subprocess.run(
@@ -156,6 +161,9 @@ class Client:
         path = self._path()
         self._run("read", table=table, out=path, columns=list(columns or []))
         return feather.read_table(path)
+
+    def add_column(self, table: str, column: str, kind: str) -> None:
+        self._run("add_column", table=table, column=column, type=kind)
 
     def partitions(self, table: str) -> dict[str, int]:
         """Records of each partition, by its name."""

@@ -29,6 +29,7 @@ from headwater.storage.types import (
     MultisetType,
     RowType,
     arrow_field,
+    refuse_kept,
     to_arrow,
 )
 
@@ -97,7 +98,12 @@ class StoredColumn:
 
 
 def stored_column(wanted: DataField, schema: TableSchema, present: TableSchema) -> StoredColumn:
-    """A column of the `present` schema in files written with `schema`."""
+    """A column of the `present` schema in files written with `schema`.
+
+    Raises:
+        Unsupported: Headwater does not read its type.
+    """
+    refuse_kept(wanted)
     return StoredColumn(wanted, schema.field_by_id.get(wanted.id), schema.id > present.id)
 
 

@@ -13,9 +13,14 @@ import pyarrow.feather as feather
 from pypaimon import CatalogFactory, Schema
 from pypaimon.consumer.consumer import Consumer
 from pypaimon.consumer.consumer_manager import ConsumerManager
+from pypaimon.schema.data_types import AtomicType
+from pypaimon.schema.schema_change import SchemaChange
 
 
 def open_catalog(request: dict[str, Any]) -> Any:
+    """Over REST, or, where a folder is named, a catalog that is nothing but files."""
+    if request.get("folder"):
+        return CatalogFactory.create({"warehouse": request["folder"]})
     return CatalogFactory.create(
         {
             "metastore": "rest",
@@ -52,6 +57,12 @@ def write(request: dict[str, Any]) -> dict[str, Any]:
     committer.commit(writer.prepare_commit())
     writer.close()
     committer.close()
+    return {}
+
+
+def add_column(request: dict[str, Any]) -> dict[str, Any]:
+    change = SchemaChange.add_column(request["column"], AtomicType(request["type"]))
+    open_catalog(request).alter_table(request["table"], [change], False)
     return {}
 
 
@@ -105,6 +116,7 @@ def main() -> None:
         "create": create,
         "write": write,
         "read": read,
+        "add_column": add_column,
         "branch": branch,
         "partitions": partitions,
         "consumers": consumers,
