@@ -24,6 +24,7 @@ from headwater.catalog.sql.engine import open_engine
 from headwater.catalog.sql.models import (
     BranchRow,
     DatabaseRow,
+    DroppedTableRow,
     FunctionRow,
     GrantRow,
     OutboxRow,
@@ -36,6 +37,8 @@ from headwater.storage.schema import Schema
 from headwater.storage.schema_rules import new_table_schema
 
 DATABASES, TABLES = 1000, 30
+# Milliseconds: the year 2286.
+FAR_OFF = 9_999_999_999_999
 
 Statement: TypeAlias = tuple[str, Any]
 
@@ -119,6 +122,13 @@ def _fill_objects(connection: Connection) -> None:
         for access in ("SELECT", "UPDATE")
     ]  # fmt: skip
     connection.execute(insert(GrantRow), grants)
+    # Nearly all of them are to be kept for long yet.
+    dropped = [
+        {"table_id": f"d500t{t:04}", "warehouse": "main", "database": f"db{t % 3}",
+         "name": f"table{t:04}", "dropped_at": FAR_OFF + t}
+        for t in range(3000)
+    ]  # fmt: skip
+    connection.execute(insert(DroppedTableRow), dropped)
 
 
 def _analyze(connection: Connection) -> None:
@@ -131,6 +141,7 @@ def _analyze(connection: Connection) -> None:
         "hw_views",
         "hw_functions",
         "hw_grants",
+        "hw_dropped_tables",
     )
     for name in names:
         is_mysql = connection.dialect.name in ("mysql", "mariadb")
@@ -252,6 +263,7 @@ def test_every_query_of_a_large_catalog_follows_an_index(
         "somebody's grants": lambda: len(
             large.permissions.list(table, principal="user2222", max_results=100).items
         ),
+        "dropped tables to purge": lambda: large.dropped_tables.purge_expired(),
         "a table": lambda: len([large.get_table(Identifier("db500", "table3333"))]),
         "a table by id": lambda: len([large.get_table_by_id("d500t3333")]),
     }
@@ -271,6 +283,7 @@ def test_every_query_of_a_large_catalog_follows_an_index(
         "a view": 1,
         "later grants": 99,
         "somebody's grants": 2,
+        "dropped tables to purge": 0,
         "a database": 1,
         "a table": 1,
         "a table by id": 1,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.sql.index_order import along
 from headwater.catalog.sql.models import SchemaRow, SnapshotRow
 from headwater.catalog.sql.placed_files import (
     delete_later_tags,
@@ -144,7 +145,12 @@ def _snapshots(
 ) -> Iterator[tuple[int, str]]:
     while True:
         rows = connection.execute(
-            select(SnapshotRow.snapshot_id, SnapshotRow.document)
+            along(
+                select(SnapshotRow.snapshot_id, SnapshotRow.document),
+                SnapshotRow.table_id,
+                SnapshotRow.branch,
+                SnapshotRow.snapshot_id,
+            )
             .where(
                 SnapshotRow.table_id == table_id,
                 SnapshotRow.branch == branch,

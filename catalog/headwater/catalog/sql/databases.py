@@ -15,6 +15,7 @@ from headwater.catalog.protocol import DatabaseInfo, Page
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.dropped_tables import DroppedTables
 from headwater.catalog.sql.grants import drop_grants
+from headwater.catalog.sql.index_order import along
 from headwater.catalog.sql.lookup import database_not_found, name_page
 from headwater.catalog.sql.managed import hold_warehouse
 from headwater.catalog.sql.models import DatabaseRow, TableRow
@@ -68,6 +69,7 @@ class Databases:
             query = query.where(DatabaseRow.name > token)
         if max_results is not None:
             query = query.limit(max_results + 1)
+        query = along(query, DatabaseRow.warehouse, DatabaseRow.name)
         with self._sql.read() as connection:
             names = connection.execute(query).scalars().all()
         return name_page(names, max_results)

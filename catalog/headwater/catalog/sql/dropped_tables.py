@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from urllib.parse import quote_plus, unquote_plus
 
-from sqlalchemy import and_, delete, insert, or_, select, update
+from sqlalchemy import Select, and_, delete, insert, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
@@ -19,6 +19,7 @@ from headwater.catalog.identifier import Identifier
 from headwater.catalog.page import Page
 from headwater.catalog.principal import current_principal
 from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.index_order import along
 from headwater.catalog.sql.lookup import database_not_found
 from headwater.catalog.sql.models import DatabaseRow, DroppedTableRow, TableRow
 from headwater.catalog.sql.names import check_page, check_table_name
@@ -236,26 +237,14 @@ class DroppedTables:
             How many there were. One that cannot be purged now does not keep the others.
         """
         until = self._context.runtime.now_millis() - self._context.undrop_millis
-        purged, after = 0, ""
+        purged = 0
+        last: tuple[int, str] | None = None
         while True:
             with self._sql.read() as connection:
-                ids = (
-                    connection.execute(
-                        select(DroppedTableRow.table_id)
-                        .where(
-                            DroppedTableRow.warehouse == self._context.warehouse,
-                            DroppedTableRow.dropped_at <= until,
-                            DroppedTableRow.table_id > after,
-                        )
-                        .order_by(DroppedTableRow.table_id)
-                        .limit(_PURGED_AT_ONCE)
-                    )
-                    .scalars()
-                    .all()
-                )
-            if not ids:
+                rows = connection.execute(self._expired(until, last)).all()
+            if not rows:
                 return purged
-            for table_id in ids:
+            for table_id, _ in rows:
                 try:
                     self.purge(table_id)
                 except NotFound:
@@ -264,7 +253,22 @@ class DroppedTables:
                     # It is decided, and the outbox has it: a repair deletes the files.
                     pass
                 purged += 1
-            after = ids[-1]
+            last = rows[-1].dropped_at, rows[-1].table_id
+
+    def _expired(self, until: int, last: tuple[int, str] | None) -> Select[str, int]:
+        """The next tables whose time is up, those dropped first before others."""
+        row = DroppedTableRow
+        query = select(row.table_id, row.dropped_at).where(
+            row.warehouse == self._context.warehouse, row.dropped_at <= until
+        )
+        if last is not None:
+            dropped_at, table_id = last
+            query = query.where(
+                row.dropped_at >= dropped_at,
+                or_(row.dropped_at > dropped_at, row.table_id > table_id),
+            )
+        query = along(query, row.warehouse, row.dropped_at, row.table_id)
+        return query.order_by(row.dropped_at, row.table_id).limit(_PURGED_AT_ONCE)
 
     def _take(self, connection: Connection, table_id: str) -> Identifier:
         """Take a table out of the dropped ones; what it was called."""

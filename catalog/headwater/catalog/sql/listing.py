@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.page import Page
 from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.index_order import along
 from headwater.catalog.sql.models import DatabaseRow, FunctionRow, TableRow, ViewRow
 from headwater.catalog.sql.names import check_page, pattern_clause
 from headwater.storage.errors import Invalid
@@ -100,6 +101,7 @@ def _databases(
     if pattern:
         is_sqlite = context.database.is_sqlite
         query = query.where(pattern_clause(DatabaseRow.name, pattern, is_sqlite=is_sqlite))
+    query = along(query, DatabaseRow.warehouse, DatabaseRow.name)
     rows = connection.execute(query.order_by(DatabaseRow.name).limit(limit))
     return [(row.id, row.name) for row in rows]
 
@@ -116,7 +118,11 @@ def _names(
         return []
     parts = [
         select(
-            select(literal(place).label("place"), model.name.label("name"))
+            along(
+                select(literal(place).label("place"), model.name.label("name")),
+                model.database_id,
+                model.name,
+            )
             .where(model.database_id == database_id, *clauses)
             .order_by(model.name)
             .limit(limit)

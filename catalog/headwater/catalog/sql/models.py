@@ -207,7 +207,10 @@ class DroppedTableRow(Base):
     """A dropped table that can be restored: `database` and `name` are what it was called."""
 
     __tablename__ = "hw_dropped_tables"
-    __table_args__ = (Index(None, "warehouse", "database", "name"),)
+    __table_args__ = (
+        Index(None, "warehouse", "database", "name"),
+        Index(None, "warehouse", "dropped_at", "table_id"),
+    )
 
     table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
     warehouse: Mapped[str] = mapped_column(_NAME)

@@ -15,6 +15,7 @@ from headwater.catalog.page import Page
 from headwater.catalog.principal import current_principal
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.grants import drop_grants
+from headwater.catalog.sql.index_order import along
 from headwater.catalog.sql.listing import list_globally
 from headwater.catalog.sql.lookup import database_not_found, name_page
 from headwater.catalog.sql.models import DatabaseRow, FunctionRow, ViewRow
@@ -196,7 +197,8 @@ class NamedDocuments:
     ) -> Sequence[Row[*Ts]]:
         """One more than a page holds, if there are more."""
         check_page(max_results)
-        query = columns.order_by(self._model.name)
+        query = along(columns, self._model.database_id, self._model.name)
+        query = query.order_by(self._model.name)
         if pattern:
             query = query.where(
                 pattern_clause(self._model.name, pattern, is_sqlite=self._sql.is_sqlite)

@@ -22,6 +22,7 @@ from headwater.catalog.partitions import (
 )
 from headwater.catalog.principal import current_principal
 from headwater.catalog.sql.context import CatalogContext
+from headwater.catalog.sql.index_order import along
 from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch, read_table
 from headwater.catalog.sql.models import PartitionRow
 from headwater.catalog.sql.names import check_page, partition_name
@@ -348,6 +349,7 @@ def _next_rows(
         query = query.where(
             name >= after[0], or_(name > after[0], and_(name == after[0], key > after[1]))
         )
+    query = along(query, PartitionRow.table_id, PartitionRow.branch, name, key)
     return query.order_by(name, key).limit(limit)
 
 

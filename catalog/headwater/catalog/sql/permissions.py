@@ -21,6 +21,7 @@ from headwater.catalog.permissions import (
 )
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.grants import NO_OBJECT
+from headwater.catalog.sql.index_order import along
 from headwater.catalog.sql.lookup import database_not_found
 from headwater.catalog.sql.managed import hold_warehouse
 from headwater.catalog.sql.models import (
@@ -92,6 +93,10 @@ class SqlPermissions:
             )
         if max_results is not None:
             query = query.limit(max_results + 1)
+        row = GrantRow
+        query = along(
+            query, row.object_id, row.resource_type, row.warehouse, row.principal, row.access
+        )
         with self._sql.read() as connection:
             object_id = self._object_id(connection, target)
             rows = connection.execute(query.where(GrantRow.object_id == object_id)).all()

@@ -13,6 +13,7 @@ from headwater.catalog.page import Page
 from headwater.catalog.protocol import TableInfo
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.external_schemas import ExternalSchemas
+from headwater.catalog.sql.index_order import along
 from headwater.catalog.sql.listing import list_globally
 from headwater.catalog.sql.lookup import (
     database_not_found,
@@ -180,6 +181,9 @@ class TableReads:
         if table_type:
             # A type that does not exist here may in clients to come: no table has it.
             query = query.where(TableRow.kind == table_type.strip().lower())
+            query = along(query, TableRow.database_id, TableRow.kind, TableRow.name)
+        else:
+            query = along(query, TableRow.database_id, TableRow.name)
         if pattern:
             is_sqlite = self._sql.is_sqlite
             query = query.where(pattern_clause(TableRow.name, pattern, is_sqlite=is_sqlite))

@@ -111,6 +111,11 @@ def upgrade() -> None:
         "hw_dropped_tables",
         ["warehouse", "database", "name"],
     )
+    create_index(
+        "ix_hw_dropped_tables_warehouse_dropped_at_table_id",
+        "hw_dropped_tables",
+        ["warehouse", "dropped_at", "table_id"],
+    )
     _of_database("hw_views")
     _of_database("hw_functions")
     add_column("hw_databases", _flag("is_protected"))
