@@ -88,7 +88,7 @@ RUST = {
         "View other.recent does not exist.",
     ],
     "functions": [2],
-    "partitions": [["dt=a", "dt=b"], ["dt=a"], ["dt=b"]],
+    "partitions": [["dt=a", "dt=b"], ["dt=a"], [10], [11], [11], ["dt=b", "dt=c"], [11]],
     "permissions": [[["SELECT", "ann"]], []],
     "dropped": ["Table other.logs does not exist.", "Database other is not empty."],
     "left": ["default"],
