@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from threading import Event
 
 import httpx
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, func, literal_column, select, text
+from sqlalchemy.pool import NullPool, QueuePool
 from tests.server.conftest import TOKEN
 from tests.server.test_metrics import counts
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.bulk import MOST_AT_ONCE
+from headwater.catalog.sql.engine import SqlDatabase, open_engine
+from headwater.catalog.sql.glances import MOST_GLANCES
+from headwater.catalog.sql.prepared import Prepared
 from headwater.migrations import upgrade
+from headwater.server.metrics import Metrics
+from headwater.storage.errors import Unavailable
+from headwater.storage.file_access import FileAccess
 from headwater.storage.local_files import LocalFileAccess
+from headwater.storage.runtime import SYSTEM_RUNTIME
 
 TABLES = 5
 ROUNDS = 8
@@ -212,82 +223,102 @@ class GatedFiles(LocalFileAccess):
         return super().write_if_absent(path, data)
 
 
-@pytest.mark.postgresql
-def test_storage_that_stalls_for_one_table_stops_no_other(
+@dataclass(frozen=True)
+class Served:
+    """A server over PostgreSQL, with some tables.
+
+    Attributes:
+        url: The database's URL.
+        catalog: The catalog behind it.
+        metrics: What it counts.
+        http: A client of it.
+        tables: The tables' paths.
+        commit: Commits a snapshot of some number to a table's path.
+    """
+
+    url: str
+    catalog: SqlCatalog
+    metrics: Metrics
+    http: httpx.Client
+    tables: list[str]
+    commit: Callable[[str, int], object]
+
+
+@pytest.fixture
+def on_postgresql(
     tmp_path: Path,
     new_postgresql_database: Callable[[], str],
     serve: Callable[..., str],
     schema: dict[str, object],
     snapshot: Callable[..., dict[str, object]],
+) -> Iterator[Callable[..., Served]]:
+    """Serves a warehouse, with files that are given or those of the disk."""
+    with ExitStack() as opened:
+
+        def begin(files: FileAccess | None = None) -> Served:
+            url = new_postgresql_database()
+            upgrade(url)
+            catalog = opened.enter_context(
+                closing(
+                    SqlCatalog.open(
+                        url, warehouse="main", location=str(tmp_path / "lake"), files=files
+                    )
+                )
+            )
+            metrics = Metrics()
+            metrics.watch(catalog.operation.database)
+            address = serve(catalog, parts={"metrics": metrics})
+            http = opened.enter_context(httpx.Client(base_url=address, trust_env=False))
+            sales = "/v1/main/databases/sales"
+            http.post("/v1/main/databases", json={"name": "sales", "options": {}})
+            for number in range(TABLES):
+                name = {"database": "sales", "object": f"t{number}"}
+                body = {"identifier": name, "schema": schema}
+                assert http.post(f"{sales}/tables", json=body).status_code == 200
+
+            def commit(path: str, number: int) -> object:
+                base = None if number == 1 else f"uuid-{number - 1}"
+                body = {"snapshot": snapshot(number), "baseSnapshotUuid": base}
+                return http.post(f"{path}/commit", json=body, timeout=60).json()
+
+            paths = [f"{sales}/tables/t{number}" for number in range(TABLES)]
+            return Served(url, catalog, metrics, http, paths, commit)
+
+        yield begin
+
+
+@pytest.mark.postgresql
+def test_storage_that_stalls_for_one_table_stops_no_other(
+    on_postgresql: Callable[..., Served],
 ) -> None:
-    url, files = new_postgresql_database(), GatedFiles()
-    upgrade(url)
-    lake = str(tmp_path / "lake")
-    with (
-        closing(SqlCatalog.open(url, warehouse="main", location=lake, files=files)) as catalog,
-        httpx.Client(base_url=serve(catalog), trust_env=False) as http,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        databases = "/v1/main/databases"
-        http.post(databases, json={"name": "sales", "options": {}})
-        for name in ("t0", "t1"):
-            body = {"identifier": {"database": "sales", "object": name}, "schema": schema}
-            assert http.post(f"{databases}/sales/tables", json=body).status_code == 200
-
-        def commit(name: str, number: int) -> object:
-            body: dict[str, object] = {"snapshot": snapshot(number), "baseSnapshotUuid": None}
-            if number > 1:
-                body["baseSnapshotUuid"] = f"uuid-{number - 1}"
-            path = f"{databases}/sales/tables/{name}/commit"
-            return http.post(path, json=body, timeout=60).json()
-
-        stalled = pool.submit(commit, "t0", 1)
+    files = GatedFiles()
+    served = on_postgresql(files)
+    with ThreadPoolExecutor(1) as pool:
+        stalled = pool.submit(served.commit, served.tables[0], 1)
         assert files.reached.wait(60)
         for number in (1, 2, 3):
-            assert commit("t1", number) == {"success": True}
+            assert served.commit(served.tables[1], number) == {"success": True}
         assert not stalled.done()
         files.gate.set()
         assert stalled.result() == {"success": True}
 
 
 @pytest.mark.postgresql
-def test_a_database_that_hangs_up_is_called_again(
-    tmp_path: Path,
-    new_postgresql_database: Callable[[], str],
-    serve: Callable[..., str],
-    schema: dict[str, object],
-    snapshot: Callable[..., dict[str, object]],
-) -> None:
+def test_a_database_that_hangs_up_is_called_again(on_postgresql: Callable[..., Served]) -> None:
     """Whatever is asked of PostgreSQL at once, before and after every connection was cut."""
-    url = new_postgresql_database()
-    upgrade(url)
-    lake = str(tmp_path / "lake")
-    with (
-        closing(SqlCatalog.open(url, warehouse="main", location=lake)) as catalog,
-        httpx.Client(base_url=serve(catalog), trust_env=False) as http,
-        ThreadPoolExecutor(8) as pool,
-    ):
-        databases = "/v1/main/databases"
-        http.post(databases, json={"name": "sales", "options": {}})
-        paths = [f"{databases}/sales/tables/t{number}" for number in range(TABLES)]
-        for number in range(TABLES):
-            body = {"identifier": {"database": "sales", "object": f"t{number}"}, "schema": schema}
-            assert http.post(f"{databases}/sales/tables", json=body).status_code == 200
+    served = on_postgresql()
+    http, paths = served.http, served.tables
 
-        def ask(path: str) -> tuple[str, int | None]:
-            latest = http.get(f"{path}/snapshot")
-            assert latest.status_code in (200, 404)
-            found = latest.json()["snapshot"]["snapshot"]["id"] if latest.is_success else None
-            return http.get(path).json()["name"], found
+    def ask(path: str) -> tuple[str, int | None]:
+        latest = http.get(f"{path}/snapshot")
+        assert latest.status_code in (200, 404)
+        found = latest.json()["snapshot"]["snapshot"]["id"] if latest.is_success else None
+        return http.get(path).json()["name"], found
 
-        def commit(path: str, number: int) -> object:
-            base = None if number == 1 else f"uuid-{number - 1}"
-            body = {"snapshot": snapshot(number), "baseSnapshotUuid": base}
-            return http.post(f"{path}/commit", json=body).json()
-
-        killer = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    killer = create_engine(served.url.replace("postgresql:", "postgresql+psycopg:"))
+    with ThreadPoolExecutor(8) as pool:
         for number in (1, 2, 3):
-            taken = list(pool.map(commit, paths, [number] * TABLES))
+            taken = list(pool.map(served.commit, paths, [number] * TABLES))
             assert taken == [{"success": True}] * TABLES
             for _ in range(2):
                 told = list(pool.map(ask, paths * 4))
@@ -299,4 +330,60 @@ def test_a_database_that_hangs_up_is_called_again(
                             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
                         )
                     )
-        killer.dispose()
+    killer.dispose()
+
+
+@pytest.mark.postgresql
+def test_every_connection_to_the_database_is_counted(on_postgresql: Callable[..., Served]) -> None:
+    served = on_postgresql()
+
+    def counted(state: str) -> float:
+        address = str(served.http.base_url).rstrip("/")
+        return counts(address)["headwater_database_connections", state]
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(served.http.get, served.tables * 8))
+    watcher = create_engine(
+        served.url.replace("postgresql:", "postgresql+psycopg:"), poolclass=NullPool
+    )
+    with watcher.connect() as connection:
+        there = connection.execute(
+            text(
+                "SELECT count(*) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        ).scalar_one()
+    ordinary = served.catalog.operation.database.engine.pool
+    assert isinstance(ordinary, QueuePool)
+    assert counted("open") == there > ordinary.checkedin() + ordinary.checkedout()
+    assert counted("in_use") == 0
+    served.catalog.close()
+    assert counted("open") == 0
+
+
+@pytest.mark.postgresql
+def test_an_event_loop_looks_with_no_more_connections_than_it_may(
+    new_postgresql_database: Callable[[], str],
+) -> None:
+    database = SqlDatabase(open_engine(new_postgresql_database()), SYSTEM_RUNTIME)
+    opened: list[int] = []
+    used: list[int] = []
+    database.watch(opened.append, used.append)
+    slow = Prepared(select(func.pg_sleep(literal_column("0.02"))))
+
+    async def look() -> None:
+        glances = database.glances()
+        assert glances is not None
+        await asyncio.gather(*(glances.rows(slow) for _ in range(3 * MOST_GLANCES)))
+        broken = Prepared(select(literal_column("1 / 0")))
+        with pytest.raises(Unavailable, match="division by zero"):
+            await glances.rows(broken)
+        late = asyncio.create_task(glances.rows(slow))
+        await asyncio.sleep(0)
+        glances.close()
+        await late
+
+    asyncio.run(look())
+    assert max(accumulate(opened)) == max(accumulate(used)) == MOST_GLANCES
+    assert sum(opened) == sum(used) == 0
+    database.close()

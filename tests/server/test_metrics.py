@@ -81,15 +81,15 @@ def test_a_commit_of_unknown_outcome_is_counted_as_such() -> None:
 
 def test_connections_are_counted(catalog: SqlCatalog, serve: Serve) -> None:
     metrics = Metrics()
-    with catalog.operation.engine.connect():
+    with catalog.operation.database.read():
         pass  # it begins with a connection that is open
-    metrics.watch(catalog.operation.engine)
+    metrics.watch(catalog.operation.database)
     address = serve(catalog, parts={"metrics": metrics})
     httpx.get(f"{address}/v1/main/databases", trust_env=False)
     found = counts(address)
     assert found["headwater_database_connections", "open"] == 1
     assert found["headwater_database_connections", "in_use"] == 0
-    with catalog.operation.engine.connect():
+    with catalog.operation.database.read():
         assert counts(address)["headwater_database_connections", "in_use"] == 1
     catalog.close()
     assert counts(address)["headwater_database_connections", "open"] == 0

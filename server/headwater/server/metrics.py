@@ -19,9 +19,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
-from sqlalchemy import Engine, event
-from sqlalchemy.pool import QueuePool
 
+from headwater.catalog.sql.engine import SqlDatabase
 from headwater.catalog.sql.operation import Backlog
 from headwater.storage.errors import CorruptData, HeadwaterError, Unavailable
 
@@ -160,17 +159,10 @@ class Metrics:
         self._sweep_failures.inc(failures)
         self._purged.inc(purged)
 
-    def watch(self, engine: Engine) -> None:
-        """Count the connections of a pool from now on."""
+    def watch(self, database: SqlDatabase) -> None:
+        """Count the connections to a database from now on."""
         opened, used = self._connections.labels("open"), self._connections.labels("in_use")
-        if isinstance(engine.pool, QueuePool):
-            in_use = engine.pool.checkedout()
-            opened.inc(engine.pool.checkedin() + in_use)
-            used.inc(in_use)
-        event.listen(engine, "connect", lambda *_: opened.inc())
-        event.listen(engine, "close", lambda *_: opened.dec())
-        event.listen(engine, "checkout", lambda *_: used.inc())
-        event.listen(engine, "checkin", lambda *_: used.dec())
+        database.watch(opened.inc, used.inc)
 
     def text(self) -> bytes:
         """All counts, in Prometheus' text format."""

@@ -21,6 +21,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from headwater.catalog.sql.connection_counts import Change, ConnectionCounts
 from headwater.catalog.sql.drivers import (
     IMMEDIATE,
     database_exists,
@@ -66,6 +67,7 @@ class SqlDatabase:
         self._runtime = runtime
         # SQLite has one writer at a time; its own waiting is polling and unfair among threads.
         self._writer = threading.Lock()
+        self._counts = ConnectionCounts()
         self._glances: WeakKeyDictionary[asyncio.AbstractEventLoop, Glances] = WeakKeyDictionary()
 
     @contextmanager
@@ -189,8 +191,15 @@ class SqlDatabase:
         loop = asyncio.get_running_loop()
         found = self._glances.get(loop)
         if found is None:
-            found = self._glances[loop] = Glances(self.engine)
+            found = self._glances[loop] = Glances(self.engine, self._counts)
         return found
+
+    def watch(self, opened: Change, used: Change) -> None:
+        """Tell of the connections that are open and in use, now and whenever that changes.
+
+        To be called before anything is looked up.
+        """
+        self._counts.watch(self.engine, opened, used)
 
     def close(self) -> None:
         """Give back every connection."""

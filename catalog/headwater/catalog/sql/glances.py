@@ -6,17 +6,22 @@ back, than the look-up takes. What fails here is to be read again the ordinary w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 from weakref import finalize
 
 from sqlalchemy import Engine
 
+from headwater.catalog.sql.connection_counts import ConnectionCounts
 from headwater.catalog.sql.drivers import PREPARED_STATEMENTS, SCANS_OFF
 from headwater.catalog.sql.prepared import Prepared
 from headwater.storage.errors import Unavailable
 
-__all__ = ["Glances"]
+__all__ = ["MOST_GLANCES", "Glances"]
+
+MOST_GLANCES = 16
+"""How many connections an event loop looks with at most; further look-ups wait for one."""
 
 # A database that takes longer than this to look something up is left to those who can wait.
 _SECONDS = 5
@@ -27,11 +32,15 @@ class Glances:
 
     Args:
         engine: To a PostgreSQL database.
+        counts: Told of the connections.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, counts: ConnectionCounts) -> None:
         self._engine = engine
+        self._counts = counts
         self._idle: list[_Connection] = []
+        self._places = asyncio.Semaphore(MOST_GLANCES)
+        self._is_closed = False
 
     async def rows(
         self, statement: Prepared, **values: str | int | None
@@ -44,16 +53,28 @@ class Glances:
         from psycopg import Error
 
         text, parameters = statement.for_driver(self._engine.dialect, values)
-        try:
-            connection = self._idle.pop() if self._idle else await self._connect()
-            cursor = await connection.driver.execute(text, parameters)
-            found: Sequence[tuple[Any, ...]] = await cursor.fetchall()
-        except (Error, OSError, TimeoutError) as error:
-            # The others are as old as the one that failed.
-            self.close()
-            raise Unavailable(f"the catalog's database did not answer: {error}; retry") from error
-        self._idle.append(connection)
-        return found
+        async with self._places:
+            connection: _Connection | None = None
+            self._counts.used(1)
+            try:
+                connection = self._idle.pop() if self._idle else await self._connect()
+                cursor = await connection.driver.execute(text, parameters)
+                found: Sequence[tuple[Any, ...]] = await cursor.fetchall()
+            except (Error, OSError, TimeoutError) as error:
+                # The others are as old as the one that failed.
+                self._give_back_idle()
+                reason = f"the catalog's database did not answer: {error}; retry"
+                raise Unavailable(reason) from error
+            else:
+                if not self._is_closed:
+                    self._idle.append(connection)
+                    connection = None
+            finally:
+                # Unless all went well: it failed, or whoever asked does no longer wait.
+                if connection is not None:
+                    connection.give_back()
+                self._counts.used(-1)
+            return found
 
     async def _connect(self) -> _Connection:
         from psycopg import AsyncConnection, AsyncRawCursor
@@ -62,7 +83,7 @@ class Glances:
         # The server gives up a statement by itself, and the network a server that is gone.
         limits = {"connect_timeout": _SECONDS, "tcp_user_timeout": _SECONDS * 1000}
         made = await AsyncConnection.connect(**{**limits, **arguments}, autocommit=True)
-        connection = _Connection(made)
+        connection = _Connection(made, self._counts)
         await made.execute(f"SET statement_timeout = {_SECONDS * 1000}")
         await made.execute(f"SET {SCANS_OFF}")
         # Look-ups are by keys: a plan that was made for one value is good for all.
@@ -75,7 +96,11 @@ class Glances:
         return connection
 
     def close(self) -> None:
-        """Give back the connections that nobody uses; others are made when they are needed."""
+        """Give back the connections: those in use as soon as they are not."""
+        self._is_closed = True
+        self._give_back_idle()
+
+    def _give_back_idle(self) -> None:
         while self._idle:
             self._idle.pop().give_back()
 
@@ -86,6 +111,12 @@ class _Connection:
     Also when its event loop is gone, where nothing can be awaited.
     """
 
-    def __init__(self, driver: Any) -> None:
+    def __init__(self, driver: Any, counts: ConnectionCounts) -> None:
         self.driver = driver
-        self.give_back = finalize(self, driver.pgconn.finish)
+        counts.opened(1)
+        self.give_back = finalize(self, _finish, driver.pgconn, counts)
+
+
+def _finish(connection: Any, counts: ConnectionCounts) -> None:
+    connection.finish()
+    counts.opened(-1)

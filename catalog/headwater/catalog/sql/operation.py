@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import func, select
 
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.dropped_tables import DroppedTables
+from headwater.catalog.sql.engine import SqlDatabase
 from headwater.catalog.sql.models import OutboxRow
 from headwater.catalog.sql.outbox import Outbox, RepairReport
 
@@ -58,9 +59,9 @@ class Operation:
         self._dropped = dropped
 
     @property
-    def engine(self) -> Engine:
-        """The pool of connections to the database."""
-        return self._context.database.engine
+    def database(self) -> SqlDatabase:
+        """The connections to the database."""
+        return self._context.database
 
     def sweep(self) -> SweepReport:
         """Do what is to be done now and then: repair, and purge tables whose time is up.
