@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 
-from headwater.storage.errors import AlreadyExists, CorruptData, HeadwaterError, Invalid, NotFound
+from headwater.storage.errors import (
+    AlreadyExists,
+    CorruptData,
+    HeadwaterError,
+    Invalid,
+    NotFound,
+    Unsupported,
+)
+from headwater.storage.options import TableOptions
 from headwater.storage.schema import Schema, TableSchema
 from headwater.storage.schema_change import (
     AddColumn,
@@ -29,7 +37,7 @@ from headwater.storage.schema_change import (
 )
 from headwater.storage.schema_evolution import apply_changes
 from headwater.storage.schema_rules import new_table_schema
-from headwater.storage.types import RowType, parse_type
+from headwater.storage.types import DataField, RowType, parse_type
 
 ARROW = pa.schema(
     [
@@ -62,6 +70,19 @@ def changed(
     return apply_changes(
         base or table_schema(), changes, now_millis=18, has_snapshots=has_snapshots
     )
+
+
+def test_keys_are_nullable_where_the_options_say_so() -> None:
+    fields = (DataField(0, "id", parse_type("INT NOT NULL")), DataField(1, "n", parse_type("INT")))
+    options = {"primary-key.nullable": "true", "bucket": "1"}
+    made = new_table_schema(Schema(fields, primary_keys=("id",), options=options), 1)
+    assert made.column("id").type == parse_type("INT")
+    changed = apply_changes(made, [UpdateComment("x")], now_millis=2, has_snapshots=True)
+    assert changed.column("id").type == parse_type("INT")
+    with pytest.raises(Unsupported, match=r"primary-key\.nullable=true"):
+        TableOptions(made.options).refuse_unsupported("t", primary_key=True)
+    with pytest.raises(Invalid, match="needs a primary key"):
+        new_table_schema(Schema(fields, options={"primary-key.nullable": "true"}), 1)
 
 
 def test_a_new_schema_numbers_fields_and_makes_keys_not_null() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.storage.errors import Invalid
 from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import AddColumn, SetOption, UpdateColumnType
+from headwater.storage.schema_change import AddColumn, RenameColumn, SetOption, UpdateColumnType
 from headwater.storage.schema_evolution import apply_changes
 from headwater.storage.schema_rules import new_table_schema
 from headwater.storage.types import DataField, Json, parse_type
@@ -114,3 +114,12 @@ def test_such_columns_come_later_and_stay_as_they_are() -> None:
         for has_snapshots in (True, False):
             with pytest.raises(Invalid):
                 apply_changes(added, [change], now_millis=3, has_snapshots=has_snapshots)
+
+
+def test_columns_of_blobs_keep_their_names() -> None:
+    blobs: Json = {"type": "ARRAY", "element": "BLOB"}
+    base = _schema({"b": blobs, "n": "INT"}, {"bucket": "1"}, ("id",))
+    with pytest.raises(Invalid, match="bear its name"):
+        apply_changes(base, [RenameColumn(("b",), "c")], now_millis=2, has_snapshots=True)
+    renamed = apply_changes(base, [RenameColumn(("n",), "m")], now_millis=2, has_snapshots=True)
+    assert list(renamed.field_by_name) == ["id", "b", "m"]

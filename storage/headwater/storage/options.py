@@ -365,6 +365,7 @@ class TableOptions:
         if self.deletion_vectors_enabled:
             refused.append("deletion-vectors.enabled=true")
         for key in (
+            "primary-key.nullable",
             "data-evolution.enabled",
             "sequence.snapshot-ordering",
             "pk-clustering-override",

@@ -39,19 +39,18 @@ from headwater.storage.schema_options import (
 from headwater.storage.schema_rules import (
     check_schema,
     keys_from_option,
-    keys_not_null,
     reassign_field_ids,
+    with_key_nullability,
 )
 from headwater.storage.table_type import table_type
 from headwater.storage.type_changes import is_widening, refuse_type_change
+from headwater.storage.type_rules import is_blob
 from headwater.storage.types import (
     ArrayType,
-    AtomicType,
     DataField,
     DataType,
     FieldIds,
     MapType,
-    Root,
     RowType,
 )
 
@@ -89,7 +88,7 @@ def apply_changes(
     changed = replace(
         schema,
         id=schema.id + 1,
-        fields=keys_not_null(draft.fields, primary_keys),
+        fields=with_key_nullability(draft.fields, primary_keys, options),
         highest_field_id=draft.ids.highest,
         primary_keys=primary_keys,
         partition_keys=keys_from_option(options, "partition", schema.partition_keys),
@@ -211,8 +210,7 @@ class _Draft:
         def edit(fields: list[DataField]) -> list[DataField]:
             _require_absent(fields, new_name)
             at = _index(fields, name)
-            of_type = fields[at].type
-            if isinstance(of_type, AtomicType) and of_type.root is Root.BLOB:
+            if len(path) == 1 and is_blob(fields[at].type):
                 raise Invalid(
                     f"column '{name}' cannot be renamed: its files of type BLOB bear its name"
                 )

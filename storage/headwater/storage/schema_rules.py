@@ -31,10 +31,10 @@ __all__ = [
     "SYSTEM_FIELD_NAMES",
     "check_schema",
     "keys_from_option",
-    "keys_not_null",
     "new_table_schema",
     "reassign_field_ids",
     "replacing_schema",
+    "with_key_nullability",
 ]
 
 KEY_FIELD_PREFIX = "_KEY_"
@@ -62,10 +62,7 @@ def new_table_schema(schema: Schema, now_millis: int) -> TableSchema:
     if len(set(ids)) < len(ids) or min(ids, default=0) < 0:
         counter = FieldIds()
         fields = tuple(_renumbered(item, counter) for item in fields)
-    nullable_keys = options.get("primary-key.nullable", "false").lower() == "true"
-    if nullable_keys:
-        raise Invalid("option 'primary-key.nullable': key columns must be NOT NULL in Headwater")
-    fields = keys_not_null(fields, primary_keys)
+    fields = with_key_nullability(fields, primary_keys, options)
     for item in fields:
         check_default_value(item.name, item.type, item.default_value)
     table_schema = TableSchema(
@@ -146,6 +143,8 @@ def check_schema(schema: TableSchema) -> None:
         )
     if not kind.has_snapshots:
         return
+    if not schema.primary_keys and _has_nullable_keys(schema.options):
+        raise Invalid("'primary-key.nullable' needs a primary key")
     if schema.primary_keys and set(schema.primary_keys) <= set(schema.partition_keys):
         raise Invalid(
             "the primary key must have a column beside the partition columns: otherwise a "
@@ -210,16 +209,21 @@ def _check_options(schema: TableSchema) -> None:
     )
 
 
-def keys_not_null(
-    fields: Sequence[DataField], primary_keys: Sequence[str]
+def with_key_nullability(
+    fields: Sequence[DataField], primary_keys: Sequence[str], options: Mapping[str, str]
 ) -> tuple[DataField, ...]:
-    """The fields, those of the primary key NOT NULL."""
+    """The fields, those of the primary key NOT NULL unless the options say otherwise."""
+    nullable = _has_nullable_keys(options)
     return tuple(
-        replace(item, type=replace(item.type, nullable=False))
+        replace(item, type=replace(item.type, nullable=nullable))
         if item.name in primary_keys
         else item
         for item in fields
     )
+
+
+def _has_nullable_keys(options: Mapping[str, str]) -> bool:
+    return options.get("primary-key.nullable", "false").strip().lower() == "true"
 
 
 def keys_from_option(
