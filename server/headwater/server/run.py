@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import gc
 import logging
-import signal
 import socket
-import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from math import ceil
-from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
@@ -102,11 +98,7 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
     """
     log_to_stderr(settings.log_format, settings.log_level)
     if settings.workers == 1:
-        with (
-            _ending_in_order(),
-            _application(settings, runtime) as app,
-            _listen(settings) as listener,
-        ):
+        with _application(settings, runtime) as app, _listen(settings) as listener:
             _say(settings, listener)
             uvicorn.Server(_config(settings, app)).run(sockets=[listener])
         return
@@ -117,28 +109,6 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
         _say(settings, listener)
         config = _config(settings, partial(_worker, settings), factory=True)
         _Workers(config, [listener]).run()
-
-
-@contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Leave as at the end of a program, with exit code 0, when told to stop.
-
-    Uvicorn finishes what it has begun, and then raises the signal anew, which by default ends the
-    process before the database is closed.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        sys.exit(0)
-
-    before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Workers(Multiprocess):
