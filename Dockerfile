@@ -15,11 +15,12 @@ RUN python -m venv /opt/headwater \
     && /opt/headwater/bin/pip install --no-cache-dir --constraint constraints.txt --upgrade pip \
     && /opt/headwater/bin/pip install --no-cache-dir --constraint constraints.txt \
         --build-constraint constraints.txt ".[server,postgresql,mysql,s3]" \
-    && /opt/headwater/bin/pip uninstall --yes --quiet pip
+    # Polars is for programs that ask for its frames.
+    && /opt/headwater/bin/pip uninstall --yes --quiet polars polars-runtime-32 pip
 # What a server has no use for: others' tests, and what only compilers read.
-RUN cd /opt/headwater/lib/python3*/site-packages \
-    && find . -depth -type d \( -name tests -o -name include \) -exec rm -rf {} + \
-    && find . -type f \( -name '*.pxd' -o -name '*.pyx' -o -name '*.a' -o -name '*.h' \) -delete
+RUN find /opt/headwater -depth -type d \( -name tests -o -name include \) -exec rm -rf {} + \
+    && find /opt/headwater -type f \
+        \( -name '*.pxd' -o -name '*.pyx' -o -name '*.a' -o -name '*.h' \) -delete
 
 FROM python:3.13-slim-bookworm
 RUN useradd --uid 10001 --create-home --home-dir /var/lib/headwater headwater
@@ -31,7 +32,8 @@ ENV PATH=/opt/headwater/bin:$PATH \
     HEADWATER_REQUIRE_TOKEN=true \
     HEADWATER_DATABASE_URL=sqlite:////var/lib/headwater/headwater.db \
     HEADWATER_WAREHOUSES=main=/var/lib/headwater/warehouse
-USER headwater
+# By number: what runs it can see that this is not root.
+USER 10001:10001
 WORKDIR /var/lib/headwater
 VOLUME /var/lib/headwater
 EXPOSE 8080

@@ -216,3 +216,9 @@ def test_a_wrong_token_is_one_line(headwater: Headwater, server: str) -> None:
     assert result.returncode == 1
     assert len(result.stderr.splitlines()) == 1
     assert "token" in result.stderr
+
+
+def test_without_a_token_it_says_how_to_give_one(headwater: Headwater, server: str) -> None:
+    result = headwater("table", "list", "--catalog", server)
+    assert (result.returncode, result.stderr.count("\n")) == (1, 1)
+    assert "HEADWATER_CATALOG_TOKEN" in result.stderr

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import polars as pl
 import pyarrow as pa
 
 from headwater.storage.predicate import Predicate
@@ -17,6 +16,7 @@ from headwater.storage.table_storage import TableStorage
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 __all__ = ["Changes", "Rows", "Scan"]
 
@@ -86,6 +86,9 @@ class Rows:
 
     def to_polars(self) -> pl.DataFrame:
         """The rows as a Polars frame."""
+        # Here, because whoever does not want one is not to wait for it.
+        import polars as pl
+
         frame = pl.from_arrow(self.to_arrow())
         assert isinstance(frame, pl.DataFrame)
         return frame

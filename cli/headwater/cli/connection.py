@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, get_type_hints
 
 import typer
 
-from headwater.storage.errors import NotFound
+from headwater.storage.errors import Forbidden, NotFound
 
 if TYPE_CHECKING:
     from headwater.client import Lake
@@ -118,6 +118,7 @@ def _open_lake(
 
     Raises:
         NotFound: The address is a folder without a catalog; looking must not make one.
+        Forbidden: The server wants a token, or another one.
     """
     # Here, because Arrow and Polars take a second to load, and most mistakes are found sooner.
     from headwater.client import connect
@@ -125,4 +126,9 @@ def _open_lake(
 
     if "://" not in catalog and not Path(catalog, DATABASE_FILE).expanduser().is_file():
         raise NotFound(f"the folder '{catalog}' holds no catalog: it has no {DATABASE_FILE}")
-    return connect(catalog, warehouse=warehouse, token=token, location=location)
+    try:
+        return connect(catalog, warehouse=warehouse, token=token, location=location)
+    except Forbidden as error:
+        if token is not None:
+            raise
+        raise Forbidden(f"{error.message}; here: --token or HEADWATER_CATALOG_TOKEN") from error

@@ -25,7 +25,7 @@ def serve(
         typer.Option(
             metavar="URL",
             help="The SQL database that holds the catalog, such as sqlite:///file.db or "
-            "postgresql+psycopg://user@host/name.  "
+            "postgresql://user@host/name.  "
             "[default: sqlite:///headwater.db; env: HEADWATER_DATABASE_URL]",
         ),
     ] = None,

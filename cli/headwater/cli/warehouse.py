@@ -54,7 +54,10 @@ def add(
 def list_warehouses(
     database_url: DatabaseOption = DEFAULT_DATABASE, as_json: AsJson = False
 ) -> None:
-    """List the warehouses; what may be secret of their options is shown as ***."""
+    """List the warehouses, without those that a server is started with.
+
+    What may be secret of their options is shown as ***.
+    """
     with _warehouses(database_url) as warehouses:
         found = warehouses.list().items
     print_rows(
