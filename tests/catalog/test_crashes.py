@@ -302,13 +302,13 @@ def test_a_drop_killed_at_any_step_happened_or_did_not(
     pytest.fail("the operation has more steps than were tried")
 
 
-# It has many steps, and commits as a commit and an alteration do, on every database.
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_replacement_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders: Identifier
 ) -> None:
     fates: list[bool] = []
-    for step in range(1, MOST_STEPS):
+    # There are many steps, and each starts a process: where all tests run, one database takes all.
+    stride = 4 if lake.url.startswith("postgresql") else 1
+    for step in range(1, MOST_STEPS, stride):
         with lake.opened() as catalog:
             before = catalog.get_table(orders)
             table = Table(catalog, before)
