@@ -238,11 +238,15 @@ def _insert(url: str, model: type[Base], **values: object) -> None:
     engine.dispose()
 
 
-def test_upgrades_at_once_wait_for_each_other(new_database: Callable[[], str]) -> None:
+def test_changes_at_once_wait_for_each_other(new_database: Callable[[], str]) -> None:
     url = new_database()
     with ThreadPoolExecutor(4) as threads:
         assert set(threads.map(upgrade, [url] * 4)) == {newest()}
-    assert len(_shape_of(url)) == len(Base.metadata.tables) + 1
+        made = _shape_of(url)
+        assert len(made) == len(Base.metadata.tables) + 1
+        assert set(threads.map(downgrade, [url] * 4, ["0001"] * 4)) == {"0001"}
+        assert set(threads.map(upgrade, [url] * 4)) == {newest()}
+    assert _shape_of(url) == made
 
 
 @pytest.mark.parametrize("way", ["up", "down", "made"])
