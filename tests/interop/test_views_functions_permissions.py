@@ -43,7 +43,7 @@ DATABASE = "objects"
 def database(lake: Lake) -> Iterator[str]:
     lake.create_database(DATABASE)
     yield DATABASE
-    lake.drop_database(DATABASE)
+    lake.drop_database(DATABASE, cascade=True)
 
 
 class Java:
