@@ -22,12 +22,13 @@ from sqlalchemy import make_url
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.migrations import upgrade
-from headwater.storage.errors import HeadwaterError, NotFound, Unavailable
+from headwater.storage.errors import HeadwaterError, NotFound, OutcomeUnknown, Unavailable
 from headwater.storage.file_access import FileStatus
 from headwater.storage.local_files import LocalFileAccess
 from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import SetOption
+from headwater.storage.schema_change import AddColumn, SetOption
 from headwater.storage.snapshot import Snapshot
+from headwater.storage.types import parse_type
 
 MakeSnapshot = Callable[..., Snapshot]
 MOST_STEPS = 60
@@ -188,6 +189,42 @@ def test_a_rollback_during_which_storage_fails_is_finished_by_whoever_comes_next
     else:
         pytest.fail("a rollback has more steps than were tried")
     assert files.failures >= 5
+
+
+@pytest.mark.parametrize("change", ["schema rollback", "replacement"])
+def test_a_change_that_is_decided_is_not_refused_when_storage_fails(
+    failing: SqlCatalog,
+    files: FailingFiles,
+    orders: Identifier,
+    orders_schema: Schema,
+    change: str,
+) -> None:
+    outcomes: list[bool] = []
+    for step in range(1, MOST_STEPS):
+        before = failing.get_table(orders).schema.id
+        if change == "schema rollback":
+            column = AddColumn((f"c{step}",), parse_type("INT"))
+            failing.alter_table(orders, [column])
+            before += 1
+        files.arm(step, is_done=False)
+        error: Unavailable | None = None
+        try:
+            if change == "schema rollback":
+                failing.rollback_schema(orders, before - 1)
+            else:
+                failing.replace_table(orders, orders_schema)
+        except Unavailable as raised:
+            error = raised
+        files.fail_at = None
+        is_decided = failing.get_table(orders).schema.id != before
+        if error is None:
+            assert is_decided
+            break
+        assert isinstance(error, OutcomeUnknown) == is_decided
+        outcomes.append(is_decided)
+    else:
+        pytest.fail("it has more steps than were tried")
+    assert True in outcomes
 
 
 class MeddlingFiles(LocalFileAccess):

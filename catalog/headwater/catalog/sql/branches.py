@@ -20,7 +20,13 @@ from headwater.catalog.branches import branch_of, check_branch_name
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql.branch_history import common_snapshot, copy_rows, delete_branch_rows
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch, read_table
+from headwater.catalog.sql.lookup import (
+    TableRecord,
+    find_table,
+    lock_branch,
+    read_table,
+    table_busy,
+)
 from headwater.catalog.sql.measure import Recorded, insert_measured, measure, recorded
 from headwater.catalog.sql.models import (
     BranchRow,
@@ -119,7 +125,7 @@ class SqlBranches:
             if created:
                 self._outbox.finish(record.id, branch, f"branch '{branch}' is created")
                 return
-        raise _busy(identifier)
+        raise table_busy(identifier)
 
     def rename(self, identifier: Identifier, branch: str, new_name: str) -> None:
         """Give a branch another name; its files have moved when this returns."""
@@ -135,7 +141,7 @@ class SqlBranches:
             if renamed:
                 self._outbox.finish(record.id, new_name, f"branch '{branch}' is renamed")
                 return
-        raise _busy(identifier)
+        raise table_busy(identifier)
 
     def fast_forward(self, identifier: Identifier, branch: str) -> None:
         """Replace what follows the common history; storage has followed when this returns."""
@@ -154,7 +160,7 @@ class SqlBranches:
             if forwarded:
                 self._outbox.finish(target.id, target.branch, f"{identifier} is forwarded")
                 return
-        raise _busy(identifier)
+        raise table_busy(identifier)
 
     def drop(self, identifier: Identifier, branch: str) -> None:
         """Drop a branch; its files are gone when this returns."""
@@ -167,7 +173,7 @@ class SqlBranches:
             if dropped:
                 self._outbox.finish(record.id, MAIN_BRANCH, f"branch '{branch}' is dropped")
                 return
-        raise _busy(identifier)
+        raise table_busy(identifier)
 
     # What is looked at before a decision
 
@@ -206,7 +212,7 @@ class SqlBranches:
                 )
             # A branch that was dropped just now may have left it: look again.
             seen = found.path
-        raise _busy(record.identifier)
+        raise table_busy(record.identifier)
 
     def _settle_users(self, table_id: str, directory: str) -> None:
         """Follow what was decided about the files in a directory."""
@@ -436,7 +442,3 @@ def _branch_not_found(identifier: Identifier, branch: str) -> NotFound:
         resource_type=ResourceType.BRANCH,
         resource_name=branch,
     )
-
-
-def _busy(identifier: Identifier) -> Conflict:
-    return Conflict(f"table {identifier} and its branches are being changed by others; retry")

@@ -15,7 +15,7 @@ from headwater.catalog.protocol import Page
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.models import BranchRow, DatabaseRow, OutboxRow, TableRow
 from headwater.catalog.sql.prepared import Prepared, keyed, numbered, padded
-from headwater.storage.errors import NotFound, ResourceType, Unsupported
+from headwater.storage.errors import Conflict, NotFound, ResourceType, Unsupported
 from headwater.storage.layout import TableLayout
 from headwater.storage.table_type import TableType
 
@@ -229,6 +229,11 @@ def table_not_found(identifier: Identifier) -> NotFound:
         resource_type=ResourceType.TABLE,
         resource_name=str(identifier),
     )
+
+
+def table_busy(identifier: Identifier) -> Conflict:
+    """The error about a table that others keep changing between looking at it and deciding."""
+    return Conflict(f"table {identifier} is being changed by others; retry")
 
 
 def database_not_found(name: str) -> NotFound:

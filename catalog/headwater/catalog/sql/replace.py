@@ -13,7 +13,7 @@ from headwater.catalog.principal import current_principal
 from headwater.catalog.protocol import TableInfo
 from headwater.catalog.sql.commit import Commits, Offer
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.lookup import TableRecord, find_table
+from headwater.catalog.sql.lookup import TableRecord, find_table, table_busy
 from headwater.catalog.sql.models import BranchRow, PartitionRow, SchemaRow, TableRow
 from headwater.catalog.sql.names import normalised_location
 from headwater.catalog.sql.outbox import Action, Outbox
@@ -111,9 +111,9 @@ class Replacements:
                     self._keep_empty(info, following)
             except _Moved:
                 continue
-            self._outbox.settle(info.id, MAIN_BRANCH)
+            self._outbox.finish(info.id, MAIN_BRANCH, f"table {identifier} is replaced")
             return
-        raise Conflict(f"table {identifier}: others keep changing it; retry")
+        raise table_busy(identifier)
 
     def _following(self, identifier: Identifier, info: TableInfo, schema: Schema) -> TableSchema:
         options = dict(schema.options)

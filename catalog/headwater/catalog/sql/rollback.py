@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql.branch_history import delete_branch_rows
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch
+from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch, table_busy
 from headwater.catalog.sql.measure import Recorded, insert_measured, measure, recorded
 from headwater.catalog.sql.models import BranchRow, PartitionRow, SnapshotRow
 from headwater.catalog.sql.outbox import Action, Outbox
@@ -91,7 +91,7 @@ class Rollbacks:
                 return
             # Decided on before, and storage has yet to follow.
             self._outbox.settle(seen.id, seen.branch)
-        raise Conflict(f"table {seen.identifier} is being changed by others; retry")
+        raise table_busy(seen.identifier)
 
     def _take_back(
         self,

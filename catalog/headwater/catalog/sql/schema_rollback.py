@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.principal import current_principal
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch
+from headwater.catalog.sql.lookup import TableRecord, find_table, lock_branch, table_busy
 from headwater.catalog.sql.models import BranchRow, SchemaRow, TableRow
 from headwater.catalog.sql.outbox import Action, Outbox
 from headwater.catalog.sql.placed_files import numbered_files
@@ -44,9 +44,10 @@ class SchemaRollbacks:
             record = settled_table(self._context, self._outbox, identifier)
             self._refuse_used(record, schema_id)
             if self._context.database.write(partial(self._decide, seen=record, target=schema_id)):
-                self._outbox.settle(record.id, record.branch)
+                done = f"table {identifier} is rolled back to schema {schema_id}"
+                self._outbox.finish(record.id, record.branch, done)
                 return
-        raise Conflict(f"table {identifier} is being changed by others; retry")
+        raise table_busy(identifier)
 
     def _refuse_used(self, record: TableRecord, schema_id: int) -> None:
         used = {snapshot.schema_id for snapshot in self._referring(record)}

@@ -20,7 +20,7 @@ from headwater.catalog.sql.external_schemas import (
     no_table_there,
     refuse_other_schema,
 )
-from headwater.catalog.sql.lookup import find_table
+from headwater.catalog.sql.lookup import find_table, table_busy
 from headwater.catalog.sql.models import (
     BranchRow,
     PathRow,
@@ -121,7 +121,8 @@ class Tables:
             ):
                 self._external.begin(identifier, path, first)
         except HeadwaterError:
-            # Nothing half done: without its schema file the table must not stay.
+            # Nothing half done: without its schema file the table must not stay. Other decisions
+            # cannot be taken back like this, and wait for storage to follow (`Outbox.finish`).
             self._sql.write(lambda connection: drop_table_rows(connection, self._outbox, table_id))
             raise
 
@@ -236,7 +237,7 @@ class Tables:
                 changed = f"the schema of table {identifier} is changed"
                 self._outbox.finish(info.id, identifier.branch, changed)
                 return
-        raise Conflict(f"table {identifier}: others keep changing its schema; retry")
+        raise table_busy(identifier)
 
     def _alter_once(
         self, identifier: Identifier, info: TableInfo, changes: Sequence[SchemaChange]
