@@ -80,6 +80,7 @@ class JavaClient:
         self._gateway = gateway
         self._jvm: Any = gateway.jvm
         self._scratch = scratch
+        self._methods: dict[tuple[str, str, tuple[str, ...]], Any] = {}
         options = self._jvm.org.apache.paimon.options.Options()
         for key, value in {
             "metastore": "rest",
@@ -103,17 +104,23 @@ class JavaClient:
 
         Py4J sees only public classes' methods. Each argument comes with its type's name.
         """
-        kinds = self._gateway.new_array(self._jvm.java.lang.Class, len(arguments))
+        kinds = tuple(kind for kind, _ in arguments)
+        found = self._methods.get((interface, method, kinds))
+        if found is None:
+            # Each of these is a message to the other process; rows are read value by value.
+            found = self._method(interface, method, kinds)
+            self._methods[interface, method, kinds] = found
         values = self._gateway.new_array(self._jvm.java.lang.Object, len(arguments))
-        for at, (kind, value) in enumerate(arguments):
-            kinds[at] = (
-                self._jvm.java.lang.Long.TYPE
-                if kind == "long"
-                else self._jvm.java.lang.Class.forName(kind)
-            )
+        for at, (_, value) in enumerate(arguments):
             values[at] = value
-        found = self._jvm.java.lang.Class.forName(interface).getMethod(method, kinds)
         return found.invoke(target, values)
+
+    def _method(self, interface: str, method: str, kinds: Sequence[str]) -> Any:
+        lang = self._jvm.java.lang
+        classes = self._gateway.new_array(lang.Class, len(kinds))
+        for at, kind in enumerate(kinds):
+            classes[at] = lang.Long.TYPE if kind == "long" else lang.Class.forName(kind)
+        return lang.Class.forName(interface).getMethod(method, classes)
 
     def create(
         self,
