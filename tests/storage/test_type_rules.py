@@ -8,11 +8,18 @@ import pytest
 
 from headwater.storage.errors import Invalid
 from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import AddColumn, RenameColumn, SetOption, UpdateColumnType
+from headwater.storage.schema_change import (
+    AddColumn,
+    RemoveOption,
+    RenameColumn,
+    SetOption,
+    UpdateColumnType,
+)
 from headwater.storage.schema_evolution import apply_changes
 from headwater.storage.schema_rules import new_table_schema
-from headwater.storage.types import DataField, Json, parse_type
+from headwater.storage.types import DataField, Json, parse_type, type_json
 
+BLOBS: Json = {"type": "ARRAY", "element": "BLOB"}
 VECTOR: Json = {"type": "VECTOR", "element": "FLOAT", "length": 3}
 EVOLUTION = {"data-evolution.enabled": "true", "row-tracking.enabled": "true"}
 
@@ -77,8 +84,15 @@ def test_columns_of_every_type_are_kept(
         ({"c": "BLOB"}, {}, "data-evolution"),
         ({"id": "BLOB", "c": "BLOB"}, EVOLUTION, "no BLOB"),
         ({"c": {"type": "MAP", "key": "BLOB", "value": "INT"}}, EVOLUTION, "stands by itself"),
+        ({"c": "INT"}, {**EVOLUTION, "blob-field": "c"}, "'blob-field' names 'c'"),
+        ({"c": "INT"}, {**EVOLUTION, "blob-view-field": "d"}, "'blob-view-field' names 'd'"),
+        ({"c": BLOBS}, {**EVOLUTION, "blob-descriptor-field": "c"}, "in 'blob-field' alone"),
+        (
+            {"c": "BLOB"}, {**EVOLUTION, "blob-view-field": "c", "blob-descriptor-field": "c"},
+            "in both 'blob-view-field' and 'blob-descriptor-field'",
+        ),
     ],
-)
+)  # fmt: skip
 def test_what_such_columns_cannot_have_is_refused(
     columns: Mapping[str, Json], options: Mapping[str, str], message: str
 ) -> None:
@@ -117,9 +131,95 @@ def test_such_columns_come_later_and_stay_as_they_are() -> None:
 
 
 def test_columns_of_blobs_keep_their_names() -> None:
-    blobs: Json = {"type": "ARRAY", "element": "BLOB"}
-    base = _schema({"b": blobs, "n": "INT"}, {"bucket": "1"}, ("id",))
+    base = _schema({"b": BLOBS, "n": "INT"}, {"bucket": "1"}, ("id",))
     with pytest.raises(Invalid, match="bear its name"):
         apply_changes(base, [RenameColumn(("b",), "c")], now_millis=2, has_snapshots=True)
     renamed = apply_changes(base, [RenameColumn(("n",), "m")], now_millis=2, has_snapshots=True)
     assert list(renamed.field_by_name) == ["id", "b", "m"]
+
+
+@pytest.mark.parametrize(
+    ("options", "primary_keys", "message"),
+    [
+        ({"row-tracking.enabled": "true"}, ("id",), "without a primary key"),
+        (
+            {"row-tracking.enabled": "true", "bucket": "2", "bucket-key": "id"}, (),
+            "needs 'bucket' = '-1', not '2'",
+        ),
+        ({"data-evolution.enabled": "true"}, (), "needs option 'row-tracking.enabled'"),
+        ({**EVOLUTION, "clustering.incremental": "true"}, (), "excludes 'clustering.incremental'"),
+        ({"clustering.incremental": "true"}, ("id",), "without a primary key"),
+    ],
+)  # fmt: skip
+def test_tracked_rows_are_those_of_a_table_without_keys_and_buckets(
+    options: Mapping[str, str], primary_keys: Sequence[str], message: str
+) -> None:
+    with pytest.raises(Invalid, match=message):
+        _schema({}, options, primary_keys)
+    base = _schema({}, {"row-tracking.enabled": "true", "clustering.incremental": "true"})
+    evolution = SetOption("data-evolution.enabled", "true")
+    with pytest.raises(Invalid, match=r"clustering\.incremental"):
+        apply_changes(base, [evolution], now_millis=2, has_snapshots=False)
+    alone = apply_changes(
+        base, [evolution, RemoveOption("clustering.incremental")], now_millis=2, has_snapshots=False
+    )
+    assert alone.options == EVOLUTION
+
+
+UPDATED = {"merge-engine": "partial-update", "fields.n.sequence-group": "b"}
+SUMMED = {**UPDATED, "fields.b.aggregate-function": "listagg"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"merge-engine": "aggregation"}, "'aggregation'"),
+        ({"changelog-producer": "input"}, "'none', not 'input'"),
+        ({"data-file.external-paths": "s3://b/x"}, "external-paths"),
+        ({"pk-clustering-override": "true"}, "pk-clustering-override"),
+        ({"sequence.field": "b"}, "column 'b' of BLOBs cannot be in 'sequence.field'"),
+        (SUMMED, "'listagg', for retracting rows"),
+        (
+            {"merge-engine": "partial-update", "fields.n,b.sequence-group": "id"},
+            "cannot order rows in 'fields.n,b.sequence-group'",
+        ),
+    ],
+)
+def test_a_table_with_a_key_merges_blobs_in_some_ways_alone(
+    options: Mapping[str, str], message: str
+) -> None:
+    columns: Mapping[str, Json] = {"b": "BLOB", "n": "INT"}
+    with pytest.raises(Invalid, match=message):
+        _schema(columns, {"bucket": "1", **options}, ("id",))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"merge-engine": "first-row"},
+        UPDATED,
+        {**UPDATED, "fields.b.aggregate-function": "last_value"},
+        {**SUMMED, "fields.b.ignore-retract": "true"},
+        {**SUMMED, "ignore-delete": "true"},
+        {"merge-engine": "aggregation", "blob-descriptor-field": "b"},
+        {"changelog-producer": "input", "blob-view-field": "b"},
+    ],
+)
+def test_such_tables_have_blobs(options: Mapping[str, str]) -> None:
+    asked = {"bucket": "1", **options}
+    assert _schema({"b": "BLOB", "n": "INT"}, asked, ("id",)).options == asked
+
+
+@pytest.mark.parametrize("written", ["GEOMETRY(ogc:crs84)", "GEOGRAPHY(ogc:crs84, karney)"])
+def test_the_case_of_a_coordinate_reference_system_makes_no_difference(written: str) -> None:
+    same, other = parse_type(written.replace("ogc", "OGC")), parse_type(written.replace("84", "83"))
+    ours = parse_type(written)
+    assert ours == same
+    assert hash(ours) == hash(same)
+    assert ours != other
+    assert (str(ours), type_json(ours)) == (written, written)
+    base = _schema({"g": written})
+    after = apply_changes(base, [UpdateColumnType(("g",), same)], now_millis=2, has_snapshots=True)
+    assert str(after.column("g").type) == str(same)
+    with pytest.raises(Invalid):
+        apply_changes(base, [UpdateColumnType(("g",), other)], now_millis=2, has_snapshots=True)

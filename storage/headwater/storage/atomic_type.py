@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from headwater.storage.errors import Invalid
@@ -68,7 +68,8 @@ class AtomicType:
         precision: Digits of DECIMAL, fractional digits of TIME and TIMESTAMP; else 0.
         scale: Fractional digits of DECIMAL; else 0.
         element: What a VECTOR holds: a boolean or a number; else None.
-        crs: The coordinate reference system of GEOMETRY and GEOGRAPHY; else empty.
+        crs: The coordinate reference system of GEOMETRY and GEOGRAPHY; else empty. Its case makes
+            no difference.
         algorithm: How the edges of GEOGRAPHY run; else empty.
     """
 
@@ -78,8 +79,13 @@ class AtomicType:
     precision: int = 0
     scale: int = 0
     element: AtomicType | None = None
-    crs: str = ""
+    crs: str = field(default="", compare=False)
     algorithm: str = ""
+    # GeometryType.equals: two types with the same system in other case are one.
+    _system: str = field(init=False, repr=False, default="")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_system", self.crs.lower())
 
     def __str__(self) -> str:
         return self._bare() + ("" if self.nullable else " NOT NULL")

@@ -9,6 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from headwater.storage.column_directives import (
+    apply_directive,
+    refuse_directive,
+    without_dropped_column,
+)
 from headwater.storage.default_values import check_default_value
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
 from headwater.storage.schema import TableSchema
@@ -141,6 +146,7 @@ class _Draft:
                     self._refuse_key(path, self.schema.primary_keys, "primary key", "make nullable")
                 self._replace(path, lambda f: self._with_nullability(f, path, nullable))
             case UpdateColumnComment(path, text):
+                self._refuse_directive(path, text, "a column that is there keeps its type")
                 self._replace(path, lambda f: replace(f, description=text))
             case UpdateColumnDefaultValue(path, text):
                 self._replace(path, lambda f: self._with_default(f, path, text))
@@ -169,10 +175,12 @@ class _Draft:
                 f"column '{'.'.join(change.path)}' cannot be added NOT NULL: "
                 "rows there would have no value for it"
             )
-        identifier = self.ids.take()
-        added = DataField(
-            identifier, name, reassign_field_ids(change.type, self.ids), change.comment
-        )
+        added = DataField(self.ids.take(), name, change.type, change.comment)
+        if len(change.path) > 1:
+            self._refuse_directive(change.path, change.comment, "this is a nested column")
+        elif self._has_directives:
+            added = apply_directive(added, self.options)
+        added = replace(added, type=reassign_field_ids(added.type, self.ids))
 
         def edit(fields: list[DataField]) -> list[DataField]:
             _require_absent(fields, name)
@@ -181,6 +189,14 @@ class _Draft:
             return self._appended(fields, added, is_column=len(change.path) == 1)
 
         self.fields = _edit_level(self.fields, change.path, edit)
+
+    @property
+    def _has_directives(self) -> bool:
+        return table_type(self.options).has_snapshots
+
+    def _refuse_directive(self, path: tuple[str, ...], comment: str | None, reason: str) -> None:
+        if self._has_directives:
+            refuse_directive(".".join(path), comment, reason)
 
     def _appended(
         self, fields: list[DataField], added: DataField, *, is_column: bool
@@ -225,6 +241,8 @@ class _Draft:
         name = _last(path)
         self._refuse_key_change(path, "drop")
         if len(path) == 1:
+            dropped = self.fields[_index(self.fields, name)]
+            self.options = without_dropped_column(self.options, dropped)
             for option in options_about(self.options, name):
                 raise Invalid(
                     f"cannot drop column '{name}': option '{option}' names it; remove that first"

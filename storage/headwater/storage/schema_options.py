@@ -17,6 +17,7 @@ __all__ = [
     "check_option_change",
     "indexed_by",
     "is_unchanged",
+    "listed_names",
     "options_about",
     "renamed_in_options",
 ]
@@ -81,7 +82,7 @@ def is_unchanged(
         return value.strip().lower() == (present or TableType.TABLE).lower()
     if present is None and key in ("primary-key", "partition"):
         keys = primary_keys if key == "primary-key" else partition_keys
-        return _listed(value) == list(keys)
+        return listed_names(value) == list(keys)
     return present == value
 
 
@@ -123,17 +124,19 @@ def check_option_change(
 
 def options_about(options: Mapping[str, str], column: str) -> list[str]:
     """The options that would name nothing without a column."""
-    found = [key for key in (*_COLUMN_LISTS, *_INDEXED) if column in _listed(options.get(key, ""))]
+    found = [
+        key for key in (*_COLUMN_LISTS, *_INDEXED) if column in listed_names(options.get(key, ""))
+    ]
     for key, value in options.items():
         names_it = column in (_columns_of(key) or ())
-        if names_it or (key.endswith(_NAMING_SUFFIXES) and column in _listed(value)):
+        if names_it or (key.endswith(_NAMING_SUFFIXES) and column in listed_names(value)):
             found.append(key)
     return found
 
 
 def indexed_by(options: Mapping[str, str], column: str) -> str | None:
     """The option that makes an index of a primary-key table over a column; None without one."""
-    return next((key for key in _INDEXED if column in _listed(options.get(key, ""))), None)
+    return next((key for key in _INDEXED if column in listed_names(options.get(key, ""))), None)
 
 
 def renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
@@ -146,8 +149,8 @@ def renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[s
     for key, value in options.items():
         columns = _columns_of(key)
         named = key in _COLUMN_LISTS or (columns is not None and key.endswith(_NAMING_SUFFIXES))
-        if named and old in _listed(value):
-            value = renamed(_listed(value))
+        if named and old in listed_names(value):
+            value = renamed(listed_names(value))
         if columns is not None and old in columns:
             suffix = key[len(_FIELDS) + len(",".join(columns)) :]
             key = f"{_FIELDS}{renamed(columns)}{suffix}"
@@ -171,5 +174,6 @@ def _columns_of(key: str) -> list[str] | None:
     return middle.split(",") if dot else None
 
 
-def _listed(text: str) -> list[str]:
+def listed_names(text: str) -> list[str]:
+    """The columns that an option's value lists, between commas."""
     return [name.strip() for name in text.split(",") if name.strip()]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
+from headwater.storage.column_directives import apply_directives
 from headwater.storage.default_values import check_default_value
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.foreign_tables import OBJECT_FIELDS, check_format_options, foreign_schema
@@ -44,16 +45,16 @@ SYSTEM_FIELD_NAMES = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "ro
 def new_table_schema(schema: Schema, now_millis: int) -> TableSchema:
     """The first version of a new table's schema.
 
-    The options ``primary-key`` and ``partition`` become keys and leave the options; key columns
-    become NOT NULL; field ids that are missing or used twice are given out anew.
+    Directives in the columns' comments are obeyed (`headwater.storage.column_directives`); the
+    options ``primary-key`` and ``partition`` become keys and leave the options; key columns become
+    NOT NULL; field ids that are missing or used twice are given out anew.
 
     Raises:
         Invalid: The schema is not allowed; the message says which rule it breaks.
     """
     _check_creation(schema.options)
     kind = table_type(schema.options)
-    if not kind.has_snapshots:
-        schema = foreign_schema(schema, kind)
+    schema = apply_directives(schema) if kind.has_snapshots else foreign_schema(schema, kind)
     options = dict(schema.options)
     primary_keys = keys_from_option(options, "primary-key", schema.primary_keys)
     partition_keys = keys_from_option(options, "partition", schema.partition_keys)

@@ -2,15 +2,19 @@
 
 Headwater keeps columns of types BLOB, VECTOR, GEOMETRY and GEOGRAPHY for the engines that read and
 write them, so their rules are checked here and nowhere else. Source: ``SchemaValidation.java``
-(``validateGeospatialTypes``, ``validateRowTracking``, ``validateBlobNesting``).
+(``validateGeospatialTypes``, ``validateRowTracking``, ``validateBlobNesting``,
+``validateBlobFields`` and its kin, ``validatePrimaryKeyBlobConfiguration``,
+``validateSequenceGroupOrderingFields``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from headwater.storage.errors import Invalid
+from headwater.storage.options import ChangelogProducer, MergeEngine, TableOptions
 from headwater.storage.schema import TableSchema
+from headwater.storage.schema_options import listed_names
 from headwater.storage.types import (
     ArrayType,
     AtomicType,
@@ -23,7 +27,12 @@ from headwater.storage.types import (
 
 __all__ = ["check_kept_types", "is_blob"]
 
+_ROW_TRACKING = "row-tracking.enabled"
 _DATA_EVOLUTION = "data-evolution.enabled"
+_CLUSTERING = "clustering.incremental"
+_DESCRIPTORS = "blob-descriptor-field"
+_FORMER_DESCRIPTORS = "blob.stored-descriptor-fields"
+_VIEWS = "blob-view-field"
 _PARQUET = "parquet"
 
 
@@ -39,9 +48,29 @@ def is_blob(data_type: DataType) -> bool:
 
 def check_kept_types(schema: TableSchema) -> None:
     """Check columns and options of a Paimon table; raises Invalid naming the column or option."""
+    _check_row_tracking(schema)
     _check_blobs(schema)
+    _check_blob_options(schema)
     _check_vectors(schema)
     _check_places(schema)
+
+
+def _check_row_tracking(schema: TableSchema) -> None:
+    options = TableOptions(schema.options)
+    is_tracking = _is_true(schema.options, _ROW_TRACKING)
+    if is_tracking and schema.primary_keys:
+        raise Invalid(f"'{_ROW_TRACKING}' is for tables without a primary key")
+    if is_tracking and options.bucket != -1:
+        raise Invalid(f"'{_ROW_TRACKING}' needs 'bucket' = '-1', not '{options.bucket}'")
+    is_clustered = _is_true(schema.options, _CLUSTERING)
+    if is_clustered and schema.primary_keys:
+        raise Invalid(f"'{_CLUSTERING}' is for tables without a primary key")
+    if not _is_true(schema.options, _DATA_EVOLUTION):
+        return
+    if not is_tracking:
+        raise Invalid(f"'{_DATA_EVOLUTION}' needs option '{_ROW_TRACKING}' = 'true'")
+    if is_clustered:
+        raise Invalid(f"'{_DATA_EVOLUTION}' excludes '{_CLUSTERING}': set one of them alone")
 
 
 def _check_blobs(schema: TableSchema) -> None:
@@ -64,6 +93,84 @@ def _check_blobs(schema: TableSchema) -> None:
         )
     if len(blobs) == len(schema.fields):
         raise Invalid("a table needs a column that is no BLOB")
+
+
+def _check_blob_options(schema: TableSchema) -> None:
+    options = schema.options
+    columns = {item.name for item in schema.fields if is_blob(item.type)}
+    for name in _named(options, "blob-field"):
+        if name not in columns:
+            raise Invalid(
+                f"'blob-field' names '{name}', which is not a column of type BLOB, ARRAY<BLOB> or "
+                "MAP<…, BLOB>"
+            )
+    plain = {item.name for item in schema.fields if _root(item.type) == "BLOB"}
+    descriptors = _named(options, _DESCRIPTORS if _DESCRIPTORS in options else _FORMER_DESCRIPTORS)
+    views = _named(options, _VIEWS)
+    for option, names in ((_DESCRIPTORS, descriptors), (_VIEWS, views)):
+        for name in names:
+            if name not in plain:
+                raise Invalid(
+                    f"'{option}' names '{name}', which is not a column of type BLOB; arrays and "
+                    "maps can be in 'blob-field' alone"
+                )
+    for name in views:
+        if name in descriptors:
+            raise Invalid(f"column '{name}' cannot be in both '{_VIEWS}' and '{_DESCRIPTORS}'")
+    if TableOptions(options).merge_engine is MergeEngine.PARTIAL_UPDATE:
+        _check_sequence_groups(schema)
+    managed = [item.name for item in schema.fields if item.name in columns - {*descriptors, *views}]
+    if schema.primary_keys and managed:
+        _check_managed_blobs(schema, managed)
+
+
+def _check_sequence_groups(schema: TableSchema) -> None:
+    for key in filter(_is_sequence_group, schema.options):
+        for name in key.removeprefix("fields.").removesuffix(".sequence-group").split(","):
+            # That the column exists is checked before.
+            ordering = schema.field_by_name[name].type
+            if any(part.root is Root.BLOB for part in _parts(ordering)):
+                raise Invalid(f"column '{name}' of type {ordering} cannot order rows in '{key}'")
+
+
+def _is_sequence_group(option: str) -> bool:
+    return option.startswith("fields.") and option.endswith(".sequence-group")
+
+
+def _check_managed_blobs(schema: TableSchema, managed: Sequence[str]) -> None:
+    """Check a primary-key table with BLOBs that are in files of their own."""
+    options, what = TableOptions(schema.options), f"column '{managed[0]}' of BLOBs"
+    if options.merge_engine is MergeEngine.AGGREGATION:
+        raise Invalid(f"{what} is not for 'merge-engine' = 'aggregation'")
+    if options.changelog_producer is not ChangelogProducer.NONE:
+        raise Invalid(
+            f"{what} needs 'changelog-producer' = 'none', not '{options.changelog_producer}'"
+        )
+    if "data-file.external-paths" in schema.options:
+        raise Invalid(f"{what} excludes option 'data-file.external-paths'")
+    if _is_true(schema.options, "pk-clustering-override"):
+        raise Invalid(f"{what} excludes option 'pk-clustering-override'")
+    for option in ("bucket-key", "sequence.field"):
+        for name in _named(schema.options, option):
+            if name in managed:
+                raise Invalid(f"column '{name}' of BLOBs cannot be in '{option}'")
+    if options.merge_engine is not MergeEngine.PARTIAL_UPDATE:
+        return
+    for key, value in schema.options.items():
+        for name in listed_names(value) if _is_sequence_group(key) else ():
+            if name in managed and not options.ignore_delete:
+                _check_aggregate(schema.options, name)
+
+
+def _check_aggregate(options: Mapping[str, str], column: str) -> None:
+    default = options.get("fields.default-aggregate-function")
+    function = options.get(f"fields.{column}.aggregate-function", default)
+    ignored = f"fields.{column}.ignore-retract"
+    if function not in (None, "last_value") and not _is_true(options, ignored):
+        raise Invalid(
+            f"column '{column}' of BLOBs cannot have the aggregate function '{function}', for "
+            f"retracting rows bear none; '{ignored}' = 'true' leaves those rows out"
+        )
 
 
 def _check_vectors(schema: TableSchema) -> None:
@@ -147,7 +254,7 @@ def _root(data_type: DataType) -> str:
 
 
 def _named(options: Mapping[str, str], option: str) -> list[str]:
-    return [name.strip() for name in options.get(option, "").split(",") if name.strip()]
+    return listed_names(options.get(option, ""))
 
 
 def _is_true(options: Mapping[str, str], option: str) -> bool:

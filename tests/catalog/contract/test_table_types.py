@@ -14,7 +14,14 @@ from headwater.catalog.protocol import Catalog
 from headwater.catalog.table import Table
 from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unsupported
 from headwater.storage.schema import Schema
-from headwater.storage.schema_change import AddColumn, DropColumn, SetOption, UpdateComment
+from headwater.storage.schema_change import (
+    AddColumn,
+    DropColumn,
+    SetOption,
+    UpdateColumnComment,
+    UpdateColumnType,
+    UpdateComment,
+)
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.types import DataField, Json, parse_type, type_json
 
@@ -217,3 +224,52 @@ def test_columns_of_every_type_are_created_told_and_changed(
         table.scan().to_arrow()
     with pytest.raises(Unsupported, match="column 'route' is of type GEOGRAPHY"):
         table.scan(columns=["id"], where="route = 'x'")
+
+
+def test_a_directive_in_a_comment_makes_the_column_a_blob_or_a_vector(
+    catalog: Catalog, plain: Schema
+) -> None:
+    catalog.create_database("sales")
+    evolution = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    picture = DataField(2, "picture", parse_type("BYTES"), "__BLOB_FIELD; of the front")
+    asked = replace(plain, fields=(*plain.fields, picture), options=evolution)
+    catalog.create_table(NAME, asked)
+    floats = parse_type({"type": "ARRAY", "element": "FLOAT"})
+    catalog.alter_table(NAME, [AddColumn(("embedding",), floats, "__VECTOR_FIELD;8")])
+    schema = catalog.get_table(NAME).schema
+    assert [(str(item.type), item.description) for item in schema.fields[2:]] == [
+        ("BLOB", "of the front"), ("VECTOR<FLOAT, 8>", None),
+    ]  # fmt: skip
+    assert schema.options == {**evolution, "blob-field": "picture", "vector-field": "embedding"}
+    for change in (
+        UpdateColumnComment(("id",), "__BLOB_FIELD"),
+        AddColumn(("more",), parse_type("INT"), "__BLOB_FIELD"),
+    ):
+        with pytest.raises(Invalid, match="__BLOB_FIELD"):
+            catalog.alter_table(NAME, [change])
+    catalog.alter_table(NAME, [DropColumn(("picture",)), DropColumn(("embedding",))])
+    assert catalog.get_table(NAME).schema.options == evolution
+
+
+def test_tracked_rows_have_no_primary_key_and_no_buckets(catalog: Catalog, plain: Schema) -> None:
+    catalog.create_database("sales")
+    tracked = replace(plain, options={"row-tracking.enabled": "true"})
+    with pytest.raises(Invalid, match="without a primary key"):
+        catalog.create_table(NAME, replace(tracked, primary_keys=("id",)))
+    with pytest.raises(Invalid, match=r"needs option 'row-tracking\.enabled'"):
+        catalog.create_table(NAME, replace(plain, options={"data-evolution.enabled": "true"}))
+    catalog.create_table(NAME, tracked)
+    with pytest.raises(Invalid, match="needs 'bucket' = '-1', not '4'"):
+        catalog.alter_table(NAME, [SetOption("bucket", "4"), SetOption("bucket-key", "id")])
+
+
+def test_the_case_of_a_coordinate_reference_system_makes_no_difference(
+    catalog: Catalog, plain: Schema
+) -> None:
+    catalog.create_database("sales")
+    place = DataField(2, "place", parse_type("GEOMETRY(epsg:4326)"))
+    catalog.create_table(NAME, replace(plain, fields=(*plain.fields, place)))
+    catalog.alter_table(NAME, [UpdateColumnType(("place",), parse_type("GEOMETRY(EPSG:4326)"))])
+    with pytest.raises(Invalid):
+        catalog.alter_table(NAME, [UpdateColumnType(("place",), parse_type("GEOMETRY(EPSG:1)"))])
+    assert str(catalog.get_table(NAME).schema.column("place").type) == "GEOMETRY(EPSG:4326)"
