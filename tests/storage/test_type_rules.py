@@ -183,6 +183,14 @@ SUMMED = {**UPDATED, "fields.b.aggregate-function": "listagg"}
             {"merge-engine": "partial-update", "fields.n,b.sequence-group": "id"},
             "cannot order rows in 'fields.n,b.sequence-group'",
         ),
+        (
+            {"merge-engine": "partial-update", "fields.n.x.sequence-group": "id"},
+            "column 'n.x', which does not exist",
+        ),
+        (
+            {"merge-engine": "partial-update", "fields.sequence-group": "id"},
+            "which does not exist",
+        ),
     ],
 )
 def test_a_table_with_a_key_merges_blobs_in_some_ways_alone(

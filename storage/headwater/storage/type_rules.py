@@ -127,7 +127,8 @@ def _check_blob_options(schema: TableSchema) -> None:
 def _check_sequence_groups(schema: TableSchema) -> None:
     for key in filter(_is_sequence_group, schema.options):
         for name in key.removeprefix("fields.").removesuffix(".sequence-group").split(","):
-            # That the column exists is checked before.
+            if name not in schema.field_by_name:
+                raise Invalid(f"option '{key}' is about column '{name}', which does not exist")
             ordering = schema.field_by_name[name].type
             if any(part.root is Root.BLOB for part in _parts(ordering)):
                 raise Invalid(f"column '{name}' of type {ordering} cannot order rows in '{key}'")
