@@ -128,7 +128,6 @@ def _schema(**changes: object) -> dict[str, object]:
         (_schema(fields=[{"id": 0, "name": "id"}]), 400),
         (_schema(fields=[{"id": 0, "name": "id", "type": "NUMBER"}]), 400),
         (_schema(fields=[{"id": 0, "name": "id", "type": "DECIMAL(99, 2)"}]), 400),
-        (_schema(fields=[{"id": 0, "name": "id", "type": "GEOMETRY"}]), 501),
         (_schema(fields=[{"id": 0, "name": "x", "type": "INT"}] * 2), 400),
         (_schema(primaryKeys=["nothing"]), 400),
         (_schema(partitionKeys="id"), 400),

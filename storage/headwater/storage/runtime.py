@@ -11,30 +11,13 @@ import os
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headwater.storage.errors import Invalid
 
 __all__ = ["SYSTEM_RUNTIME", "Runtime"]
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """Where time and unique names come from.
-
-    Attributes:
-        now_millis: Milliseconds since the epoch, UTC.
-        new_uuid: A name nobody else has, in the form of a version 4 UUID.
-        sleep: Waits for a number of seconds.
-        time_zone: The zone of local times, where a table's data leaves it open.
-    """
-
-    now_millis: Callable[[], int]
-    new_uuid: Callable[[], str]
-    sleep: Callable[[float], None]
-    time_zone: Callable[[], dt.tzinfo] = field(default=lambda: _process_zone())
 
 
 def _process_zone() -> dt.tzinfo:
@@ -61,6 +44,23 @@ def _system_zone(name: str | None) -> dt.tzinfo:
 def _zone_in(path: str) -> ZoneInfo:
     with open(path, "rb") as file:
         return ZoneInfo.from_file(file)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Where time and unique names come from.
+
+    Attributes:
+        now_millis: Milliseconds since the epoch, UTC.
+        new_uuid: A name nobody else has, in the form of a version 4 UUID.
+        sleep: Waits for a number of seconds.
+        time_zone: The zone of local times, where a table's data leaves it open.
+    """
+
+    now_millis: Callable[[], int]
+    new_uuid: Callable[[], str]
+    sleep: Callable[[float], None]
+    time_zone: Callable[[], dt.tzinfo] = _process_zone
 
 
 def _system_millis() -> int:
