@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Select, bindparam, exists, literal_column, or_, select, union_all
+from sqlalchemy import exists, literal_column, or_
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import TableInfo
 from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.models import (
     BranchRow,
-    DatabaseRow,
     OutboxRow,
     SchemaRow,
     SnapshotRow,
     TableRow,
 )
+from headwater.catalog.sql.named_tables import about_tables, place_values
 from headwater.catalog.sql.outbox import SCHEMA_ACTIONS
-from headwater.catalog.sql.prepared import Prepared, numbered, padded
+from headwater.catalog.sql.prepared import Prepared
 from headwater.storage.layout import MAIN_BRANCH
 from headwater.storage.schema import TableSchema
 
@@ -168,11 +168,10 @@ class BulkReads:
     def _question(
         self, look: _Look[V], identifiers: Sequence[Identifier]
     ) -> tuple[Prepared, Mapping[str, str]]:
-        names = [{"database": name.database, "table": name.name} for name in padded(identifiers)]
-        return look.statement(len(names)), {
-            "warehouse": self._context.warehouse,
-            **numbered(names),
-        }
+        count, names = place_values(
+            [(name.database, name.name, MAIN_BRANCH) for name in identifiers]
+        )
+        return look.statement(count), {"warehouse": self._context.warehouse, **names}
 
 
 @cache
@@ -199,12 +198,7 @@ def _tables(count: int) -> Prepared:
         & (SchemaRow.branch == BranchRow.branch)
         & (SchemaRow.schema_id == BranchRow.schema_id)
     )
-    return _union(
-        [
-            _named(select(literal_column(str(at)), *columns), at).join(SchemaRow, schema)
-            for at in range(count)
-        ]
-    )
+    return about_tables(count, columns, [(SchemaRow, schema)])
 
 
 @cache
@@ -226,30 +220,7 @@ def _snapshots(count: int) -> Prepared:
         & (SnapshotRow.snapshot_id == BranchRow.snapshot_id)
     )
     # External tables have none here: nothing is ever committed to them.
-    return _union(
-        [
-            _named(select(literal_column(str(at)), *columns), at).join(SnapshotRow, latest)
-            for at in range(count)
-        ]
-    )
-
-
-def _union(queries: Sequence[Select[*tuple[Any, ...]]]) -> Prepared:
-    return Prepared(union_all(*queries) if len(queries) > 1 else queries[0])
-
-
-def _named(query: Select[*tuple[Any, ...]], at: int) -> Select[*tuple[Any, ...]]:
-    return (
-        query.select_from(DatabaseRow)
-        .join(TableRow, TableRow.database_id == DatabaseRow.id)
-        .join(BranchRow, BranchRow.table_id == TableRow.id)
-        .where(
-            DatabaseRow.warehouse == bindparam("warehouse"),
-            DatabaseRow.name == bindparam(f"database_{at}"),
-            TableRow.name == bindparam(f"table_{at}"),
-            BranchRow.branch == literal_column(f"'{MAIN_BRANCH}'"),
-        )
-    )
+    return about_tables(count, columns, [(SnapshotRow, latest)])
 
 
 def _stored_table(identifier: Identifier, values: Sequence[Any]) -> StoredTable | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
-from sqlalchemy import Select, bindparam, exists, literal_column, or_, select, union_all
+from sqlalchemy import exists, or_, select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Page
 from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.models import BranchRow, DatabaseRow, OutboxRow, TableRow
+from headwater.catalog.sql.models import BranchRow, OutboxRow, TableRow
+from headwater.catalog.sql.named_tables import about_tables, place_values
 from headwater.catalog.sql.prepared import Prepared, keyed, numbered, padded
 from headwater.storage.errors import Conflict, NotFound, ResourceType, Unsupported
 from headwater.storage.layout import TableLayout
@@ -90,9 +90,12 @@ class TableRecord:
 
 @cache
 def _finding(count: int) -> Prepared:
-    queries: list[Select[*tuple[Any, ...]]] = [
-        select(
-            literal_column(str(at)).label("place"),
+    is_pending = exists().where(
+        OutboxRow.table_id == BranchRow.table_id, OutboxRow.branch == BranchRow.branch
+    )
+    return about_tables(
+        count,
+        (
             TableRow.id,
             TableRow.path,
             TableRow.is_external,
@@ -100,22 +103,9 @@ def _finding(count: int) -> Prepared:
             BranchRow.schema_id,
             BranchRow.snapshot_id,
             BranchRow.snapshot_uuid,
-            exists()
-            .where(OutboxRow.table_id == BranchRow.table_id, OutboxRow.branch == BranchRow.branch)
-            .label("is_pending"),
-        )
-        .select_from(DatabaseRow)
-        .join(TableRow, TableRow.database_id == DatabaseRow.id)
-        .join(BranchRow, BranchRow.table_id == TableRow.id)
-        .where(
-            DatabaseRow.warehouse == bindparam("warehouse"),
-            DatabaseRow.name == bindparam(f"database_{at}"),
-            TableRow.name == bindparam(f"table_{at}"),
-            BranchRow.branch == bindparam(f"branch_{at}"),
-        )
-        for at in range(count)
-    ]
-    return Prepared(union_all(*queries) if count > 1 else queries[0])
+            is_pending.label("is_pending"),
+        ),
+    )
 
 
 @cache
@@ -153,12 +143,9 @@ def find_tables(
     connection: Connection, context: CatalogContext, identifiers: Sequence[Identifier]
 ) -> Sequence[TableRecord | None]:
     """Look tables and branches up, in one statement; None for what is not there."""
-    names = [
-        {"database": name.database, "table": name.table, "branch": name.branch}
-        for name in padded(identifiers)
-    ]
+    count, names = place_values([(name.database, name.table, name.branch) for name in identifiers])
     found: list[TableRecord | None] = [None] * len(identifiers)
-    rows = _finding(len(names)).run(connection, warehouse=context.warehouse, **numbered(names))
+    rows = _finding(count).run(connection, warehouse=context.warehouse, **names)
     for row in rows:
         if row.place < len(identifiers) and _is_plain(identifiers[row.place]):
             found[row.place] = TableRecord(

@@ -58,10 +58,12 @@ class Prepared:
 
     Args:
         statement: With `bindparam` for each value that changes.
+        postgresql: What says the same in a way that suits PostgreSQL better, if anything does.
     """
 
-    def __init__(self, statement: Executable) -> None:
+    def __init__(self, statement: Executable, *, postgresql: Executable | None = None) -> None:
         self._statement = statement
+        self._postgresql = postgresql
         self._compiled: dict[str, _Compiled] = {}
 
     def run(
@@ -88,7 +90,7 @@ class Prepared:
         return compiled
 
     def _compile(self, dialect: Dialect) -> _Compiled:
-        cursor: type | None = None
+        statement, cursor = self._statement, None
         if dialect.name == "postgresql":
             # The server's own form of parameters: the driver does not look for them in the text.
             from psycopg import RawCursor
@@ -96,7 +98,8 @@ class Prepared:
             kind: Callable[..., Dialect] = type(dialect)
             dialect = kind(paramstyle="numeric_dollar")
             cursor = RawCursor
-        made: Compiled = self._statement.compile(dialect=dialect)  # type: ignore[attr-defined]
+            statement = statement if self._postgresql is None else self._postgresql
+        made: Compiled = statement.compile(dialect=dialect)  # type: ignore[attr-defined]
         assert isinstance(made, SQLCompiler)
         constants = {name: value for name, value in made.params.items() if value is not None}
         names = tuple(made.params if made.positiontup is None else made.positiontup)
