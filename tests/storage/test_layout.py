@@ -51,6 +51,12 @@ def test_durations(text: str, millis: int) -> None:
     assert parse_duration(text) == millis
 
 
+@pytest.mark.parametrize("text", ["", "h", "1 week", "-1 h", "9" * 19, "9" * 16 + " d", "9" * 5000])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(Invalid, match="option 'for'"):
+        parse_duration(text, "for")
+
+
 @pytest.mark.parametrize(
     ("options", "read"),
     [

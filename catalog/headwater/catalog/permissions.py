@@ -89,6 +89,8 @@ GRANTABLE: Mapping[TargetType, frozenset[Access]] = {
 }
 """Which access can be granted to what (``permission_access.py``)."""
 
+_YEAR_10000 = 253_402_300_800_000
+
 # The names that lead to a target, and no others may be given.
 _NAMES: Mapping[TargetType, tuple[str, ...]] = {
     TargetType.CATALOG: (),
@@ -174,7 +176,8 @@ class Grant:
         access: What it allows.
         principal: Whom.
         columns: For COLUMN, and only there: which.
-        expires_at: When it ends, milliseconds since the epoch; None is never.
+        expires_at: When it ends, milliseconds since the epoch; None is never. Before the year
+            10000, as far as the wire's form of a time goes.
 
     Raises:
         Invalid: The access cannot be granted on the target, or another part is wrong.
@@ -194,6 +197,8 @@ class Grant:
             raise Invalid("a permission on COLUMN needs 'columns'")
         if self.target.type is not TargetType.COLUMN and self.columns is not None:
             raise Invalid(f"'columns' is for a permission on COLUMN, not on {self.target.type}")
+        if self.expires_at is not None and self.expires_at >= _YEAR_10000:
+            raise Invalid("a permission must end before the year 10000, or never")
 
 
 def check_access(target: PermissionTarget, access: str) -> Access:

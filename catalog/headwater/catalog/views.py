@@ -132,8 +132,8 @@ def changed_view(
 def _require_dialect(identifier: Identifier, dialects: Mapping[str, str], dialect: str) -> None:
     if dialect not in dialects:
         raise NotFound(
-            f"view {identifier} has no query for '{dialect}', but for "
-            f"{', '.join(sorted(dialects)) or 'no dialect'}",
+            f"view {identifier} has no query for '{dialect}'; those it has are for "
+            f"{', '.join(sorted(dialects)) or 'no engine'}",
             resource_type=ResourceType.DIALECT,
             resource_name=dialect,
         )

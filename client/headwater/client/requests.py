@@ -65,7 +65,10 @@ class Requests:
         retries: int,
         runtime: Runtime,
     ) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise Invalid(f"'{url}' is not the address of a catalog: {error}") from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise Invalid(f"'{url}' is not the address of a catalog; write http://host:port")
         if parts.username or parts.password or parts.query or parts.fragment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -31,6 +32,8 @@ from headwater.storage.runtime import Runtime
 __all__ = ["Answer", "OutcomeUnknown", "Timeouts", "Transport", "encode_path", "seconds_to_wait"]
 
 T = TypeVar("T", bound=BaseModel)
+
+_HEADER_VALUE = re.compile(r"([!-~]+([ \t]+[!-~]+)*)?")
 
 _KINDS: Mapping[str, type[HeadwaterError]] = {
     kind.__name__: kind
@@ -161,6 +164,9 @@ class Transport:
         timeouts: How long to wait.
         retries: How often a request is repeated when the server asks for it or is out of reach.
         runtime: Waits between attempts.
+
+    Raises:
+        Invalid: A header cannot be sent.
     """
 
     url: str
@@ -170,6 +176,13 @@ class Transport:
     runtime: Runtime
     _client: httpx.Client | None = field(default=None, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be sent, without saying it: it may be a secret."""
+        for name, value in self.headers.items():
+            if not _HEADER_VALUE.fullmatch(value):
+                what = "the token" if name == "authorization" else f"the header '{name}'"
+                raise Invalid(f"{what} must be text of visible ASCII characters in one line")
 
     def __getstate__(self) -> tuple[str, Mapping[str, str], Timeouts, int, Runtime]:
         """All but the connections."""

@@ -24,6 +24,8 @@ __all__ = [
 ]
 
 _PREFIX = "consumer-"
+# Java reads it as a long; what it cannot read, it takes for a broken file.
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,11 @@ def write_consumer_file(files: FileAccess, layout: TableLayout, consumer: Consum
         raise Invalid(
             f"consumer '{consumer.consumer_id}': snapshot ids start at 1, not "
             f"{consumer.next_snapshot}"
+        )
+    if consumer.next_snapshot > _LARGEST:
+        raise Invalid(
+            f"consumer '{consumer.consumer_id}': {consumer.next_snapshot} is more than a snapshot "
+            "id can be"
         )
     files.write(layout.consumer(consumer.consumer_id), consumer.to_json().encode())
 

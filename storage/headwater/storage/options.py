@@ -42,6 +42,9 @@ _TIME_UNITS: Mapping[str, float] = {
     "d": 86_400_000, "day": 86_400_000,
 }  # fmt: skip
 
+# Java's long.
+_LONGEST = 2**63 - 1
+
 _QUANTITY = re.compile(r"^\s*(\d+)\s*([a-zµ]*)\s*$", re.IGNORECASE)
 
 
@@ -51,7 +54,11 @@ def _quantity(text: str, units: Mapping[str, float], key: str, example: str) -> 
     factor = units.get(unit, units.get(unit.rstrip("s")))
     if match is None or factor is None:
         raise Invalid(f"option '{key}': '{text}' is not a quantity such as '{example}'")
-    return int(int(match[1]) * factor)
+    # By its length first: Python reads no number of thousands of digits.
+    quantity = int(int(match[1]) * factor) if len(match[1]) < 25 else _LONGEST + 1
+    if quantity > _LONGEST:
+        raise Invalid(f"option '{key}': '{text}' is more than can be counted")
+    return quantity
 
 
 def parse_bytes(text: str, key: str = "size") -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 
 from headwater.storage.column_directives import apply_directives
 from headwater.storage.default_values import check_default_value
@@ -93,13 +92,13 @@ def replacing_schema(old: TableSchema, schema: Schema, now_millis: int) -> Table
     ids = FieldIds(old.highest_field_id)
     fields = tuple(_renumbered(item, ids) for item in new.fields)
     changed = replace(new, id=old.id + 1, fields=fields, highest_field_id=ids.highest)
-    for one, other in zip_longest(_partition_columns(old), _partition_columns(changed)):
-        if one != other:
-            raise Unsupported(
-                "a table that is replaced keeps its partition keys and their types, "
-                f"{', '.join(map(str, _partition_columns(old))) or 'none'}: not {other}; drop the "
-                "table and create it anew"
-            )
+    kept, asked = _partition_columns(old), _partition_columns(changed)
+    if kept != asked:
+        raise Unsupported(
+            "a table that is replaced keeps its partition keys and their types, "
+            f"{', '.join(kept) or 'none'}: not {', '.join(asked) or 'none'}; drop the table and "
+            "create it anew"
+        )
     return changed
 
 

@@ -90,7 +90,11 @@ def test_a_second_grant_takes_the_place_of_the_first(catalog: Catalog, objects: 
 def test_an_end_that_is_past_is_refused(catalog: Catalog, objects: None) -> None:
     with pytest.raises(Invalid, match="past"):
         catalog.permissions.grant(Grant(ORDERS, Access.SELECT, "ada", expires_at=1_000))
-    assert _granted(catalog, ORDERS) == []
+    last = 253_402_300_799_999
+    catalog.permissions.grant(Grant(ORDERS, Access.SELECT, "ada", expires_at=last))
+    assert [grant.expires_at for grant in _granted(catalog, ORDERS)] == [last]
+    with pytest.raises(Invalid, match="year 10000"):
+        Grant(ORDERS, Access.SELECT, "ada", expires_at=last + 1)
 
 
 def test_lists_are_narrowed(catalog: Catalog, objects: None) -> None:

@@ -279,7 +279,9 @@ def test_a_consumer_that_another_engine_moved_is_seen(
     assert [item.next_snapshot for item in catalog.list_consumers(table).items] == [7]
 
 
-@pytest.mark.parametrize(("name", "number"), [("a/b", 1), ("", 1), ("ok", 0), ("ok", -3)])
+@pytest.mark.parametrize(
+    ("name", "number"), [("a/b", 1), ("", 1), ("ok", 0), ("ok", -3), ("ok", 2**63)]
+)
 def test_consumers_that_cannot_be_are_refused(
     catalog: Catalog, table: Identifier, name: str, number: int
 ) -> None:

@@ -71,11 +71,13 @@ def database_url(text: str) -> URL:
     """
     try:
         url = make_url(text)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError):
+        # Without the cause: it may quote a part of the password.
         raise Invalid(
             "the database URL is malformed; write it as sqlite:///file.db, "
-            "postgresql://user@host/database or mariadb://user@host/database"
-        ) from error
+            "postgresql://user@host/database or mariadb://user@host/database, and @ : / in a "
+            "password as %40 %3A %2F"
+        ) from None
     match url.get_backend_name():
         case "sqlite":
             if not url.database or url.database == ":memory:" or "mode" in url.query:

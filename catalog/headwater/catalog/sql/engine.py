@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +32,13 @@ from headwater.catalog.sql.drivers import (
 from headwater.catalog.sql.glances import Glances
 from headwater.catalog.sql.rereading import Rereading
 from headwater.catalog.sql.transient import is_lost, is_rolled_back
-from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
+from headwater.storage.errors import (
+    CorruptData,
+    HeadwaterError,
+    Invalid,
+    OutcomeUnknown,
+    Unavailable,
+)
 from headwater.storage.runtime import Runtime
 
 __all__ = ["SqlDatabase", "database_exists", "database_url", "open_engine"]
@@ -218,6 +225,10 @@ def _meaning(error: Exception, outcome: str) -> HeadwaterError | None:
         case DataError() | UnicodeEncodeError() | OverflowError():
             # A null character, half a surrogate pair, a number beyond 64 bits.
             return Invalid(f"the catalog's database cannot hold a value: {error}")
+        case DBAPIError() if type(error.orig) is sqlite3.DatabaseError:
+            return CorruptData(
+                f"the catalog's database is no file of SQLite, or damaged: {error.orig}"
+            )
         case DBAPIError() if (
             isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
         ):

@@ -93,7 +93,7 @@ def normalised_location(text: str) -> str:
     """The URI of a warehouse, a database or an external table, in one spelling.
 
     Raises:
-        Invalid: It is neither a URI nor a local path, or it has a ``..`` part.
+        Invalid: It is neither a URI nor a local path, or it has a ``..`` part or credentials.
     """
     scheme, separator, rest = text.partition("://")
     if not separator or scheme == "file":
@@ -103,6 +103,11 @@ def normalised_location(text: str) -> str:
             raise Invalid(f"'{text}' is neither a URI nor a local path")
         return local_uri(text)
     parts = rest.rstrip("/").split("/")
+    if ":" in parts[0].rpartition("@")[0]:
+        # Without the text: locations are shown to whoever asks, credentials must not be.
+        raise Invalid(
+            "a location must not hold credentials; give them as options, such as s3.access-key"
+        )
     if not parts[0] or ".." in parts:
         raise Invalid(
             f"'{text}' is not a usable location: a bucket must stand in it, '..' must not"
