@@ -57,6 +57,10 @@ def test_branches(run: Run) -> None:
 def test_tags(run: Run) -> None:
     run("tag", "create", "sales.log", "ever")
     run("tag", "create", "sales.log", "short", "--snapshot", "1", "--retain", "1 ms")
+    run("tag", "create", "sales.log", "epoch", "--retain", "400000000 d")
+    [epoch] = [row for row in run("tag", "list", "sales.log", rows=True) if row["tag"] == "epoch"]
+    assert epoch["expires at"] == "after the year 9999"
+    run("tag", "delete", "sales.log", "epoch")
     run("branch", "create", "sales.log", "b", "--tag", "ever")
     ever, short = run("tag", "list", "sales.log", rows=True)
     assert (ever["tag"], ever["snapshot"], ever["expires at"]) == ("ever", 2, None)

@@ -60,7 +60,10 @@ def test_a_wrong_command_line_is_exit_code_2(headwater: Headwater, arguments: li
     [
         (["db", "upgrade", "--database-url", "nonsense"], "database URL is malformed"),
         (["table", "list", "--catalog", "./nowhere"], "holds no catalog"),
+        (["table", "list", "--catalog", "file://nowhere"], "holds no catalog"),
+        (["table", "list", "--catalog", "sqlite:///nowhere", "--location", "x"], "headwater db"),
         (["table", "list", "--catalog", "http://127.0.0.1:9"], "http://127.0.0.1:9"),
+        (["table", "list", "--catalog", "http://["], "is not the address of a catalog"),
         (["table", "show", "orders", "--catalog", "./nowhere"], "write it as database.table"),
         (["openapi", "--output", "/nowhere/at/all.json"], "cannot write"),
     ],
@@ -72,6 +75,83 @@ def test_an_error_is_one_line_and_exit_code_1(
     assert result.returncode == 1
     assert says in one_line(result)
     assert not (tmp_path / "nowhere").exists()
+
+
+_FAR = "99999999999 d"
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "says"),
+    [
+        (1, ["table", "create", "a.b", "--column", "n INTT"], "column 'n INTT': unknown type"),
+        (1, ["table", "replace", "a.b", "--column", "n"], "is not a column"),
+        (2, ["table", "create", "a.b", "--option", "x"], "write --option as KEY=VALUE"),
+        (2, ["table", "show"], "name the table"),
+        (2, ["table", "alter", "a.b"], "say what to change"),
+        (2, ["table", "alter", "a.b", "--rename-column", "n"], "as COLUMN=NAME"),
+        (2, ["table", "alter", "a.b", "--change-type", "n INT NOT NULL"], "--not-null"),
+        (2, ["table", "alter", "a.b", "--change-type", "n INT COMMENT 'c'"], "--column-comment"),
+        (1, ["table", "alter", "a.b", "--move", "n up"], "is not a move"),
+        (2, ["table", "rollback", "a.b"], "give --snapshot or --tag"),
+        (1, ["table", "remove-orphan-files", "a.b", "--older-than", _FAR], "--older-than"),
+        (2, ["database", "create", "a", "--option", "x"], "write --option as KEY=VALUE"),
+        (1, ["partition", "drop", "a.b", "n"], "is not a partition"),
+        (1, ["partition", "create", "a.b", "n"], "is not a partition"),
+        (1, ["tag", "create", "a.b", "t", "--retain", _FAR], "--retain"),
+        (2, ["view", "alter", "a.b"], "say what to change"),
+        (2, ["view", "alter", "a.b", "--dialect", "x"], "as NAME=QUERY"),
+        (2, ["function", "alter", "a.b"], "say what to change"),
+        (2, ["function", "alter", "a.b", "--sql", "x"], "as ENGINE=EXPRESSION"),
+        (1, ["permission", "grant", "a", "ALL", "CATALOG", "--expires-in", _FAR], "--expires-in"),
+        (1, ["permission", "grant", "a", "ALL", "CATALOG", "b"], "must not name"),
+        (2, ["permission", "grant", "a", "SELECT", "COLUMN", "a.b"], "--except-column"),
+        (2, ["permission", "grant", "a", "ALL", "CATALOG", "--column", "n"], "--except-column"),
+        (1, ["dropped", "restore", "id", "--as", "b"], "database.table"),
+        (1, ["protect", "a."], "database.table"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_mistakes_are_found_before_the_catalog_is_reached(
+    headwater: Headwater, code: int, arguments: list[str], says: str
+) -> None:
+    result = headwater(*arguments, HEADWATER_CATALOG="http://127.0.0.1:9")
+    # The frame around a wrong command line breaks its lines.
+    said = " ".join(result.stderr.replace("\u2502", " ").split())
+    assert (result.returncode, says in said) == (code, True), result.stderr
+
+
+@pytest.mark.parametrize("token", ["hunter2\nhunter2", "hünter2", "hunter2 "])
+def test_a_token_that_cannot_be_sent_is_not_shown(headwater: Headwater, token: str) -> None:
+    result = headwater("table", "list", HEADWATER_CATALOG_TOKEN=token)
+    assert result.returncode == 1
+    assert one_line(result).startswith("headwater: the token must be")
+
+
+def test_a_malformed_database_url_is_not_shown(headwater: Headwater) -> None:
+    url = "postgresql://ada:p:hunter2/x@host/name"
+    result = headwater("token", "list", "--database-url", url)
+    assert result.returncode == 1
+    assert "hunter2" not in one_line(result)
+
+
+def test_a_file_that_is_no_database_is_said_to_be_none(
+    headwater: Headwater, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("milk, bread, a new bicycle" * 100)
+    for words in (["db", "current"], ["db", "upgrade"], ["token", "list"]):
+        result = headwater(*words, "--database-url", "sqlite:///notes.txt")
+        assert result.returncode == 1
+        assert "no file of SQLite" in one_line(result)
+
+
+def test_any_name_can_be_printed_in_any_encoding(
+    headwater: Headwater, headwater_process: Headwater
+) -> None:
+    headwater("db", "upgrade")
+    headwater("token", "create", "größe")
+    result = headwater_process("token", "list", PYTHONIOENCODING="ascii")
+    assert result.returncode == 0, result.stderr
+    assert "gr\\xf6\\xdfe\t" in result.stdout
 
 
 @pytest.mark.parametrize(

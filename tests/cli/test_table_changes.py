@@ -61,6 +61,10 @@ def test_a_table_is_created_as_described(run: Run, lake: Lake) -> None:
     assert [field.description for field in schema.fields] == [None, "it's", None, None]
     assert (schema.primary_keys, schema.partition_keys) == (("dt", "order_id"), ("dt",))
     assert (schema.options["bucket"], schema.comment) == ("2", "c")
+    run("table", "alter", "sales.orders", "--column-comment", "a b=two", "--default", "dt=x'y")
+    shown = run("table", "show", "sales.orders")
+    assert "column dt\tSTRING NOT NULL DEFAULT 'x''y' COMMENT 'it''s'\n" in shown
+    assert "column a b\tMAP<STRING, DECIMAL(10, 2)> NOT NULL COMMENT 'two'\n" in shown
     assert "sales.orders" in run("table", "create", "sales.orders", *ORDERS, code=1)
     run("table", "create", "sales.orders", *ORDERS, "--if-not-exists")
 

@@ -68,7 +68,7 @@ def test_a_view_from_first_to_last(run: Run, lake: Lake, tmp_path: Path) -> None
     assert shown["query"] == "SELECT 1 AS n"
     assert (shown["dialect spark"], shown["dialect trino"]) == ("SELECT 3", "SELECT 4")
     assert "dialect flink" not in shown
-    assert (shown["column n"], shown["comment"]) == ("INT", None)
+    assert (shown["column n"], shown["comment"]) == ("INT COMMENT 'all'", None)
     assert "option a" not in shown
 
     run("view", "rename", "sales.recent", "sales.newest")
@@ -135,7 +135,11 @@ def test_a_function_from_first_to_last(run: Run, lake: Lake) -> None:
         (["function", "create", "sales.f", "--sql", "x=1", "--definition", "x={}"], 2, "twice"),
         (["permission", "grant", "ada", "SELECT", "TABLE"], 2, "needs a NAME"),
         (["permission", "grant", "ada", "SELECT", "TABLE", "sales.none"], 1, "sales.none"),
-        (["permission", "grant", "ada", "UPDATE", "COLUMN", "sales.none"], 1, "SELECT"),
+        (
+            ["permission", "grant", "ada", "UPDATE", "COLUMN", "sales.none", "--column", "n"],
+            1,
+            "SELECT",
+        ),
         (["permission", "grant", "ada", "EAT", "CATALOG"], 2, "EAT"),
         (["permission", "list", "DATABASE"], 1, "database"),
     ],

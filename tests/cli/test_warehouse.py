@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
+
+from headwater.catalog.sql.opened import opened_database
+from headwater.catalog.sql.warehouses import Warehouses
+from headwater.storage.runtime import SYSTEM_RUNTIME
 
 Headwater = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -34,9 +39,23 @@ def test_from_the_first_to_the_last(headwater: Headwater, database: None, tmp_pa
     assert headwater("warehouse", "list", "--json").stdout == ""
 
 
+def test_a_secret_comes_from_standard_input(
+    headwater: Headwater, database: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO("hunter2\nAKIA\n"))
+    option = ["--option", "s3.secret-key=-", "--option", "s3.access-key=-"]
+    added = headwater("warehouse", "add", "lake", "./lake", *option)
+    assert (added.returncode, "hunter2" in added.stdout + added.stderr) == (0, False)
+    with opened_database("sqlite:///headwater.db") as opened:
+        options = Warehouses(opened, SYSTEM_RUNTIME).get("lake").options
+    assert options == {"s3.secret-key": "hunter2", "s3.access-key": "AKIA"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
+        (["add", "lake", "s3://ada:hunter2@bucket/x"], 1, "must not hold credentials"),
+        (["add", "lake", "./x", "--option", "s3.secret-key=-"], 2, "standard input"),
         (["add", "a b", "./lake"], 1, "is not a warehouse name"),
         (["add", "lake", "ftp://x/y"], 1, "scheme 'ftp'"),
         (["add", "lake", "./x", "--option", "hunter2"], 2, "KEY=VALUE"),
@@ -47,8 +66,14 @@ def test_from_the_first_to_the_last(headwater: Headwater, database: None, tmp_pa
     ],
 )
 def test_what_cannot_be_is_said_without_secrets(
-    headwater: Headwater, database: None, arguments: list[str], code: int, says: str
+    headwater: Headwater,
+    database: None,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    says: str,
 ) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO())
     result = headwater("warehouse", *arguments)
     assert result.returncode == code
     assert says in result.stderr

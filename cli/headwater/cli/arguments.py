@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headwater.catalog.identifier import Identifier
-from headwater.storage.errors import Unavailable
+from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.options import parse_duration
 from headwater.storage.schema_change import RemoveOption, SetOption, UpdateComment
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "TableName",
     "Unset",
     "changed_properties",
+    "duration",
     "pairs",
     "require_changes",
     "text_of",
@@ -69,14 +72,16 @@ Unset = Annotated[
 ]
 
 
-def pairs(given: Sequence[str] | None, option: str = "--option") -> dict[str, str]:
+def pairs(
+    given: Sequence[str] | None, option: str = "--option", form: str = "KEY=VALUE"
+) -> dict[str, str]:
     """What an option of the form ``KEY=VALUE`` was given; a wrong command line for another form."""
     found: dict[str, str] = {}
     for item in given or ():
         key, equals, value = item.partition("=")
         if not key or not equals:
             # Not the value: it may be a secret.
-            raise typer.BadParameter(f"write {option} as KEY=VALUE")
+            raise typer.BadParameter(f"write {option} as {form}")
         if key in found:
             raise typer.BadParameter(f"{option} {key} is there twice")
         found[key] = value
@@ -99,6 +104,14 @@ def text_of(given: str) -> str:
         raise Unavailable(f"cannot read {given[1:]}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise Unavailable(f"cannot read {given[1:]}: it is not UTF-8 text") from error
+
+
+def duration(given: str, option: str) -> timedelta:
+    """A time such as ``90 d``; raises Invalid."""
+    try:
+        return timedelta(milliseconds=parse_duration(given, option))
+    except OverflowError:
+        raise Invalid(f"{option}: '{given}' is longer than time is counted here") from None
 
 
 def changed_properties(

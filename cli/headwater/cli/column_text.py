@@ -9,7 +9,7 @@ from headwater.catalog.column import Column
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types import DataField, FieldIds, Json, parse_type, type_json
 
-__all__ = ["changed_field", "columns", "field_path", "fields", "type_text"]
+__all__ = ["changed_field", "column_text", "columns", "field_path", "field_text", "fields"]
 
 _COLUMN = re.compile(
     r"\s*(?P<name>(?:`[^`]+`|[^\s`])+)\s+(?P<type>.+?)"
@@ -31,7 +31,15 @@ def fields(texts: list[str]) -> tuple[DataField, ...]:
         Unsupported: Headwater does not know a type.
     """
     ids = FieldIds()
-    return tuple(DataField.from_json(_document(text, ids)) for text in texts)
+    return tuple(_field(text, ids) for text in texts)
+
+
+def _field(text: str, ids: FieldIds) -> DataField:
+    document = _document(text, ids)
+    try:
+        return DataField.from_json(document)
+    except (Invalid, Unsupported) as error:
+        raise type(error)(f"column '{text}': {error.message}") from error
 
 
 def changed_field(text: str) -> tuple[tuple[str, ...], DataField]:
@@ -66,12 +74,25 @@ def field_path(name: str) -> tuple[str, ...]:
     return tuple(quoted or plain for quoted, plain in parts)
 
 
-def type_text(column: Column) -> str:
-    """A column's type as SQL writes it."""
+def column_text(column: Column) -> str:
+    """What a column of a view is, or a parameter: its type and comment as SQL writes them."""
     try:
-        return str(column.data_type)
+        return str(column.data_type) + _clause("COMMENT", column.description)
     except Unsupported:
-        return str(column.type)
+        return str(column.type) + _clause("COMMENT", column.description)
+
+
+def field_text(field: DataField) -> str:
+    """What a table's column is: its type, default and comment as SQL writes them."""
+    default = _clause("DEFAULT", field.default_value)
+    return str(field.type) + default + _clause("COMMENT", field.description)
+
+
+def _clause(word: str, text: str | None) -> str:
+    if text is None:
+        return ""
+    quoted = text.replace("'", "''")
+    return f" {word} '{quoted}'"
 
 
 def _matched(text: str) -> re.Match[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_type_hints
+from typing import TYPE_CHECKING, Annotated, cast, get_type_hints
 
 import typer
 
@@ -79,8 +80,9 @@ _Location = Annotated[
 def on_lake(command: Callable[..., None]) -> Callable[..., None]:
     """Make a command line command of a function whose first argument is a `Lake`.
 
-    The command gets the options that say which lake, beside the arguments of its own, and runs
-    with that lake open.
+    The command gets the options that say which lake, beside the arguments of its own. The lake is
+    reached when the command first asks it for something: what is wrong with the arguments is said
+    before that, if the command looks at them first.
     """
     # The lake's class is there for type checkers only: loading it takes a second.
     hints = get_type_hints(command, localns={"Lake": object}, include_extras=True)
@@ -102,13 +104,29 @@ def on_lake(command: Callable[..., None]) -> Callable[..., None]:
         location: str | None,
         **given: object,
     ) -> None:
-        with _open_lake(catalog, warehouse, token, location) as lake:
-            command(lake, **given)
+        with ExitStack() as opened:
+            lake = _UnopenedLake(
+                lambda: opened.enter_context(_open_lake(catalog, warehouse, token, location))
+            )
+            command(cast("Lake", lake), **given)
 
     run.__annotations__ = {item.name: item.annotation for item in parameters} | {"return": None}
     # Typer reads the options from it.
     vars(run)["__signature__"] = inspect.Signature(parameters)
     return run
+
+
+class _UnopenedLake:
+    """A lake that is opened by the first look at it."""
+
+    def __init__(self, open_lake: Callable[[], Lake]) -> None:
+        self._open_lake = open_lake
+        self._lake: Lake | None = None
+
+    def __getattr__(self, name: str) -> object:
+        if self._lake is None:
+            self._lake = self._open_lake()
+        return getattr(self._lake, name)
 
 
 def _open_lake(
@@ -117,15 +135,19 @@ def _open_lake(
     """Connect as the options say.
 
     Raises:
-        NotFound: The address is a folder without a catalog; looking must not make one.
+        NotFound: The address is a folder or a file without a catalog; looking must not make one.
         Forbidden: The server wants a token, or another one.
     """
     # Here, because Arrow and Polars take a second to load, and most mistakes are found sooner.
+    from headwater.catalog.sql.engine import database_exists
     from headwater.client import connect
     from headwater.client.connect import DATABASE_FILE
 
-    if "://" not in catalog and not Path(catalog, DATABASE_FILE).expanduser().is_file():
-        raise NotFound(f"the folder '{catalog}' holds no catalog: it has no {DATABASE_FILE}")
+    folder = catalog.removeprefix("file://")
+    if "://" not in folder and not Path(folder, DATABASE_FILE).expanduser().is_file():
+        raise NotFound(f"the folder '{folder}' holds no catalog: it has no {DATABASE_FILE}")
+    if catalog.startswith("sqlite") and not database_exists(catalog):
+        raise NotFound(f"there is no file of {catalog}; 'headwater db upgrade' makes one")
     try:
         return connect(catalog, warehouse=warehouse, token=token, location=location)
     except Forbidden as error:

@@ -60,7 +60,8 @@ def create(
     lake: Lake, database: Database, option: Options = None, if_not_exists: IfNotExists = False
 ) -> None:
     """Create a database; the option comment=TEXT is its comment."""
-    lake.create_database(database, pairs(option), ignore_if_exists=if_not_exists)
+    options = pairs(option)
+    lake.create_database(database, options, ignore_if_exists=if_not_exists)
     print(f"database {database} is there")
 
 

@@ -32,7 +32,7 @@ from headwater.cli.arguments import (
     require_changes,
     text_of,
 )
-from headwater.cli.column_text import columns, type_text
+from headwater.cli.column_text import column_text, columns
 from headwater.cli.connection import on_lake
 from headwater.cli.output import AsJson, audit, print_objects, print_properties
 
@@ -43,6 +43,8 @@ __all__ = ["app"]
 
 app = typer.Typer(help="The functions of a catalog.", no_args_is_help=True)
 
+_SQL, _JSON = "ENGINE=EXPRESSION", "ENGINE=JSON"
+
 FunctionName = Annotated[
     Identifier,
     typer.Argument(parser=Identifier.parse, metavar="DATABASE.FUNCTION", help="The function."),
@@ -51,7 +53,7 @@ Sql = Annotated[
     list[str] | None,
     typer.Option(
         "--sql",
-        metavar="ENGINE=EXPRESSION",
+        metavar=_SQL,
         help="What an engine computes, such as trino='length * width'; may be repeated.",
     ),
 ]
@@ -59,7 +61,7 @@ Definitions = Annotated[
     list[str] | None,
     typer.Option(
         "--definition",
-        metavar="ENGINE=JSON",
+        metavar=_JSON,
         help="A definition of any kind as the API has it, or ENGINE=@FILE; may be repeated.",
     ),
 ]
@@ -103,7 +105,7 @@ def show(lake: Lake, function: FunctionName, as_json: AsJson = False) -> None:
 
 
 def _parameters(word: str, given: tuple[Column, ...] | None) -> list[tuple[str, str]]:
-    return [(f"{word} {column.name}", type_text(column)) for column in given or ()]
+    return [(f"{word} {column.name}", column_text(column)) for column in given or ()]
 
 
 def _definition_text(definition: FunctionDefinition) -> str:
@@ -176,17 +178,19 @@ def alter(
     comment: Comment = None,
 ) -> None:
     """Set and remove definitions, options and the comment, all or none."""
+    definitions = _definitions(sql, definition)
+    properties = changed_properties(option, unset, comment)
+    require_changes([*(drop_definition or ()), *definitions, *properties])
     functions = lake.catalog.functions
     known = functions.get(function).spec.definitions
     changes: list[FunctionChange] = [
         *(DropDefinition(engine) for engine in drop_definition or ()),
         *(
             UpdateDefinition(engine, given) if engine in known else AddDefinition(engine, given)
-            for engine, given in _definitions(sql, definition).items()
+            for engine, given in definitions.items()
         ),
-        *changed_properties(option, unset, comment),
+        *properties,
     ]
-    require_changes(changes)
     functions.alter(function, changes)
     print(f"function {function} is changed")
 
@@ -206,9 +210,9 @@ def _definitions(
     from headwater.catalog.wire_functions import definition_from_json
 
     found: dict[str, FunctionDefinition] = {
-        engine: SqlDefinition(text_of(text)) for engine, text in pairs(sql, "--sql").items()
+        engine: SqlDefinition(text_of(text)) for engine, text in pairs(sql, "--sql", _SQL).items()
     }
-    for engine, text in pairs(definitions, "--definition").items():
+    for engine, text in pairs(definitions, "--definition", _JSON).items():
         if engine in found:
             raise typer.BadParameter(f"the definition for {engine} is there twice")
         found[engine] = definition_from_json(text_of(text))

@@ -39,7 +39,11 @@ def time_text(millis: int | None) -> str | None:
     """Milliseconds since the epoch as ISO 8601 in UTC."""
     if millis is None:
         return None
-    time = datetime.fromtimestamp(millis / 1000, UTC)
+    try:
+        time = datetime.fromtimestamp(millis / 1000, UTC)
+    except (ValueError, OverflowError):
+        # Another engine's, or a tag that is to be kept for as long as a number allows.
+        return "after the year 9999" if millis > 0 else "before the year 1"
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

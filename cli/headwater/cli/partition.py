@@ -41,11 +41,12 @@ def list_partitions(
     A pattern is for tables that keep their partitions in the catalog
     (metastore.partitioned-table).
     """
-    kept = lake.catalog.partitions
     found = (
         lake.table(str(table)).partitions()
         if pattern is None
-        else all_pages(lambda token: kept.list(table, pattern=pattern, page_token=token))
+        else all_pages(
+            lambda token: lake.catalog.partitions.list(table, pattern=pattern, page_token=token)
+        )
     )
     print_rows(
         ["partition", "records", "files", "bytes", "newest file", "done"],
@@ -70,7 +71,8 @@ def create(
     lake: Lake, table: TableName, partitions: Specs, if_not_exists: IfNotExists = False
 ) -> None:
     """Register partitions in the catalog, all or none (metastore.partitioned-table)."""
-    done = lake.catalog.partitions.create(table, _specs(partitions), ignore_if_exists=if_not_exists)
+    specs = _specs(partitions)
+    done = lake.catalog.partitions.create(table, specs, ignore_if_exists=if_not_exists)
     print(f"{len(done.created)} of {len(partitions)} partitions of {table} are new")
 
 
@@ -78,7 +80,8 @@ def create(
 @on_lake
 def mark_done(lake: Lake, table: TableName, partitions: Specs) -> None:
     """Mark partitions as complete, registering them if need be (metastore.partitioned-table)."""
-    lake.catalog.partitions.mark_done(table, _specs(partitions))
+    specs = _specs(partitions)
+    lake.catalog.partitions.mark_done(table, specs)
     print(f"{len(partitions)} partitions of {table} are done")
 
 
@@ -86,7 +89,8 @@ def mark_done(lake: Lake, table: TableName, partitions: Specs) -> None:
 @on_lake
 def forget(lake: Lake, table: TableName, partitions: Specs, if_exists: IfExists = False) -> None:
     """Take partitions out of the catalog, all or none, and leave their rows alone."""
-    done = lake.catalog.partitions.drop(table, _specs(partitions), ignore_if_not_exists=if_exists)
+    specs = _specs(partitions)
+    done = lake.catalog.partitions.drop(table, specs, ignore_if_not_exists=if_exists)
     print(f"{len(done.dropped)} of {len(partitions)} partitions of {table} are forgotten")
 
 
@@ -94,6 +98,7 @@ def forget(lake: Lake, table: TableName, partitions: Specs, if_exists: IfExists 
 @on_lake
 def drop(lake: Lake, table: TableName, partitions: Specs) -> None:
     """Delete the rows of partitions as one commit; some of the columns name several partitions."""
+    specs = _specs(partitions)
     found = lake.table(str(table))
     columns = found.schema.field_by_name
     options = TableOptions(found.schema.options)
@@ -105,7 +110,7 @@ def drop(lake: Lake, table: TableName, partitions: Specs) -> None:
                 else value
                 for name, value in spec.items()
             }
-            for spec in _specs(partitions)
+            for spec in specs
         )
     )
     print(f"snapshot {snapshot.id} of {table} is without them")

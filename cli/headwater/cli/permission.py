@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,9 +16,9 @@ from headwater.catalog.permissions import (
     PermissionTarget,
     TargetType,
 )
+from headwater.cli.arguments import duration
 from headwater.cli.connection import on_lake
 from headwater.cli.output import AsJson, print_rows, time_text
-from headwater.storage.options import parse_duration
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 if TYPE_CHECKING:
@@ -117,16 +118,13 @@ def grant_access(
     ] = None,
 ) -> None:
     """Record a grant, in place of one of the same target, access and principal."""
-    columns = None
-    if column or except_column:
-        columns = ColumnSet(
-            tuple(column) if column else None, tuple(except_column) if except_column else None
-        )
     until = None
     if expires is not None:
-        until = SYSTEM_RUNTIME.now_millis() + parse_duration(expires, "--expires-in")
-    target = _target(target_type, name)
-    lake.catalog.permissions.grant(Grant(target, access, principal, columns, until))
+        lasts = duration(expires, "--expires-in") // timedelta(milliseconds=1)
+        until = SYSTEM_RUNTIME.now_millis() + lasts
+    columns = _columns(target_type, column, except_column)
+    grant = Grant(_target(target_type, name), access, principal, columns, until)
+    lake.catalog.permissions.grant(grant)
     print(f"{principal} is granted {access} on {_shown(target_type, name)}")
 
 
@@ -140,7 +138,8 @@ def revoke(
     name: TargetName = None,
 ) -> None:
     """Take a grant back; it is no error when there is none."""
-    lake.catalog.permissions.revoke(_target(target_type, name), access, principal)
+    target = _target(target_type, name)
+    lake.catalog.permissions.revoke(target, access, principal)
     print(f"{principal} is not granted {access} on {_shown(target_type, name)}")
 
 
@@ -155,6 +154,19 @@ def _target(target_type: TargetType, name: str | None) -> PermissionTarget:
     return PermissionTarget(
         target_type, identifier.database, table=table, view=view, function=function
     )
+
+
+def _columns(
+    target_type: TargetType, names: list[str] | None, excluded: list[str] | None
+) -> ColumnSet | None:
+    given = bool(names) + bool(excluded)
+    if given != (target_type is TargetType.COLUMN):
+        raise typer.BadParameter(
+            "give --column or --except-column with the type COLUMN, and only there"
+        )
+    if not given:
+        return None
+    return ColumnSet(tuple(names) if names else None, tuple(excluded) if excluded else None)
 
 
 def _shown(target_type: TargetType, name: str | None) -> str:

@@ -34,8 +34,8 @@ def unprotect(lake: Lake, name: Name) -> None:
 
 
 def _set(lake: Lake, name: str, protected: bool) -> None:
-    protection = lake.catalog.protection
     if "." in name:
-        protection.protect_table(Identifier.parse(name), protected)
+        table = Identifier.parse(name)
+        lake.catalog.protection.protect_table(table, protected)
     else:
-        protection.protect_database(name, protected)
+        lake.catalog.protection.protect_database(name, protected)

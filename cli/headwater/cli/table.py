@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,9 +18,10 @@ from headwater.cli.arguments import (
     Options,
     Pattern,
     TableName,
+    duration,
     pairs,
 )
-from headwater.cli.column_text import fields
+from headwater.cli.column_text import field_text, fields
 from headwater.cli.connection import on_lake
 from headwater.cli.output import (
     AsJson,
@@ -33,7 +33,6 @@ from headwater.cli.output import (
     time_text,
 )
 from headwater.cli.table_changes import alter
-from headwater.storage.options import parse_duration
 from headwater.storage.schema import Schema
 from headwater.storage.table_type import TableType, table_type
 
@@ -152,14 +151,13 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a table's columns, keys and options, and what its latest snapshot holds."""
-    catalog = lake.catalog
     if table is not None and table_id is None:
-        info = catalog.get_table(table)
+        info = lake.catalog.get_table(table)
     elif table_id is not None and table is None:
-        info = catalog.get_table_by_id(table_id)
+        info = lake.catalog.get_table_by_id(table_id)
     else:
         raise typer.BadParameter("name the table, or give its --id")
-    schema, identifier = info.schema, info.identifier
+    catalog, schema, identifier = lake.catalog, info.schema, info.identifier
     made_of = table_type(schema.options)
     latest = catalog.latest_snapshot(identifier) if made_of.has_snapshots else None
     main = Identifier(identifier.database, identifier.table)
@@ -175,7 +173,7 @@ def show(
         ("primary key", ", ".join(schema.primary_keys) or None),
         ("partitioned by", ", ".join(schema.partition_keys) or None),
         *_sizes(latest),
-        *((f"column {field.name}", str(field.type)) for field in schema.fields),
+        *((f"column {field.name}", field_text(field)) for field in schema.fields),
         *((f"option {key}", value) for key, value in sorted(schema.options.items())),
         *audit(info),
     ]
@@ -413,8 +411,9 @@ def remove_orphan_files(
     as_json: AsJson = False,
 ) -> None:
     """Delete the files that no snapshot, tag or changelog of any branch needs, and list them."""
+    spared = duration(older_than, "--older-than")
     done = lake.table(str(table)).remove_orphan_files(
-        older_than=timedelta(milliseconds=parse_duration(older_than, "--older-than")),
+        older_than=spared,
         dry_run=dry_run,
         progress=count_on_terminal("deleted"),
     )

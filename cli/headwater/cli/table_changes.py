@@ -66,7 +66,7 @@ def alter(
     ] = None,
     change_type: Annotated[
         list[str] | None,
-        typer.Option("--change-type", metavar="'COLUMN TYPE'", help="Widen a column's type."),
+        typer.Option("--change-type", metavar="'COLUMN TYPE'", help="Give a column another type."),
     ] = None,
     nullable: Annotated[
         list[str] | None,
@@ -110,7 +110,7 @@ def alter(
     changes += changed_properties(option, unset, comment)
     changes += (
         RenameColumn(field_path(column), name)
-        for column, name in pairs(rename_column, "--rename-column").items()
+        for column, name in pairs(rename_column, "--rename-column", "COLUMN=NAME").items()
     )
     changes += (DropColumn(field_path(column)) for column in drop_column or ())
     changes += _typed(add_column, change_type)
@@ -118,11 +118,11 @@ def alter(
     changes += (UpdateColumnNullability(field_path(column), False) for column in not_null or ())
     changes += (
         UpdateColumnComment(field_path(column), text or None)
-        for column, text in pairs(column_comment, "--column-comment").items()
+        for column, text in pairs(column_comment, "--column-comment", "COLUMN=TEXT").items()
     )
     changes += (
         UpdateColumnDefaultValue(field_path(column), value)
-        for column, value in pairs(default, "--default").items()
+        for column, value in pairs(default, "--default", "COLUMN=VALUE").items()
     )
     changes += (UpdateColumnDefaultValue(field_path(name), None) for name in drop_default or ())
     changes += (UpdateColumnPosition(_move(text)) for text in move or ())
@@ -137,7 +137,11 @@ def _typed(added: list[str] | None, changed: list[str] | None) -> Iterator[Schem
         yield AddColumn(path, field.type, field.description)
     for text in changed or ():
         path, field = changed_field(text)
-        # Whether it may hold null is another change.
+        if not field.type.nullable or field.description is not None:
+            raise typer.BadParameter(
+                f"--change-type '{text}' changes the type alone; --not-null and --column-comment "
+                "change the rest"
+            )
         yield UpdateColumnType(path, field.type, keep_nullability=True)
 
 

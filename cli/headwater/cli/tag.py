@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.arguments import TableName
+from headwater.cli.arguments import TableName, duration
 from headwater.cli.connection import on_lake
 from headwater.cli.output import AsJson, print_rows, time_text
-from headwater.storage.options import parse_duration
 
 if TYPE_CHECKING:
     from headwater.client import Lake
@@ -62,9 +60,7 @@ def create(
     ] = None,
 ) -> None:
     """Name a snapshot, so that expiry keeps what it needs to be read."""
-    retained = (
-        None if retain is None else timedelta(milliseconds=parse_duration(retain, "--retain"))
-    )
+    retained = None if retain is None else duration(retain, "--retain")
     lake.table(str(table)).create_tag(tag, snapshot, retained=retained)
     print(f"tag '{tag}' of {table} is created")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.arguments import duration
 from headwater.cli.connection import DEFAULT_DATABASE, DatabaseOption
 from headwater.cli.output import AsJson, print_rows, time_text
 from headwater.storage.runtime import SYSTEM_RUNTIME
@@ -39,11 +39,7 @@ def create(
     database_url: DatabaseOption = DEFAULT_DATABASE,
 ) -> None:
     """Make a token and print it; it cannot be shown again."""
-    from headwater.storage.options import parse_duration
-
-    lifetime = None
-    if expires is not None:
-        lifetime = timedelta(milliseconds=parse_duration(expires, "--expires-in"))
+    lifetime = None if expires is None else duration(expires, "--expires-in")
     with _tokens(database_url) as tokens:
         print(tokens.create(name, lifetime=lifetime).secret)
 

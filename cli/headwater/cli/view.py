@@ -21,7 +21,7 @@ from headwater.cli.arguments import (
     require_changes,
     text_of,
 )
-from headwater.cli.column_text import columns, type_text
+from headwater.cli.column_text import column_text, columns
 from headwater.cli.connection import on_lake
 from headwater.cli.output import AsJson, audit, print_objects, print_properties
 
@@ -71,7 +71,7 @@ def show(lake: Lake, view: ViewName, as_json: AsJson = False) -> None:
             ("comment", schema.comment),
             ("query", schema.query),
             *((f"dialect {name}", query) for name, query in sorted(schema.dialects.items())),
-            *((f"column {column.name}", type_text(column)) for column in schema.columns),
+            *((f"column {column.name}", column_text(column)) for column in schema.columns),
             *((f"option {key}", value) for key, value in sorted(schema.options.items())),
             *audit(info),
         ],
@@ -126,17 +126,18 @@ def alter(
     comment: Comment = None,
 ) -> None:
     """Set and remove engines' queries, options and the comment, all or none."""
+    queries, properties = _queries(dialect), changed_properties(option, unset, comment)
+    require_changes([*(drop_dialect or ()), *queries, *properties])
     views = lake.catalog.views
     known = views.get(view).schema.dialects
     changes: list[ViewChange] = [
         *(DropDialect(name) for name in drop_dialect or ()),
         *(
             UpdateDialect(name, query) if name in known else AddDialect(name, query)
-            for name, query in _queries(dialect).items()
+            for name, query in queries.items()
         ),
-        *changed_properties(option, unset, comment),
+        *properties,
     ]
-    require_changes(changes)
     views.alter(view, changes)
     print(f"view {view} is changed")
 
@@ -165,4 +166,4 @@ def drop(lake: Lake, view: ViewName, if_exists: IfExists = False) -> None:
 
 
 def _queries(given: list[str] | None) -> dict[str, str]:
-    return {name: text_of(query) for name, query in pairs(given, "--dialect").items()}
+    return {name: text_of(query) for name, query in pairs(given, "--dialect", "NAME=QUERY").items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -30,7 +31,8 @@ Options = Annotated[
         "--option",
         metavar="KEY=VALUE",
         help="What file access needs, such as s3.endpoint=http://minio:9000; may be repeated. Give "
-        "a secret as KEY=- to be asked for it: a command line can be seen by others.",
+        "a secret as KEY=- to be asked for it (or to have it read from standard input): a command "
+        "line can be seen by others.",
     ),
 ]
 
@@ -100,10 +102,16 @@ def remove(name: Name, database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
 
 
 def _asked(options: list[str] | None) -> dict[str, str]:
-    return {
-        key: typer.prompt(key, hide_input=True) if value == "-" else value
-        for key, value in pairs(options).items()
-    }
+    return {key: _secret(key) if value == "-" else value for key, value in pairs(options).items()}
+
+
+def _secret(key: str) -> str:
+    if sys.stdin.isatty():
+        return str(typer.prompt(key, hide_input=True))
+    line = sys.stdin.readline().rstrip("\r\n")
+    if not line:
+        raise typer.BadParameter(f"there is no line for {key} on standard input")
+    return line
 
 
 @contextmanager
