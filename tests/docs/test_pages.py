@@ -69,6 +69,24 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_tests_that_the_page_names_are_there(page: Path) -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)`", page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+def test_the_plan_of_the_tests_names_those_of_races_and_crashes() -> None:
+    plan = (ROOT / "docs" / "test-plan.md").read_text(encoding="utf-8")
+    kinds = re.compile(r"races|crashes|faults|errors|model|linearizable|shutdown")
+    there = [
+        str(path.relative_to(ROOT))
+        for room in ("catalog", "server")
+        for path in (ROOT / "tests" / room).glob("test_*.py")
+        if kinds.search(path.name)
+    ]
+    assert [path for path in there if f"`{path}`" not in plan] == []
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached: set[Path] = set()
     waiting = [ROOT / "README.md"]
