@@ -168,9 +168,18 @@ def test_a_table_is_replaced_renamed_registered_and_dropped(
     assert history.scan().count() == 0
     with connect(tmp_path / "other") as other:
         other.create_database("archive")
-        path = other.create_table("archive.old", pa.schema([("n", pa.int64())])).info.path
-    run("table", "register", "sales.old", path)
+        old = other.create_table("archive.old", pa.schema([("n", pa.int64())]))
+        for number in (1, 2):
+            old.write({"n": [number]})
+    run("table", "register", "sales.old", old.info.path)
     assert lake.table("sales.old").info.is_external
+    shown = run("table", "show", "sales.old").splitlines()
+    assert "external\tyes" in shown
+    assert [line for line in shown if line.startswith(("column", "snapshot"))] == [
+        "column n\tBIGINT"
+    ]
+    listed = run("table", "snapshots", "sales.old", "--limit", "1").splitlines()
+    assert [line.split("\t")[0] for line in listed] == ["snapshot", "2"]
     run("table", "drop", "sales.old")
     run("table", "drop", "sales.old", "--if-exists")
     assert lake.list_tables("sales") == ["history"]

@@ -37,7 +37,7 @@ from headwater.storage.schema import Schema
 from headwater.storage.table_type import TableType, table_type
 
 if TYPE_CHECKING:
-    from headwater.catalog.protocol import SnapshotInfo, TableInfo
+    from headwater.catalog.protocol import TableInfo
     from headwater.client import Lake
 
 __all__ = ["app"]
@@ -150,7 +150,10 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a table's columns, keys and options, and what its latest snapshot holds."""
+    """Show a table's columns, keys and options, and what its latest snapshot holds.
+
+    Of an external table the catalog knows no snapshots; 'headwater table snapshots' reads them.
+    """
     if table is not None and table_id is None:
         info = lake.catalog.get_table(table)
     elif table_id is not None and table is None:
@@ -159,7 +162,6 @@ def show(
         raise typer.BadParameter("name the table, or give its --id")
     catalog, schema, identifier = lake.catalog, info.schema, info.identifier
     made_of = table_type(schema.options)
-    latest = catalog.latest_snapshot(identifier) if made_of.has_snapshots else None
     main = Identifier(identifier.database, identifier.table)
     rows: list[Sequence[Cell]] = [
         ("table", str(identifier)),
@@ -172,7 +174,7 @@ def show(
         ("schema", schema.id),
         ("primary key", ", ".join(schema.primary_keys) or None),
         ("partitioned by", ", ".join(schema.partition_keys) or None),
-        *_sizes(latest),
+        *(() if info.is_external else _sizes(lake, info)),
         *((f"column {field.name}", field_text(field)) for field in schema.fields),
         *((f"option {key}", value) for key, value in sorted(schema.options.items())),
         *audit(info),
@@ -180,7 +182,9 @@ def show(
     print_properties(rows, as_json=as_json)
 
 
-def _sizes(latest: SnapshotInfo | None) -> list[Sequence[Cell]]:
+def _sizes(lake: Lake, info: TableInfo) -> list[Sequence[Cell]]:
+    has_snapshots = table_type(info.schema.options).has_snapshots
+    latest = lake.catalog.latest_snapshot(info.identifier) if has_snapshots else None
     if latest is None:
         return [("snapshot", None)]
     return [
@@ -326,7 +330,12 @@ def snapshots(
     as_json: AsJson = False,
 ) -> None:
     """List a table's snapshots, the newest first."""
-    found = lake.catalog.list_snapshots(table, max_results=limit).items
+    handle = lake.table(str(table))
+    found = (
+        handle.snapshots()
+        if handle.info.is_external
+        else lake.catalog.list_snapshots(table, max_results=limit).items
+    )
     print_rows(
         ["snapshot", "kind", "committed at", "schema", "records", "change", "commit user"],
         [
