@@ -127,9 +127,20 @@ def test_a_token_that_cannot_be_sent_is_not_shown(headwater: Headwater, token: s
     assert one_line(result).startswith("headwater: the token must be")
 
 
-def test_a_malformed_database_url_is_not_shown(headwater: Headwater) -> None:
-    url = "postgresql://ada:p:hunter2/x@host/name"
-    result = headwater("token", "list", "--database-url", url)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["token", "list", "--database-url", "postgresql://ada:p:hunter2/x@host/name"],
+        ["db", "current", "--database-url", "oracle://ada:hunter2@host/name"],
+        ["table", "list", "--catalog", "mariadb://ada:hunter2@host/name", "--token", "x"],
+        ["table", "list", "--catalog", "postgresql://ada:hunter2@host/name"],
+    ],
+    ids=" ".join,
+)
+def test_a_database_url_that_is_refused_is_not_shown(
+    headwater: Headwater, arguments: list[str]
+) -> None:
+    result = headwater(*arguments)
     assert result.returncode == 1
     assert "hunter2" not in one_line(result)
 

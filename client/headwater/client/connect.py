@@ -89,7 +89,8 @@ def connect(
                 f"{text} can hold tables, but a catalog needs a database: "
                 f"connect('sqlite:///catalog.db', location='{text}')"
             )
-    _refuse(text, token=token)
+    # Not the URL: it may hold a password.
+    _refuse("a SQL database", token=token)
     if location is None:
         raise Invalid(
             "a SQL database needs location=, the folder or URI where the warehouse's tables lie"
