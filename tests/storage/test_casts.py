@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -77,6 +77,15 @@ def _word(temporal: pa.DataType) -> pa.DataType:
         ),
         ("DECIMAL(5, 2)", "INT", [Decimal("1.99"), Decimal("-1.99")], [1, -1]),
         ("DECIMAL(38, 0)", "BIGINT", [Decimal(2**64 + 7), Decimal(-(2**63) - 1)], [7, 2**63 - 1]),
+        # Arrow divides such decimals wrongly, see cast_decimals.
+        ("DECIMAL(38, 15)", "BIGINT", [Decimal("-4294967295.5")], [-4294967295]),
+        (
+            "DECIMAL(38, 14)",
+            "DECIMAL(38, 0)",
+            [Decimal("18446744073709551615.5")],
+            [Decimal(2**64)],
+        ),
+        ("STRING", "DECIMAL(38, 0)", ["18446744073709551614.50000000000000"], [Decimal(2**64 - 1)]),
         (
             "DECIMAL(18, 17)",
             "DOUBLE",
@@ -260,6 +269,30 @@ def test_decimals_come_back_from_their_text(numbers: list[Decimal]) -> None:
     texts = _cast("DECIMAL(20, 4)", "STRING", list(plain))
     assert texts == [format(number, "f") for number in plain]
     assert _cast("STRING", "DECIMAL(20, 4)", texts) == plain
+
+
+@given(
+    st.lists(
+        st.decimals(places=20, min_value=-(10**20), max_value=10**20)
+        | st.floats(-1e20, 1e20).map(lambda number: Decimal(repr(number))),
+        min_size=1,
+    ),
+    st.sampled_from([0, 2, 17]),
+)
+def test_texts_are_rounded_to_decimals_as_python_rounds_them(
+    numbers: list[Decimal], scale: int
+) -> None:
+    places = Decimal(1).scaleb(-scale)
+    with localcontext() as context:
+        context.prec = 60
+        rounded = [number.quantize(places, ROUND_HALF_UP) for number in numbers]
+    room = Decimal(10) ** (20 - scale)
+    expected = [abs(number) if number == 0 else number for number in rounded]
+    for form in ("f", "E"):
+        texts: list[object] = [format(number, form) for number in numbers]
+        assert _cast("STRING", f"DECIMAL(20, {scale})", texts) == [
+            number if abs(number) < room else None for number in expected
+        ]
 
 
 @given(

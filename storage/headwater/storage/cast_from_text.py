@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.arrow_numbers import Integers, arrow_numbers, plain_numbers
-from headwater.storage.cast_decimal_text import decimal_from_text
+from headwater.storage.cast_decimals import decimal_from_text
 from headwater.storage.errors import Invalid
 from headwater.storage.local_time import moments
 from headwater.storage.types import AtomicType, Root, to_arrow
@@ -29,8 +29,9 @@ __all__ = ["cast_from_text", "sized_bytes"]
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-_TRUE = pa.array(["t", "true", "y", "yes", "1"])
-_FALSE = pa.array(["f", "false", "n", "no", "0"])
+# Not yet arrays: with the first one that is made of Python's values pyarrow imports pandas.
+_TRUE = ("t", "true", "y", "yes", "1")
+_FALSE = ("f", "false", "n", "no", "0")
 _BITS = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 64}
 _SPACE = r"[\x00-\x20]*"  # what String.trim takes away
 _FLOAT = (
@@ -72,7 +73,7 @@ def cast_from_text(texts: pa.Array, wanted: AtomicType, zone: dt.tzinfo) -> pa.A
     match wanted.root:
         case Root.BOOLEAN:
             lower = pc.ascii_lower(texts)
-            true, false = (pc.is_in(lower, value_set=words) for words in (_TRUE, _FALSE))
+            true, false = (pc.is_in(lower, value_set=pa.array(words)) for words in (_TRUE, _FALSE))
             _require(pc.or_(true, false), texts, wanted)
             return pc.if_else(texts.is_valid(), true, None)
         case Root.BINARY | Root.VARBINARY:

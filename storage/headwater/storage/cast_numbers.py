@@ -10,7 +10,6 @@ numbers in ``org.apache.paimon.casting``; ``DecimalUtils.java``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.arrow_numbers import Integers, arrow_numbers, low_words, plain_numbers
-from headwater.storage.cast_decimal_text import decimal_from_text, decimal_text
+from headwater.storage.cast_decimals import (
+    decimal_from_text,
+    decimal_text,
+    fitted_decimal,
+    whole_part,
+)
 from headwater.storage.errors import Invalid
 from headwater.storage.float_text import float_texts
 from headwater.storage.types import AtomicType, Root, to_arrow
 
-__all__ = ["cast_number", "fitted_decimal"]
+__all__ = ["cast_number"]
 
 _WIDTH: Mapping[Root, npt.DTypeLike] = {
     Root.TINYINT: np.int8,
@@ -89,24 +93,11 @@ def _to_decimal(array: pa.Array, stored: AtomicType, wanted: AtomicType) -> pa.A
     return wide.cast(to_arrow(wanted))
 
 
-def fitted_decimal(array: pa.Array, wanted: AtomicType) -> pa.Array:
-    """Decimals rounded half up to a type's scale; null where it has no room for one."""
-    scale = array.type.scale
-    wide = array.cast(pa.decimal256(76, scale))
-    if wanted.scale < scale:
-        wide = pc.round(wide, ndigits=wanted.scale, round_mode="half_towards_infinity")
-    digits = wanted.precision - wanted.scale
-    if digits < array.type.precision - scale + 1:
-        limit = pa.scalar(Decimal(10**digits), pa.decimal256(76, scale))
-        wide = pc.if_else(pc.less(pc.abs(wide), limit), wide, None)
-    return wide.cast(to_arrow(wanted))
-
-
 def _from_decimal(array: pa.Array, stored: AtomicType, wanted: AtomicType) -> pa.Array:
     target = to_arrow(wanted)
     if wanted.root not in _FLOATS:
-        whole = array.cast(pa.decimal128(38, 0), safe=False)  # cuts what stands after the point
-        return arrow_numbers(low_words(whole).astype(_WIDTH[wanted.root]), array, target)
+        words = low_words(whole_part(array))
+        return arrow_numbers(words.astype(_WIDTH[wanted.root]), array, target)
     if stored.precision <= _COMPACT_DIGITS:
         doubles = low_words(array).astype(np.float64) / np.float64(10**stored.scale)
     else:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.arrow_numbers import Integers, arrow_numbers, plain_numbers
-from headwater.storage.cast_decimal_text import decimal_text
+from headwater.storage.cast_decimals import decimal_text
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.float_text import float_texts
 from headwater.storage.local_time import local_seconds
