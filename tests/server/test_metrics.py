@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import event
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.operation import Backlog
@@ -93,6 +95,27 @@ def test_connections_are_counted(catalog: SqlCatalog, serve: Serve) -> None:
         assert counts(address)["headwater_database_connections", "in_use"] == 1
     catalog.close()
     assert counts(address)["headwater_database_connections", "open"] == 0
+
+
+def test_connections_that_cannot_be_made_are_not_counted(catalog: SqlCatalog, serve: Serve) -> None:
+    metrics, database = Metrics(), catalog.operation.database
+    address = serve(catalog, parts={"metrics": metrics})
+    metrics.watch(database)
+    with database.connection() as connection:
+        connection.invalidate()  # its place in the pool stays
+
+    def refuse(*_: object) -> None:
+        raise sqlite3.OperationalError("the database is away")
+
+    event.listen(database.engine, "do_connect", refuse)
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="is away"), database.read():
+            pass
+    event.remove(database.engine, "do_connect", refuse)
+    with database.read():
+        found = counts(address)
+    assert found["headwater_database_connections", "open"] == 1
+    assert found["headwater_database_connections", "in_use"] == 1
 
 
 def test_the_backlog_is_that_of_the_moment(catalog: SqlCatalog, serve: Serve) -> None:

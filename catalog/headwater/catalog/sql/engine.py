@@ -74,7 +74,7 @@ class SqlDatabase:
         self._runtime = runtime
         # SQLite has one writer at a time; its own waiting is polling and unfair among threads.
         self._writer = threading.Lock()
-        self._counts = ConnectionCounts()
+        self._counts = ConnectionCounts(engine)
         self._glances: WeakKeyDictionary[asyncio.AbstractEventLoop, Glances] = WeakKeyDictionary()
 
     @contextmanager
@@ -206,7 +206,7 @@ class SqlDatabase:
 
         To be called before anything is looked up.
         """
-        self._counts.watch(self.engine, opened, used)
+        self._counts.watch(opened, used)
 
     def close(self) -> None:
         """Give back every connection."""
