@@ -170,8 +170,15 @@ def _open_mysql(url: URL, pool: PoolSettings) -> Engine:
     kind = url.get_backend_name()
 
     def check(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
-        # Their collations have different names; which server answers is known only now.
-        answering = "mariadb" if "MariaDB" in connection.get_server_info() else "mysql"
+        # Their collations have different names; which server answers is known only now. It is
+        # asked: what it greets with may be the version of a proxy before it.
+        cursor = connection.cursor()
+        try:
+            cursor.execute("SELECT VERSION()")
+            (version,) = cursor.fetchone() or ("",)
+        finally:
+            cursor.close()
+        answering = "mariadb" if "mariadb" in str(version).lower() else "mysql"
         if answering != kind:
             name = {"mariadb": "MariaDB", "mysql": "MySQL"}[answering]
             raise Invalid(f"the database server is {name}: write its URL as {answering}://…")
