@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -122,6 +123,27 @@ def test_no_warehouse_lies_in_another(warehouses: Warehouses, tmp_path: Path) ->
         with pytest.raises(Invalid, match="lie in each other"):
             warehouses.add("pond", str(tmp_path / place), {})
     warehouses.add("pond", str(tmp_path / "a" / "lake2"), {})
+
+
+def test_a_table_of_one_is_no_external_table_of_another(
+    database: SqlDatabase, tmp_path: Path
+) -> None:
+    orders = Identifier("sales", "orders")
+    ours, others = (
+        SqlCatalog.on(database, warehouse=name, location=str(tmp_path / name))
+        for name in ("ours", "others")
+    )
+    for catalog in (ours, others):
+        catalog.create_database("sales")
+    schema = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
+    ours.create_table(orders, schema)
+    path = {"path": ours.get_table(orders).path}
+    for asked in (Schema(fields=(), options=path), replace(schema, options=path)):
+        with pytest.raises(Invalid, match="the place of another table"):
+            others.create_table(orders, asked)
+    with pytest.raises(Invalid, match="the place of another table"):
+        others.register_table(orders, path["path"])
+    assert list(others.list_tables("sales").items) == []
 
 
 def test_only_an_empty_one_is_removed(

@@ -45,6 +45,11 @@ class OtherEngine:
         self._home = home
         self.place = home / "warehouse" / "theirs.db" / "orders"
 
+    def create(self, name: str) -> None:
+        """Another table beside."""
+        with closing(connect(self._home)) as lake:
+            lake.create_table(f"{THEIRS.database}.{name}", schema=pa.schema([("id", pa.int64())]))
+
     @contextmanager
     def table(self) -> Iterator[Table]:
         with closing(connect(self._home)) as lake:
@@ -236,6 +241,21 @@ def test_a_branch_is_told_by_its_files(
     assert missing.value.resource_type is ResourceType.TABLE
 
 
+def test_a_branchs_name_does_not_lead_out_of_the_table(
+    catalog: Catalog, registered: Identifier, engine: OtherEngine
+) -> None:
+    engine.create("other")
+    place = engine.place.with_name("other")
+    files = _schema_files(place)
+    for name in ("x/../../../other", "../../../other"):
+        outside = Identifier(registered.database, f"{registered.table}$branch_{name}")
+        with pytest.raises(NotFound):
+            catalog.get_table(outside)
+        with pytest.raises(NotFound):
+            catalog.alter_table(outside, [_add("amount")])
+    assert _schema_files(place) == files
+
+
 def test_a_new_table_has_its_first_schema_file(
     catalog: Catalog, orders_schema: Schema, tmp_path: Path
 ) -> None:
@@ -273,6 +293,21 @@ def test_a_table_that_is_there_is_created_as_it_is(catalog: Catalog, engine: Oth
             catalog.create_table(other, asked)
     with pytest.raises(NotFound):
         catalog.get_table(other)
+
+
+def test_a_name_that_is_taken_is_said_to_be_whatever_is_asked_for(
+    catalog: Catalog, registered: Identifier, engine: OtherEngine
+) -> None:
+    asked = catalog.get_table(registered).schema.to_schema()
+    asked = replace(asked, options={**asked.options, "path": str(engine.place)})
+    engine.alter(_add("amount"))
+    nowhere = Schema(fields=(), options={"path": str(engine.place / "nothing")})
+    for schema in (asked, nowhere):
+        catalog.create_table(registered, schema, ignore_if_exists=True)
+        with pytest.raises(AlreadyExists) as taken:
+            catalog.create_table(registered, schema)
+        assert taken.value.resource_type is ResourceType.TABLE
+    assert _columns(catalog) == ["id", "note", "amount"]
 
 
 def test_what_the_files_decide_is_not_the_catalogs(

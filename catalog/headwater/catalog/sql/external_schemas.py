@@ -16,6 +16,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from headwater.catalog.branches import check_branch_name
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.principal import current_principal
 from headwater.catalog.protocol import TableInfo
@@ -169,6 +170,11 @@ class ExternalSchemas:
     def branch(self, main: TableInfo, identifier: Identifier) -> TableInfo | None:
         """A branch of an external table as its files tell it; None when there is none."""
         if not has_own_schemas(main) or not is_readable(self._context, main.path):
+            return None
+        try:
+            # Of a branch that is in its files alone, the name leads to them: not out of them.
+            check_branch_name(identifier.branch)
+        except Invalid:
             return None
         found = self._newest(identifier, TableLayout(main.path, identifier.branch))
         return None if found is None else replace(main, identifier=identifier, schema=found)

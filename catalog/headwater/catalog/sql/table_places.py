@@ -18,6 +18,7 @@ __all__ = [
     "find_database",
     "is_known_path",
     "is_readable",
+    "refuse_known_path",
     "refuse_taken_name",
     "table_location",
 ]
@@ -52,6 +53,16 @@ def is_known_path(connection: Connection, path: str) -> bool:
     """Whether a directory is, or was, a table's of the catalog."""
     known = select(PathRow.table_id).where(PathRow.path_key == path_key(path))
     return connection.execute(known).one_or_none() is not None
+
+
+def refuse_known_path(connection: Connection, identifier: Identifier, path: str) -> None:
+    """Refuse a directory that is, or was, a table's of the catalog, be it of another warehouse.
+
+    Raises:
+        Invalid: It is: two that decide about the same files would take them from each other.
+    """
+    if is_known_path(connection, path):
+        raise Invalid(f"table {identifier}: {path} is, or was, the place of another table here")
 
 
 def table_location(identifier: Identifier, text: str) -> str:

@@ -35,6 +35,7 @@ from headwater.catalog.sql.table_places import (
     find_database,
     is_known_path,
     is_readable,
+    refuse_known_path,
     refuse_taken_name,
     table_location,
 )
@@ -102,7 +103,12 @@ class Tables:
         found: TableSchema | None = None
         if external is not None:
             path = table_location(identifier, external)
-            check_external_path(self._context, identifier, path)
+            try:
+                self._check_place(identifier, path)
+            except AlreadyExists:
+                if ignore_if_exists:
+                    return
+                raise
             found = self._found(identifier, schema, path)
         now = self._context.runtime.now_millis()
         first = found or new_table_schema(schema, now)
@@ -125,6 +131,14 @@ class Tables:
             # cannot be taken back like this, and wait for storage to follow (`Outbox.finish`).
             self._sql.write(lambda connection: drop_table_rows(connection, self._outbox, table_id))
             raise
+
+    def _check_place(self, identifier: Identifier, path: str) -> None:
+        """Refuse a name or a place that is taken, before anything is looked for at the place."""
+        check_external_path(self._context, identifier, path)
+        with self._sql.read() as connection:
+            database_id, _ = find_database(connection, self._context, identifier.database)
+            refuse_taken_name(connection, database_id, identifier)
+            refuse_known_path(connection, identifier, path)
 
     def _found(self, identifier: Identifier, schema: Schema, path: str) -> TableSchema | None:
         """The schema of a table that is at a place already, which the one that is asked for fits.
