@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine, text
+from tests.forks import Forks
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -27,16 +26,16 @@ from headwater.storage.snapshot import Snapshot
 from headwater.storage.types import AtomicType, Root
 
 MakeSnapshot = Callable[..., Snapshot]
-WORKER = Path(__file__).with_name("worker.py")
 MOST_STEPS = 60
 
 
 class Lake:
     """A warehouse whose operations die in processes of their own."""
 
-    def __init__(self, url: str, location: Path) -> None:
+    def __init__(self, url: str, location: Path, forks: Forks) -> None:
         self.url = url
         self.location = location
+        self._forks = forks
         upgrade(url)
 
     @contextmanager
@@ -51,10 +50,10 @@ class Lake:
         """Whether the operation was killed; False when it has fewer steps and ended well."""
         arguments = [self.url, str(self.location), operation, str(step)]
         document = "" if snapshot is None else snapshot.to_json()
-        command = [sys.executable, str(WORKER), "crash", *arguments, document]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode in (0, -signal.SIGKILL), done.stderr
-        return done.returncode != 0
+        self._forks.start(*arguments, document)
+        ended = self._forks.ended()
+        assert ended in (0, -signal.SIGKILL), "see what it printed"
+        return ended != 0
 
     def open_decisions(self) -> int:
         engine = create_engine(with_driver(self.url))
@@ -64,9 +63,19 @@ class Lake:
         return int(count)
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """Where the operations die."""
+    made = Forks("tests.catalog.worker")
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def lake(database_url: str, tmp_path: Path, orders: Identifier, orders_schema: Schema) -> Lake:
-    made = Lake(database_url, tmp_path / "lake")
+def lake(
+    database_url: str, tmp_path: Path, orders: Identifier, orders_schema: Schema, forks: Forks
+) -> Lake:
+    made = Lake(database_url, tmp_path / "lake", forks)
     with made.opened() as catalog:
         catalog.create_database(orders.database)
         catalog.create_table(orders, orders_schema)

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from tests.catalog.worker import commit_many
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -26,7 +26,7 @@ from headwater.storage.types import parse_type
 
 COMMITTERS = 8
 COMMITS = 6
-WORKER = Path(__file__).with_name("worker.py")
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -49,16 +49,6 @@ def open_catalog(
         yield open_one
 
 
-def _commit_many() -> Callable[[SqlCatalog, str, int], None]:
-    spec = spec_from_file_location("catalog_worker", WORKER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: Callable[[SqlCatalog, str, int], None] = module.commit_many
-    return found
-
-
 def _check_history(catalog: SqlCatalog, table: Identifier, users: list[str]) -> None:
     history = list(catalog.list_snapshots(table).items)[::-1]
     assert [item.id for item in history] == list(range(1, len(users) * COMMITS + 1))
@@ -73,7 +63,6 @@ def _check_history(catalog: SqlCatalog, table: Identifier, users: list[str]) -> 
 
 def test_threads_of_one_catalog(open_catalog: Callable[[], SqlCatalog], orders: Identifier) -> None:
     catalog = open_catalog()
-    commit_many = _commit_many()
     users = [f"user-{number}" for number in range(COMMITTERS)]
     with ThreadPoolExecutor(COMMITTERS) as pool:
         for done in [pool.submit(commit_many, catalog, user, COMMITS) for user in users]:
@@ -85,9 +74,11 @@ def test_processes_on_one_database(
     open_catalog: Callable[[], SqlCatalog], database_url: str, tmp_path: Path, orders: Identifier
 ) -> None:
     users = [f"user-{number}" for number in range(COMMITTERS)]
-    command = [sys.executable, str(WORKER), "race", database_url, str(tmp_path / "lake")]
+    command = [sys.executable, "-m", "tests.catalog.worker", database_url, str(tmp_path / "lake")]
     running = [
-        subprocess.Popen([*command, user, str(COMMITS)], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, user, str(COMMITS)], stderr=subprocess.PIPE, text=True, cwd=ROOT
+        )
         for user in users
     ]
     for process in running:

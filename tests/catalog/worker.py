@@ -1,7 +1,8 @@
 """A process of its own for the crash and race suites: commits, or dies at a chosen step.
 
-Usage: worker.py race URL LOCATION USER COMMITS
-       worker.py crash URL LOCATION OPERATION STEP SNAPSHOT_JSON
+Usage: python -m tests.catalog.worker URL LOCATION USER COMMITS
+
+Without arguments it serves crashes, see `tests.forks`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sqlalchemy import Connection, Engine, event
+from tests.forks import serve_forks
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -67,7 +69,7 @@ class CrashingFiles(LocalFileAccess):
         self._steps.step()
 
 
-def crash(url: str, location: str, operation: str, step: int, snapshot_json: str) -> None:
+def crash(url: str, location: str, operation: str, step: str, snapshot_json: str) -> None:
     steps = Steps()
     catalog = SqlCatalog.open(url, warehouse="main", location=location, files=CrashingFiles(steps))
 
@@ -92,7 +94,7 @@ def crash(url: str, location: str, operation: str, step: int, snapshot_json: str
         "rollback": lambda: catalog.rollback_to_snapshot(TABLE, 1),
         "replace": lambda: catalog.replace_table(TABLE, replacement),
     }
-    steps.die_at = step
+    steps.die_at = int(step)
     if snapshot is not None:
         latest = catalog.latest_snapshot(TABLE)
         base = None if latest is None else latest.snapshot.uuid
@@ -133,7 +135,7 @@ def commit_many(catalog: SqlCatalog, user: str, commits: int) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "race":
-        race(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+    if sys.argv[1:]:
+        race(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
     else:
-        crash(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), sys.argv[6])
+        serve_forks(crash)

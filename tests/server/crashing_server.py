@@ -1,6 +1,6 @@
 """A server in a process of its own that kills itself at a chosen step of a change.
 
-Usage: crashing_server.py DATABASE_URL LOCATION PORT TRIGGER
+Its arguments, see `tests.forks`: DATABASE_URL LOCATION PORT TRIGGER.
 
 It says ``ready`` when it listens. Steps are counted while the file TRIGGER exists; the server dies
 (SIGKILL) at the step whose number is in that file.
@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 from pathlib import Path
 from threading import Lock
 
 import uvicorn
 from sqlalchemy import Connection, Engine, event
+from tests.forks import serve_forks
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.server.app import create_app
@@ -78,4 +78,4 @@ def main(url: str, location: str, port: str, trigger: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve_forks(main)

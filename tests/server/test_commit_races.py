@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.forks import Forks
 
 from headwater.catalog.identifier import Identifier
 from headwater.catalog.protocol import Catalog
@@ -30,7 +31,6 @@ from headwater.server.run import run
 from headwater.server.settings import load_settings
 run(load_settings(json.loads(sys.argv[1])))
 """
-CRASHING_SERVER = Path(__file__).with_name("crashing_server.py")
 TABLE = Identifier("sales", "orders")
 SCHEMA = pa.schema([("id", pa.int64()), ("by", pa.string())])
 DATABASE_SERVERS = [
@@ -148,10 +148,10 @@ class MortalServer:
     the server anew, so that no test sleeps.
     """
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self._command = [sys.executable, str(CRASHING_SERVER), url, str(folder / "lake")]
+    def __init__(self, forks: Forks, url: str, folder: Path) -> None:
+        self._forks = forks
+        self._place = (url, str(folder / "lake"))
         self._trigger = folder / "trigger"
-        self._process: subprocess.Popen[str] | None = None
         self.deaths = 0
         self.on_revival: Callable[[], None] | None = None
         with socket.socket() as probe:
@@ -161,10 +161,8 @@ class MortalServer:
         self.runtime: Runtime = replace(SYSTEM_RUNTIME, sleep=self._wait)
 
     def start(self) -> None:
-        command = [*self._command, str(self._port), str(self._trigger)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n"
+        self._forks.start(*self._place, str(self._port), str(self._trigger))
+        assert self._forks.line() == "ready"
 
     def die_at(self, step: int) -> None:
         """Arm it: the step, counted from now, at which it dies."""
@@ -179,46 +177,40 @@ class MortalServer:
         return died
 
     def _wait(self, seconds: float) -> None:
-        assert self._process is not None
         if not self._trigger.exists():
             SYSTEM_RUNTIME.sleep(seconds)  # an ordinary wait, between two rivals
             return
-        assert self._process.wait(timeout=60) == -signal.SIGKILL
+        assert self._forks.ended() == -signal.SIGKILL
         self._trigger.unlink()
         self.deaths += 1
-        self._close_pipe()
         self.start()
         revival, self.on_revival = self.on_revival, None
         if revival is not None:
             revival()
 
-    def _close_pipe(self) -> None:
-        assert self._process is not None
-        if self._process.stdout is not None:
-            self._process.stdout.close()
 
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._close_pipe()
+@pytest.fixture
+def forks() -> Iterator[Forks]:
+    """Where the servers die."""
+    made = Forks("tests.server.crashing_server")
+    yield made
+    made.close()
 
 
 @pytest.fixture(params=["sqlite", *DATABASE_SERVERS])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MortalServer]:
+def server(request: pytest.FixtureRequest, tmp_path: Path, forks: Forks) -> MortalServer:
     """A mortal server with an empty table."""
     url = f"sqlite:///{tmp_path}/headwater.db"
     if request.param != "sqlite":
         create: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
         url = create()
     upgrade(url)
-    mortal = MortalServer(url, tmp_path)
+    mortal = MortalServer(forks, url, tmp_path)
     mortal.start()
     with _client(mortal) as lake:
         lake.create_database(TABLE.database)
         lake.create_table(str(TABLE), SCHEMA)
-    yield mortal
-    mortal.stop()
+    return mortal
 
 
 def _client(server: MortalServer) -> Lake:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow.acero import Declaration, FilterNodeOptions, TableSourceNodeOptions
 
 from headwater.storage.bucket_state import BucketStates
 from headwater.storage.commit import delete_message_files
@@ -19,7 +18,7 @@ from headwater.storage.data_file import DataFile, FileSource
 from headwater.storage.data_writer import DataFileWriter
 from headwater.storage.errors import Invalid
 from headwater.storage.options import TableOptions
-from headwater.storage.predicate import Predicate, columns_of, to_expression
+from headwater.storage.predicate import Predicate, columns_of, filter_rows, to_expression
 from headwater.storage.read import BucketFiles, read_split
 from headwater.storage.row_kinds import RowKind
 from headwater.storage.scan import Split, plan_snapshot
@@ -117,7 +116,7 @@ def _count(storage: TableStorage, files: BucketFiles, file: DataFile, predicate:
     columns = sorted(columns_of(predicate)) or [storage.schema.fields[0].name]
     matches = to_expression(predicate, storage.schema)
     rows = files.plain([file], columns, predicate, _BATCH_ROWS)
-    return sum(_filtered(batch, matches).num_rows for batch in rows)
+    return sum(filter_rows(batch, matches).num_rows for batch in rows)
 
 
 def _without(
@@ -141,15 +140,8 @@ def _without(
     try:
         rows: Iterator[pa.RecordBatch] = files.plain([file], columns, None, _BATCH_ROWS)
         for batch in rows:
-            writer.write(_filtered(batch, ~matches))
+            writer.write(filter_rows(batch, ~matches))
         return writer.finish()
     except BaseException:
         writer.abort()
         raise
-
-
-def _filtered(batch: pa.RecordBatch, keep: pc.Expression) -> pa.Table:
-    source = TableSourceNodeOptions(pa.Table.from_batches([batch]))
-    steps = [Declaration("table_source", source), Declaration("filter", FilterNodeOptions(keep))]
-    # One thread: the rows keep their order.
-    return Declaration.from_sequence(steps).to_table(use_threads=False)

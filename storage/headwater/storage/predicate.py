@@ -53,6 +53,7 @@ __all__ = [
     "StartsWith",
     "columns_of",
     "comparison",
+    "filter_rows",
     "may_match",
     "membership",
     "negate",
@@ -63,6 +64,17 @@ __all__ = [
     "to_sql",
     "without_not",
 ]
+
+
+def filter_rows(rows: pa.RecordBatch, keep: pc.Expression) -> pa.Table:
+    """The rows that an expression is true for, in the order in which they are."""
+    # Here, since it brings pandas along, which takes a process long to import.
+    from pyarrow.acero import Declaration, FilterNodeOptions, TableSourceNodeOptions
+
+    source = TableSourceNodeOptions(pa.Table.from_batches([rows]))
+    steps = [Declaration("table_source", source), Declaration("filter", FilterNodeOptions(keep))]
+    # One thread: several would mix the rows up.
+    return Declaration.from_sequence(steps).to_table(use_threads=False)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from pyarrow.acero import Declaration, FilterNodeOptions, TableSourceNodeOptions
 
 from headwater.storage.data_file import DataFile
 from headwater.storage.errors import Unsupported
@@ -20,7 +19,13 @@ from headwater.storage.merge import (
     needs_sequence,
 )
 from headwater.storage.parquet import KIND_FIELD, SEQUENCE_FIELD, ParquetReader
-from headwater.storage.predicate import ColumnRange, Predicate, columns_of, to_expression
+from headwater.storage.predicate import (
+    ColumnRange,
+    Predicate,
+    columns_of,
+    filter_rows,
+    to_expression,
+)
 from headwater.storage.pruning import matching_row_groups
 from headwater.storage.row_kinds import KIND_NAMES
 from headwater.storage.scan import Split
@@ -32,7 +37,7 @@ from headwater.storage.values import StorageValue, arrow_scalar
 
 __all__ = ["BucketFiles", "read_schema", "read_split"]
 
-_KINDS = pa.array(list(KIND_NAMES.values()))
+_KINDS = tuple(KIND_NAMES.values())
 
 
 def read_schema(
@@ -316,7 +321,10 @@ def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _with_kind_names(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     at = batch.schema.get_field_index(KIND_FIELD.name)
-    kinds = pa.repeat(_KINDS[0], batch.num_rows) if at < 0 else _KINDS.take(batch.column(at))
+    if at < 0:
+        kinds = pa.repeat(_KINDS[0], batch.num_rows)
+    else:
+        kinds = pa.array(_KINDS).take(batch.column(at))
     return pa.RecordBatch.from_arrays(
         [*(batch.column(name) for name in names), kinds], names=[*names, ROW_KIND_COLUMN]
     )
@@ -325,12 +333,9 @@ def _with_kind_names(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBa
 def _filtered(
     rows: Iterable[pa.RecordBatch], schema: TableSchema, predicate: Predicate
 ) -> Iterator[pa.RecordBatch]:
-    keep = Declaration("filter", FilterNodeOptions(to_expression(predicate, schema)))
+    keep = to_expression(predicate, schema)
     for batch in rows:
-        table = pa.Table.from_batches([batch])
-        source = Declaration("table_source", TableSourceNodeOptions(table))
-        # One thread: the order of changes counts.
-        kept = Declaration.from_sequence([source, keep]).to_table(use_threads=False)
+        kept = filter_rows(batch, keep)
         if kept.num_rows:
             yield from kept.combine_chunks().to_batches()
 
