@@ -106,9 +106,9 @@ class MeddledFiles(LocalFileAccess):
         self._looked_at("list")
         return super().list(directory)
 
-    def walk(self, directory: str) -> Iterator[FileStatus]:
+    def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:
         self._looked_at("walk")
-        return super().walk(directory)
+        return super().walk(directory, unfinished=unfinished)
 
     def read(self, path: str) -> bytes:
         self._looked_at("read")

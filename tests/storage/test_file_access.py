@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
-from headwater.storage.errors import Invalid, NotFound, Unavailable, Unsupported
+from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable, Unsupported
 from headwater.storage.file_access import FileAccess, open_file_access
 from headwater.storage.local_files import local_path, local_uri
 
@@ -106,6 +107,34 @@ def test_listing_sees_files_of_one_directory_and_walking_all(
     }
     assert files.read(f"{base}/t/dt=a%3Ab/e") == b"dt=a%3Ab/e"
     assert all(status.modified_millis > 1_600_000_000_000 for status in files.walk(f"{base}/t"))
+
+
+def test_walking_gives_what_a_killed_writer_left_when_asked(tmp_path: Path) -> None:
+    files, base = open_file_access(str(tmp_path)), local_uri(tmp_path)
+    with files.open_output(f"{base}/t/data") as sink:
+        sink.write(b"half")
+        (name,) = [status.name for status in files.walk(base, unfinished=True)]
+        assert list(files.walk(base)) == []
+    (tmp_path / "t" / name).write_bytes(b"half")
+    found = [status.name for status in files.walk(f"{base}/t", unfinished=True)]
+    assert sorted(found) == sorted(["data", name])
+    assert [status.name for status in files.walk(base)] == ["data"]
+
+
+def test_what_cannot_be_looked_into_is_not_taken_for_empty(tmp_path: Path) -> None:
+    files, base = open_file_access(str(tmp_path)), local_uri(tmp_path)
+    files.write(f"{base}/t/a", b"")
+    files.write(f"{base}/t/deep/b", b"")
+    deep, user = tmp_path / "t" / "deep", os.geteuid()
+    deep.chmod(0)
+    if user == 0:  # may look into everything, so it becomes nobody for a moment
+        os.seteuid(65_534)
+    try:
+        with pytest.raises(Forbidden, match="no permission for"):
+            list(files.walk(f"{base}/t"))
+    finally:
+        os.seteuid(user)
+        deep.chmod(0o700)
 
 
 def test_a_directory_can_be_made_before_its_files(place: tuple[FileAccess, str]) -> None:

@@ -42,6 +42,11 @@ STRAYS = [
     "changelog/tmp-changelog-3",
     "branch/branch-side/snapshot/tmp",
 ]
+# A killed writer's files, which other listings leave out.
+UNFINISHED = [
+    "p=a/bucket-0/.data-9.parquet.7-7-7.headwater-tmp",
+    "snapshot/.snapshot-9.7-7-7.headwater-tmp",
+]
 OTHERS = [
     "README",
     "p=a/README",
@@ -130,6 +135,33 @@ def test_what_nothing_refers_to_goes_and_all_else_stays(table: StoredTable) -> N
     assert told == [(at, len(STRAYS)) for at in range(1, len(STRAYS) + 1)]
     assert table.files_below() == before
     assert [ids_at(table, one) for one in snapshots] == [[1], [1, 2], [1, 2, 3]]
+
+
+def test_what_a_killed_writer_left_goes(table: StoredTable) -> None:
+    upsert(table, 1)
+    before = table.files_below()
+    put(table, *UNFINISHED)
+    assert table.files_below() == before
+    assert clean(table) == UNFINISHED
+    assert clean(table) == []
+    assert table.files_below() == before
+
+
+def test_branches_are_found_wherever_the_table_lies(new_table: NewTable) -> None:
+    options = {"bucket": "1"}
+    table = new_table(COLUMNS, primary_keys=["p", "id"], partition_keys=["p"], options=options)
+    files = table.storage.files
+    layout = replace(
+        table.storage.layout, location=f"{table.storage.layout.location}/branch/branch-main/t"
+    )
+    files.write(layout.schema(0), files.read(table.storage.layout.schema(0)))
+    pointer = replace(table.pointer, layout=layout)
+    inner = replace(table, storage=replace(table.storage, layout=layout), pointer=pointer)
+    inner.clock.millis = FUTURE
+    side = side_of(inner)
+    snapshot = upsert(side, 1)
+    assert clean(inner) == []
+    assert ids_at(side, snapshot) == [1]
 
 
 def test_young_files_stay(table: StoredTable) -> None:

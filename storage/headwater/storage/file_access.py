@@ -88,8 +88,13 @@ class FileAccess(Protocol):
         """The files directly in a directory, by name; empty when there is no such directory."""
         ...
 
-    def walk(self, directory: str) -> Iterator[FileStatus]:
-        """All files below a directory; empty when there is no such directory."""
+    def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:
+        """All files below a directory; empty when there is no such directory.
+
+        Args:
+            directory: The directory.
+            unfinished: Give also what is being written, or was when its writer was killed.
+        """
         ...
 
     def open_input(self, path: str) -> pa.NativeFile:

@@ -130,17 +130,17 @@ class LocalFileAccess:
             )
             return [status for status in found if status is not None]
 
-    def walk(self, directory: str) -> Iterator[FileStatus]:
+    def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:
         """All files below a directory; empty when there is no such directory."""
         with _explained(directory):
             prefix = directory.rstrip("/")
             root = local_path(directory)
-            for folder, folders, names in os.walk(root):
+            for folder, folders, names in os.walk(root, onerror=_refuse_unless_gone):
                 folders.sort()
                 inner = os.path.relpath(folder, root)
                 base = prefix if inner == "." else f"{prefix}/{inner}"
                 for name in sorted(names):
-                    if _is_temporary(name):
+                    if _is_temporary(name) and not unfinished:
                         continue
                     try:
                         stat = os.stat(os.path.join(folder, name))
@@ -178,6 +178,12 @@ def _status(path: str, entry: os.DirEntry[str]) -> FileStatus | None:
     except FileNotFoundError:  # deleted between the listing and the look
         return None
     return FileStatus(path, stat.st_size, stat.st_mtime_ns // 1_000_000)
+
+
+def _refuse_unless_gone(error: OSError) -> None:
+    # Who walks to learn what there is must not take what cannot be looked into for empty.
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
 
 
 def _is_temporary(name: str) -> bool:

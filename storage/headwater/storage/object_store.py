@@ -162,8 +162,8 @@ class S3FileAccess:
                 key=lambda status: status.path,
             )
 
-    def walk(self, directory: str) -> Iterator[FileStatus]:
-        """All objects below a directory."""
+    def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:
+        """All objects below a directory; an unfinished one is none."""
         store, prefix = self._locate(directory)
         with _explained(directory):
             for batch in obstore.list(store, prefix + "/", chunk_size=1000):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headwater.storage.avro import read_avro
 from headwater.storage.errors import CorruptData, Invalid, NotFound, Unsupported
@@ -115,7 +115,7 @@ def _candidates(
     by_name: dict[str, list[FileStatus]] = {}
     leftovers: list[FileStatus] = []
     prefix = storage.layout.location + "/"
-    for file in storage.files.walk(storage.layout.location):
+    for file in storage.files.walk(storage.layout.location, unfinished=True):
         if file.modified_millis >= oldest or not file.path.startswith(prefix):
             continue
         *folders, name = file.path.removeprefix(prefix).split("/")
@@ -167,16 +167,18 @@ def _spare_the_needed(
             for names, lists in pool.map(lambda root: _named_by(storage, root), roots):
                 for name in names:
                     orphans.pop(name, None)
-                for named in lists:
-                    if named.file.file_name not in read:
-                        known = manifests.setdefault(named.file.file_name, named)
-                        manifests[named.file.file_name] = known.also(named)
-            read.update(manifests)
+                for file, needed_by in lists:
+                    if file.file_name not in read:
+                        found = manifests.setdefault(file.file_name, _Manifest(file))
+                        found.needed_by.update(needed_by)
             for name in manifests:
                 orphans.pop(name, None)
-            for data in pool.map(lambda one: _data_names(storage, one), manifests.values()):
-                for name in data:
-                    orphans.pop(name, None)
+            every = pool.map(lambda one: _data_names(storage, one), manifests.values())
+            for name, data in zip(manifests, every, strict=True):
+                if data is not None:
+                    read.add(name)
+                    for each in data:
+                        orphans.pop(each, None)
 
 
 # What is needed -------------------------------------------------------------------------------
@@ -219,11 +221,7 @@ class _Manifest:
     """
 
     file: ManifestFile
-    needed_by: tuple[str, ...]
-
-    def also(self, other: _Manifest) -> _Manifest:
-        """The manifest, needed by those who need the other, too."""
-        return replace(self, needed_by=tuple({*self.needed_by, *other.needed_by}))
+    needed_by: set[str] = field(default_factory=set)
 
 
 def _roots(storage: TableStorage, latest: Mapping[str, Snapshot]) -> list[_Root]:
@@ -233,7 +231,11 @@ def _roots(storage: TableStorage, latest: Mapping[str, Snapshot]) -> list[_Root]
         CorruptData: A branch has no schema, or its latest snapshot no file.
     """
     found: list[_Root] = []
-    branches = {MAIN_BRANCH, storage.layout.branch, *branch_names(storage)}
+    branches = {
+        MAIN_BRANCH,
+        storage.layout.branch,
+        *branch_names(storage.files, storage.layout.location),
+    }
     for branch in sorted(branches | latest.keys()):
         layout = replace(storage.layout, branch=branch)
         if not storage.files.list(layout.schema_directory):
@@ -268,11 +270,13 @@ def _listed(storage: TableStorage, layout: TableLayout, kind: str) -> Iterator[_
         yield _Root(status.path, kind, text)
 
 
-def _named_by(storage: TableStorage, root: _Root) -> tuple[list[str], list[_Manifest]]:
-    """Names of the files that a root refers to, and its manifests."""
+def _named_by(
+    storage: TableStorage, root: _Root
+) -> tuple[list[str], list[tuple[ManifestFile, Sequence[str]]]]:
+    """Names of the files that a root refers to, and its manifests with who cannot lack them."""
     snapshot = Snapshot.from_json(root.text, root.path)
     names: list[str] = []
-    manifests: list[_Manifest] = []
+    manifests: list[tuple[ManifestFile, Sequence[str]]] = []
     for name, is_changelog in (
         (snapshot.base_manifest_list, False),
         (snapshot.delta_manifest_list, False),
@@ -287,7 +291,7 @@ def _named_by(storage: TableStorage, root: _Root) -> tuple[list[str], list[_Mani
         except CorruptData as error:
             _refuse_unless_gone(storage, needed_by, error)
             continue
-        manifests += [_Manifest(file, needed_by) for file in files]
+        manifests += [(file, needed_by) for file in files]
     if snapshot.statistics is not None:
         names.append(snapshot.statistics)
     if snapshot.index_manifest is not None:
@@ -312,13 +316,13 @@ def _index_names(storage: TableStorage, name: str, root: _Root) -> list[str]:
     return [str(each) for each in names]
 
 
-def _data_names(storage: TableStorage, manifest: _Manifest) -> list[str]:
-    """Names of the files that a manifest mentions, be they added or deleted by it."""
+def _data_names(storage: TableStorage, manifest: _Manifest) -> list[str] | None:
+    """Names of the files that a manifest adds or deletes; None when it is gone, as it may be."""
     try:
         entries = read_manifest(storage, manifest.file.file_name, expected=manifest.file)
     except CorruptData as error:
         _refuse_unless_gone(storage, manifest.needed_by, error)
-        return []
+        return None
     return [name for one in entries for name in (one.file.file_name, *one.file.extra_files)]
 
 

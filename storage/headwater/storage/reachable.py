@@ -8,12 +8,12 @@ earliest snapshot is enough.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from headwater.storage.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.errors import CorruptData, NotFound
+from headwater.storage.file_access import FileAccess
 from headwater.storage.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.manifest import read_manifest, read_manifest_list
 from headwater.storage.partition import bucket_directory
@@ -32,8 +32,6 @@ __all__ = [
     "manifest_names",
     "other_branches",
 ]
-
-_BRANCH = re.compile(r"/branch/branch-([^/]+)/")
 
 
 def data_paths(storage: TableStorage, entry: ManifestEntry) -> list[str]:
@@ -111,7 +109,8 @@ def other_branches(storage: TableStorage) -> OtherBranches:
         CorruptData: A branch cannot be read, so that nothing may be deleted.
     """
     found = OtherBranches()
-    for name in branch_names(storage):
+    beside = {MAIN_BRANCH, *branch_names(storage.files, storage.layout.location)}
+    for name in sorted(beside - {storage.layout.branch}):
         layout = replace(storage.layout, branch=name)
         branch = replace(storage, layout=layout, _schemas={})
         history = list(_history(branch, layout))
@@ -127,14 +126,15 @@ def other_branches(storage: TableStorage) -> OtherBranches:
     return found
 
 
-def branch_names(storage: TableStorage) -> list[str]:
-    """The names of the branches that have files, without the storage's own."""
-    statuses = storage.files.walk(f"{storage.layout.location}/branch")
-    matches = (_BRANCH.search(status.path) for status in statuses)
-    names = {match[1] for match in matches if match is not None}
-    if not names:
-        return []
-    return sorted({MAIN_BRANCH, *names} - {storage.layout.branch})
+def branch_names(files: FileAccess, location: str) -> set[str]:
+    """The names of a table's branches that have files, without the main one."""
+    prefix = f"{location}/branch/branch-"
+    inner = (
+        status.path.removeprefix(prefix)
+        for status in files.walk(f"{location}/branch")
+        if status.path.startswith(prefix)
+    )
+    return {path.partition("/")[0] for path in inner if "/" in path}
 
 
 def _history(storage: TableStorage, layout: TableLayout) -> Iterator[Snapshot]:
