@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import pytest
 
 from headwater.storage.errors import Invalid
 from headwater.storage.ingest import arrow_table, coerce
+from headwater.storage.local_time import utc
 from headwater.storage.schema import TableSchema
 from headwater.storage.types import DataField, Json, parse_type
 
@@ -27,7 +29,7 @@ def schema(*columns: tuple[str, Json], defaults: dict[str, str] | None = None) -
 
 def one(kind: Json, values: pa.Array | pa.ChunkedArray) -> list[object]:
     """The values of a single column after coercion."""
-    result = coerce(pa.table({"c": values}), schema(("c", kind)), "db.t")
+    result = coerce(pa.table({"c": values}), schema(("c", kind)), "db.t", utc)
     assert result.schema == schema(("c", kind)).arrow
     result.validate(full=True)
     return list(result.column("c").to_pylist())
@@ -153,28 +155,55 @@ def test_nan_survives_a_narrowing_that_loses_nothing() -> None:
 
 def test_columns_are_put_in_order_and_missing_ones_filled() -> None:
     target = schema(("a", "INT NOT NULL"), ("b", "STRING"), ("c", "DATE"), defaults={"b": "'x y'"})
-    result = coerce(pa.table({"a": pa.array([1, 2])}), target, "db.t")
+    result = coerce(pa.table({"a": pa.array([1, 2])}), target, "db.t", utc)
     assert result.to_pylist() == [
         {"a": 1, "b": "x y", "c": None},
         {"a": 2, "b": "x y", "c": None},
     ]
-    explicit = coerce(pa.table({"b": pa.array([None], pa.string()), "a": [1]}), target, "db.t")
+    explicit = coerce(pa.table({"b": pa.array([None], pa.string()), "a": [1]}), target, "db.t", utc)
     assert explicit.to_pylist() == [{"a": 1, "b": None, "c": None}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("CHAR(3)", "a", "a  "),
+        ("VARCHAR(2)", "'abc'", "ab"),
+        ("INT", "1.5", 1),
+        ("DECIMAL(4, 2)", "1.005", Decimal("1.01")),
+        ("BOOLEAN", "y", True),
+        ("DATE", "2024-2-3", dt.date(2024, 2, 3)),
+        ("STRING", "__DEFAULT_PARTITION__", "__DEFAULT_PARTITION__"),
+        (
+            "TIMESTAMP(3) WITH LOCAL TIME ZONE",
+            "2024-07-01 00:00:00",
+            dt.datetime(2024, 7, 1, 4, tzinfo=dt.UTC),
+        ),
+    ],
+)
+def test_a_default_is_what_a_cast_of_its_text_gives(kind: str, text: str, value: object) -> None:
+    target = schema(("a", "INT"), ("b", kind), defaults={"b": text})
+    table = pa.table({"a": pa.array([1, 2])})
+    result = coerce(table, target, "db.t", lambda: ZoneInfo("America/New_York"))
+    assert result.column("b").to_pylist() == [value, value]
+    result.validate(full=True)
 
 
 def test_unknown_missing_and_doubled_columns_are_refused() -> None:
     target = schema(("a", "INT NOT NULL"), ("b", "STRING"))
     with pytest.raises(Invalid, match=r"no column 'z'; its columns are a, b"):
-        coerce(pa.table({"a": [1], "z": [1]}), target, "db.t")
+        coerce(pa.table({"a": [1], "z": [1]}), target, "db.t", utc)
     with pytest.raises(Invalid, match=r"lacks the NOT NULL column 'a'"):
-        coerce(pa.table({"b": ["x"]}), target, "db.t")
+        coerce(pa.table({"b": ["x"]}), target, "db.t", utc)
     with pytest.raises(Invalid, match=r"more than one column 'a'"):
-        coerce(pa.table([[1], [2]], names=["a", "a"]), target, "db.t")
+        coerce(pa.table([[1], [2]], names=["a", "a"]), target, "db.t", utc)
 
 
 def test_nulls_in_a_not_null_column_are_counted() -> None:
     with pytest.raises(Invalid, match=r"column 'a' is NOT NULL, but 2 of 3 rows are null"):
-        coerce(pa.table({"a": pa.array([None, 1, None])}), schema(("a", "INT NOT NULL")), "db.t")
+        coerce(
+            pa.table({"a": pa.array([None, 1, None])}), schema(("a", "INT NOT NULL")), "db.t", utc
+        )
 
 
 EXPECTED = [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
@@ -196,7 +225,7 @@ EXPECTED = [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
 )
 def test_every_shape_of_table_is_taken(data: object) -> None:
     table = arrow_table(data)
-    assert coerce(table, schema(("a", "INT"), ("b", "STRING")), "db.t").to_pylist() == EXPECTED
+    assert coerce(table, schema(("a", "INT"), ("b", "STRING")), "db.t", utc).to_pylist() == EXPECTED
 
 
 @pytest.mark.parametrize("data", [7, "text", pd.DataFrame({"a": [1, "x"]}), {"a": [1, "x"]}])

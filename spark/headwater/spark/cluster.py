@@ -36,7 +36,7 @@ def check_columns(df: DataFrame, storage: TableStorage) -> None:
     """
     empty = spark_arrow_schema(df.schema).empty_table()
     plain, _ = take_row_kinds(empty, None, storage.schema, storage.name)
-    coerce(plain, storage.schema, storage.name)
+    coerce(plain, storage.schema, storage.name, storage.runtime.time_zone)
 
 
 def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:

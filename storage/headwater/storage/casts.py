@@ -9,7 +9,6 @@ Source: ``org.apache.paimon.casting``.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from headwater.storage.cast_numbers import cast_number
 from headwater.storage.cast_text import cast_to_text
 from headwater.storage.cast_times import cast_time
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.local_time import Zone
 from headwater.storage.type_changes import has_cast
 from headwater.storage.types import (
     ArrayType,
@@ -37,9 +37,7 @@ _BYTES = (Root.BINARY, Root.VARBINARY)
 _TIMES = (Root.DATE, Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 
 
-def cast(
-    array: pa.Array, stored: DataType, wanted: DataType, zone: Callable[[], dt.tzinfo]
-) -> pa.Array:
+def cast(array: pa.Array, stored: DataType, wanted: DataType, zone: Zone) -> pa.Array:
     """Cast a column.
 
     Args:

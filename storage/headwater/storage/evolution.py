@@ -8,15 +8,13 @@ Source: ``SchemaEvolutionUtil.java``, ``FormatReaderMapping.java``.
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import pyarrow as pa
 
 from headwater.storage.casts import cast
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
+from headwater.storage.local_time import Zone, utc
 from headwater.storage.nested_arrays import list_offsets, map_pairs
 from headwater.storage.schema import TableSchema
 from headwater.storage.type_changes import is_widening, keeps_form
@@ -36,13 +34,6 @@ from headwater.storage.types import (
 __all__ = ["StoredColumn", "evolve", "stored_column"]
 
 
-Zone: TypeAlias = Callable[[], dt.tzinfo]
-
-
-def _utc() -> dt.tzinfo:
-    return dt.UTC
-
-
 @dataclass(frozen=True)
 class StoredColumn:
     """Where a column of the present schema comes from in a file.
@@ -58,9 +49,7 @@ class StoredColumn:
     stored: DataField | None
     newer: bool = False
 
-    def convert(
-        self, column: pa.Array | None, rows: int, where: str, zone: Zone = _utc
-    ) -> pa.Array:
+    def convert(self, column: pa.Array | None, rows: int, where: str, zone: Zone = utc) -> pa.Array:
         """The present column.
 
         Args:
@@ -107,7 +96,7 @@ def stored_column(wanted: DataField, schema: TableSchema, present: TableSchema) 
     return StoredColumn(wanted, schema.field_by_id.get(wanted.id), schema.id > present.id)
 
 
-def evolve(array: pa.Array, stored: DataType, wanted: DataType, zone: Zone = _utc) -> pa.Array:
+def evolve(array: pa.Array, stored: DataType, wanted: DataType, zone: Zone = utc) -> pa.Array:
     """Turn a column of type `stored` into one of type `wanted`.
 
     Args:

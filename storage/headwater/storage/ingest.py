@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.storage.default_values import default_value
 from headwater.storage.errors import Invalid
-from headwater.storage.options import TableOptions
+from headwater.storage.local_time import Zone
 from headwater.storage.schema import TableSchema
 from headwater.storage.types import (
     ArrayType,
@@ -30,7 +31,6 @@ from headwater.storage.types import (
     timestamp_unit,
     to_arrow,
 )
-from headwater.storage.values import arrow_scalar, parse_partition_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -100,7 +100,7 @@ def _polars_frame(data: object) -> pl.DataFrame | None:
     return data if isinstance(data, pl.DataFrame) else None
 
 
-def coerce(table: pa.Table, schema: TableSchema, name: str) -> pa.Table:
+def coerce(table: pa.Table, schema: TableSchema, name: str, zone: Zone) -> pa.Table:
     """The data with exactly the table's columns, in order, in the types' Arrow forms.
 
     A nullable column that the data lacks becomes its default value, or null.
@@ -109,6 +109,7 @@ def coerce(table: pa.Table, schema: TableSchema, name: str) -> pa.Table:
         table: The data.
         schema: The table's schema.
         name: How errors call the table.
+        zone: Of local times in defaults, see `cast`.
 
     Raises:
         Unsupported: Headwater does not write a column's type.
@@ -125,7 +126,7 @@ def coerce(table: pa.Table, schema: TableSchema, name: str) -> pa.Table:
         if field.name in names:
             column = _cast_column(table.column(field.name), field.type, where)
         else:
-            column = _absent(field, table.num_rows, where)
+            column = _absent(field, table.num_rows, where, zone)
         if not field.type.nullable and column.null_count:
             raise Invalid(
                 f"{where} is NOT NULL, but {column.null_count} of {table.num_rows} rows are null"
@@ -155,17 +156,14 @@ def _check_names(names: Sequence[str], schema: TableSchema, table: str) -> None:
         )
 
 
-def _absent(field: DataField, rows: int, where: str) -> pa.ChunkedArray:
+def _absent(field: DataField, rows: int, where: str, zone: Zone) -> pa.ChunkedArray:
     target = to_arrow(field.type)
     if field.default_value is None:
         return pa.chunked_array([pa.nulls(rows, target)])
     if not isinstance(field.type, AtomicType):
         raise Invalid(f"{where}: a default value of type {field.type} is not supported")
-    text = field.default_value
-    if len(text) > 1 and text[0] == text[-1] == "'":
-        text = text[1:-1]
-    value = parse_partition_text(text, field.type, TableOptions({}))
-    return pa.chunked_array([pa.repeat(arrow_scalar(value, field.type), rows)])
+    value = default_value(where, field.type, field.default_value, zone)
+    return pa.chunked_array([pa.repeat(value, rows)])
 
 
 def _cast_column(column: pa.ChunkedArray, data_type: DataType, where: str) -> pa.ChunkedArray:

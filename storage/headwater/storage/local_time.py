@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
 from headwater.storage.arrow_numbers import Integers
 
-__all__ = ["local_seconds", "moments"]
+__all__ = ["Zone", "local_seconds", "moments", "utc"]
+
+# Gives a zone, where one is needed.
+Zone: TypeAlias = Callable[[], dt.tzinfo]
 
 _EPOCH = dt.datetime(1970, 1, 1)
 # The Gregorian calendar, its weekdays included, repeats every 400 years.
 _CYCLE = 146_097 * 86_400
 _LAST = (dt.datetime(9998, 1, 1) - _EPOCH) // dt.timedelta(seconds=1)
 _FIRST = (dt.datetime(2, 1, 1) - _EPOCH) // dt.timedelta(seconds=1)
-# No zone ever changed its offset twice in so many seconds.
-_BLOCK = 900
+# Seconds of a stretch of time. No zone ever changed its offset twice in three days.
+_STRETCHES = (3 * 86_400, 900, 1)
+
+
+def utc() -> dt.tzinfo:
+    """The zone whose local times are moments."""
+    return dt.UTC
 
 
 def local_seconds(seconds: Integers, zone: dt.tzinfo) -> Integers:
@@ -55,13 +64,15 @@ def _offsets(seconds: Integers, offset: Callable[[int], dt.timedelta | None]) ->
         found = [offset(second) or dt.timedelta(0) for second in times.tolist()]
         return np.array([item // dt.timedelta(seconds=1) for item in found], np.int64)
 
-    blocks, at = np.unique(seconds // _BLOCK, return_inverse=True)
-    first, last = known(blocks * _BLOCK), known(blocks * _BLOCK + _BLOCK - 1)
-    result = first[at]
-    changing = (first != last)[at]
-    if changing.any():
-        times, place = np.unique(seconds[changing], return_inverse=True)
-        result[changing] = known(times)[place]
+    result = np.empty(len(seconds), np.int64)
+    # Where the offset changes in a stretch, shorter ones are looked at.
+    rest = np.arange(len(seconds))
+    for length in _STRETCHES:
+        stretches, at = np.unique(seconds[rest] // length, return_inverse=True)
+        first, last = known(stretches * length), known(stretches * length + length - 1)
+        is_same = (first == last)[at]
+        result[rest[is_same]] = first[at[is_same]]
+        rest = rest[~is_same]
     return result
 
 

@@ -178,7 +178,7 @@ class TableWriter:
             raise Invalid(f"table {self._storage.name}: this writer was finished or aborted")
         schema = self._storage.schema
         plain, kinds = take_row_kinds(arrow_table(data), row_kinds, schema, self._storage.name)
-        rows = coerce(plain, schema, self._storage.name)
+        rows = coerce(plain, schema, self._storage.name, self._storage.runtime.time_zone)
         if kinds is not None:
             rows = self._with_kinds(rows, kinds)
         elif self._keyed:
