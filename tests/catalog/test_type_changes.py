@@ -130,14 +130,22 @@ def test_filters_judge_the_new_values_whatever_old_statistics_say(
         assert [each[name] for each in got] == found * (1 if len(values) > 1 else 2), name
 
 
-def test_buckets_of_shortened_keys_are_all_searched(lake: Lake) -> None:
-    schema = pa.schema([("k", pa.string())])
-    options = {"bucket": "8", "bucket-key": "k"}
+def test_a_bucket_key_becomes_nothing_that_belongs_to_another_bucket(lake: Lake) -> None:
+    """Compaction leaves rows in their bucket and forgets with which type they came there."""
+    schema = pa.schema([("k", pa.int32()), ("s", pa.string())])
+    options = {"bucket": "4", "bucket-key": "k, s", "compaction.min.file-num": "2"}
     table = lake.create_table("sales.t", schema, options=options)
-    table.write({"k": [f"key-{i:04d}-{i}" for i in range(50)]})
-    _change(table, k="VARCHAR(8)")
-    for i in range(0, 50, 7):
-        assert table.scan(where=f"k = 'key-{i:04d}'").to_arrow().num_rows == 1
+    _change(table, s="VARCHAR(5)")
+    for start in (0, 10):
+        ids = list(range(start, start + 10))
+        table.write({"k": pa.array(ids, pa.int32()), "s": [str(i) for i in ids]})
+    for change in ({"k": "BIGINT"}, {"k": "STRING"}, {"s": "VARCHAR(1)"}, {"s": "CHAR(9)"}):
+        with pytest.raises(Invalid, match="'bucket-key' names it"):
+            _change(table, **change)
+    _change(table, s="STRING")
+    table.compact()
+    for i in range(20):
+        assert table.scan(where=f"k = {i} AND s = '{i}'").to_arrow().num_rows == 1
 
 
 def test_a_value_without_a_counterpart_is_an_error_where_it_is_read(lake: Lake) -> None:

@@ -578,6 +578,17 @@ def _evolve(table: _Table, fields: Sequence[DataField]) -> _Table:
     return replace(table, storage=table.storage.with_schema(schema))  # type: ignore[type-var]
 
 
+def test_buckets_of_keys_that_another_engine_shortened_are_all_searched(
+    new_table: _NewTable,
+) -> None:
+    table = new_table([("k", "STRING")], options={"bucket": "8", "bucket-key": "k"})
+    write(table, [{"k": f"key-{i:04d}-{i}"} for i in range(50)])
+    (key,) = table.storage.schema.fields
+    table = _evolve(table, [replace(key, type=parse_type("VARCHAR(8)"))])
+    for i in range(0, 50, 7):
+        assert read(table, where=f"k = 'key-{i:04d}'") == [{"k": f"key-{i:04d}"}]
+
+
 @pytest.mark.parametrize("primary_keys", [(), ("k",)])
 def test_files_of_old_schemas_read_as_the_present_one(
     new_table: _NewTable, primary_keys: tuple[str, ...]

@@ -222,6 +222,7 @@ def test_columns_of_other_engines_types_are_kept() -> None:
         _schema(),
         AddColumn(("doc",), parse_type("VARIANT")),
         AddColumn(("image",), parse_type("BLOB")),
+        AddColumn(("images",), parse_type({"type": "ARRAY", "element": "BLOB"})),
     )
     after = _changed(base, RenameColumn(("doc",), "document"), DropColumn(("image",)))
     assert str(after.column("document").type) == "VARIANT"
@@ -229,7 +230,9 @@ def test_columns_of_other_engines_types_are_kept() -> None:
     for change, message in (
         (RenameColumn(("image",), "picture"), "bear its name"),
         (UpdateColumnType(("image",), parse_type("BYTES")), "cannot become"),
+        (UpdateColumnType(("images",), parse_type("STRING")), "in files of type BLOB"),
         (UpdateColumnType(("note",), parse_type("VARIANT")), "cannot become"),
+        (UpdateColumnDefaultValue(("doc",), "x"), "no value of VARIANT"),
         (AddColumn(("place",), parse_type("VARIANT NOT NULL")), "NOT NULL"),
     ):
         with pytest.raises(Invalid, match=message):

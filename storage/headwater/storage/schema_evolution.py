@@ -38,6 +38,7 @@ from headwater.storage.schema_options import (
     check_option_change,
     indexed_by,
     is_unchanged,
+    listed_names,
     options_about,
     renamed_in_options,
 )
@@ -48,7 +49,7 @@ from headwater.storage.schema_rules import (
     with_key_nullability,
 )
 from headwater.storage.table_type import table_type
-from headwater.storage.type_changes import is_widening, refuse_type_change
+from headwater.storage.type_changes import equal_types, is_widening, keeps_form, refuse_type_change
 from headwater.storage.type_rules import is_blob
 from headwater.storage.types import (
     ArrayType,
@@ -141,6 +142,7 @@ class _Draft:
                 self._refuse_key_change(path, "change the type of")
                 self._refuse_indexed(path, "change the type of")
                 self._replace(path, lambda f: self._retyped(f, path, new_type, keep_nullability))
+                self._refuse_other_buckets(path)
             case UpdateColumnNullability(path, nullable):
                 if nullable:
                     self._refuse_key(path, self.schema.primary_keys, "primary key", "make nullable")
@@ -283,6 +285,24 @@ class _Draft:
         check_default_value(".".join(path), retyped.type, retyped.default_value)
         return retyped
 
+    def _refuse_other_buckets(self, path: tuple[str, ...]) -> None:
+        """Refuse a type with which values that are in a bucket would belong to another.
+
+        Nothing tells a compacted file's readers with which types its rows came to its bucket.
+        """
+        name = path[0]
+        if not self.has_snapshots or name not in listed_names(self.options.get("bucket-key", "")):
+            return
+        new = self.fields[_index(self.fields, name)]
+        old = next((item.type for item in self.schema.fields if item.id == new.id), None)
+        if old is not None and not keeps_form(old, new.type):
+            raise Invalid(
+                f"column '{name}' of type {old} cannot become {new.type}: 'bucket-key' names it, "
+                "so its rows would belong to other buckets than those they are in; of a table that "
+                "holds data it can only become a type that keeps the values, such as a longer "
+                "VARCHAR"
+            )
+
     def _refuse_type_change(self, column: str, old: DataType, new: DataType) -> None:
         if not table_type(self.options).has_snapshots and not is_widening(old, new):
             raise Invalid(
@@ -292,6 +312,11 @@ class _Draft:
             )
         explicit = self.options.get(_NO_CASTS, "").strip().lower() != "true"
         refuse_type_change(column, old, new, explicit=explicit)
+        if is_blob(old) and not equal_types(old, new):
+            raise Invalid(
+                f"column '{column}' of type {old} cannot become {new}: its values are in files of "
+                "type BLOB; add a column of the new type instead"
+            )
 
     def _with_nullability(
         self, item: DataField, path: tuple[str, ...], nullable: bool
