@@ -30,7 +30,7 @@ from headwater.catalog.sql.placed_files import numbered_files
 from headwater.catalog.sql.table_places import (
     check_external_path,
     find_database,
-    is_known_path,
+    refuse_known_path,
     refuse_taken_name,
     table_location,
 )
@@ -38,6 +38,7 @@ from headwater.storage.commit_entries import partition_statistics
 from headwater.storage.errors import Conflict, Invalid
 from headwater.storage.file_access import FileAccess
 from headwater.storage.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.reachable import branch_names
 from headwater.storage.scan import live_entries
 from headwater.storage.schema import TableSchema
 from headwater.storage.snapshot import Snapshot
@@ -108,10 +109,7 @@ class Registrations:
                 f"{identifier.database} lie directly in {home}; move the files there, or register "
                 "the table in the database that they belong to"
             )
-        names = {MAIN_BRANCH}
-        prefix = f"{location}/branch/branch-"
-        for status in self._context.files.walk(f"{location}/branch"):
-            names.add(status.path.removeprefix(prefix).split("/")[0])
+        names = {MAIN_BRANCH, *branch_names(self._context.files, location)}
         return {
             name: self._read_branch(identifier, TableLayout(location, name))
             for name in sorted(names)
@@ -140,10 +138,7 @@ class Registrations:
         is_external = not inside(location, context.location)
         database_id, _ = find_database(connection, context, identifier.database)
         refuse_taken_name(connection, database_id, identifier)
-        if is_known_path(connection, location):
-            raise Invalid(
-                f"table {identifier}: {location} is, or was, the place of another table here"
-            )
+        refuse_known_path(connection, identifier, location)
         now = context.runtime.now_millis()
         table_id = context.runtime.new_uuid()
         table = {
