@@ -189,22 +189,28 @@ def postgresql_url() -> Iterator[str]:
         shutil.rmtree(room, ignore_errors=True)
 
 
-@pytest.fixture
-def new_postgresql_database(postgresql_url: str) -> Iterator[Callable[[], str]]:
-    """Makes an empty PostgreSQL database and gives its URL."""
+@contextmanager
+def _new_postgresql_databases(server_url: str) -> Iterator[Callable[[], str]]:
     import psycopg
 
     names: list[str] = []
-    with psycopg.connect(f"{postgresql_url}/postgres", autocommit=True) as connection:
+    with psycopg.connect(f"{server_url}/postgres", autocommit=True) as connection:
 
         def create() -> str:
             names.append(f"test_{uuid.uuid4().hex}")
             connection.execute(f'CREATE DATABASE "{names[-1]}"'.encode())
-            return f"{postgresql_url}/{names[-1]}"
+            return f"{server_url}/{names[-1]}"
 
         yield create
         for name in names:
             connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
+
+
+@pytest.fixture
+def new_postgresql_database(postgresql_url: str) -> Iterator[Callable[[], str]]:
+    """Makes an empty PostgreSQL database and gives its URL."""
+    with _new_postgresql_databases(postgresql_url) as create:
+        yield create
 
 
 # Everything that a server can be set up with and that must not matter is set up wrong here.
@@ -369,18 +375,20 @@ def new_mysql_database(mysql_url: str) -> Iterator[Callable[[], str]]:
 
 
 @contextmanager
-def _mysql_catalog_tables(server_url: str) -> Iterator[Engine]:
+def _catalog_tables(database_url: str) -> Iterator[tuple[str, Engine]]:
+    from headwater.catalog.sql.drivers import database_url as with_driver
     from headwater.migrations import upgrade
 
-    server = create_engine(_with_driver(server_url))
-    with server.connect() as connection:
-        connection.exec_driver_sql("CREATE DATABASE catalog")
-    server.dispose()
-    url = f"{server_url}/catalog"
-    upgrade(url)
-    engine = create_engine(_with_driver(url))
-    yield engine
+    upgrade(database_url)
+    engine = create_engine(with_driver(database_url))
+    yield database_url, engine
     engine.dispose()
+
+
+@contextmanager
+def _mysql_catalog_tables(server_url: str) -> Iterator[tuple[str, Engine]]:
+    with _new_mysql_databases(server_url) as create, _catalog_tables(create()) as made:
+        yield made
 
 
 def _empty(engine: Engine) -> None:
@@ -392,29 +400,45 @@ def _empty(engine: Engine) -> None:
 
 
 @pytest.fixture(scope="session")
-def _mariadb_tables(mariadb_url: str) -> Iterator[Engine]:
-    with _mysql_catalog_tables(mariadb_url) as engine:
-        yield engine
+def _postgresql_tables(postgresql_url: str) -> Iterator[tuple[str, Engine]]:
+    with _new_postgresql_databases(postgresql_url) as create, _catalog_tables(create()) as made:
+        yield made
 
 
 @pytest.fixture
-def mariadb_catalog(_mariadb_tables: Engine, mariadb_url: str) -> Iterator[str]:
-    """The URL of a MariaDB database with the catalog's tables, and nothing in them.
+def postgresql_catalog(_postgresql_tables: tuple[str, Engine]) -> Iterator[str]:
+    """The URL of a PostgreSQL database with the catalog's tables, and nothing in them.
 
-    It is the same one for every test: to make them anew takes MariaDB long.
+    It is the same one for every test: to make them anew takes longer than most tests.
     """
-    yield f"{mariadb_url}/catalog"
-    _empty(_mariadb_tables)
+    url, engine = _postgresql_tables
+    yield url
+    _empty(engine)
 
 
 @pytest.fixture(scope="session")
-def _mysql_tables(mysql_url: str) -> Iterator[Engine]:
-    with _mysql_catalog_tables(mysql_url) as engine:
-        yield engine
+def _mariadb_tables(mariadb_url: str) -> Iterator[tuple[str, Engine]]:
+    with _mysql_catalog_tables(mariadb_url) as made:
+        yield made
 
 
 @pytest.fixture
-def mysql_catalog(_mysql_tables: Engine, mysql_url: str) -> Iterator[str]:
+def mariadb_catalog(_mariadb_tables: tuple[str, Engine]) -> Iterator[str]:
+    """The URL of a MariaDB database likewise."""
+    url, engine = _mariadb_tables
+    yield url
+    _empty(engine)
+
+
+@pytest.fixture(scope="session")
+def _mysql_tables(mysql_url: str) -> Iterator[tuple[str, Engine]]:
+    with _mysql_catalog_tables(mysql_url) as made:
+        yield made
+
+
+@pytest.fixture
+def mysql_catalog(_mysql_tables: tuple[str, Engine]) -> Iterator[str]:
     """The URL of a MySQL database likewise."""
-    yield f"{mysql_url}/catalog"
-    _empty(_mysql_tables)
+    url, engine = _mysql_tables
+    yield url
+    _empty(engine)

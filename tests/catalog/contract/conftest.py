@@ -20,8 +20,7 @@ def _sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]
 
 
 def _postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    create: Callable[[], str] = request.getfixturevalue("new_postgresql_database")
-    yield from _sql(create(), tmp_path)
+    yield from _sql(request.getfixturevalue("postgresql_catalog"), tmp_path, has_tables=True)
 
 
 def _mariadb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
