@@ -155,6 +155,14 @@ def test_what_is_no_http_is_told_so(connect: Callable[[], socket.socket]) -> Non
         assert _until_closed(connection).startswith(b"HTTP/1.1 400 ")
 
 
+def test_a_client_that_says_no_more_is_answered(connect: Callable[[], socket.socket]) -> None:
+    for turn in range(10):
+        with closing(connect()) as connection:
+            _ask(connection, f"/small/{turn}")
+            connection.shutdown(socket.SHUT_WR)
+            assert _until_closed(connection).endswith(f"/small/{turn}".encode())
+
+
 def test_a_client_that_has_gone_hurts_nobody(
     connect: Callable[[], socket.socket],
     application: _Answers,

@@ -19,7 +19,12 @@ class WholeAnswers(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected."""
-        super().connection_made(_Joining(transport))  # type: ignore[arg-type]
+        self._joining = _Joining(transport)
+        super().connection_made(self._joining)  # type: ignore[arg-type]
+
+    def eof_received(self) -> None:
+        """The client says no more; the connection closes when this returns, which sends no more."""
+        self._joining.flush()
 
 
 class _Joining:
@@ -39,15 +44,16 @@ class _Joining:
     def write(self, data: bytes) -> None:
         """Send some, when the event loop has done what it is at."""
         if not self._parts:
-            self._call_soon(self._flush)
+            self._call_soon(self.flush)
         self._parts.append(data)
 
     def close(self) -> None:
         """Close when what was written is sent."""
-        self._flush()
+        self.flush()
         self._transport.close()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what was written."""
         data, self._parts = b"".join(self._parts), []
         # The client may have gone meanwhile.
         if data and not self._transport.is_closing():
