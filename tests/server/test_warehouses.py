@@ -141,6 +141,16 @@ def test_what_cannot_be_is_refused(
     assert http.get(MANAGEMENT).json()["warehouses"] == []
 
 
+def test_none_lies_in_one_that_the_server_was_started_with(
+    http: httpx.Client, tmp_path: Path
+) -> None:
+    for place in (tmp_path / "main", tmp_path / "main" / "sales.db", tmp_path):
+        answer = http.post(MANAGEMENT, json={"name": "lake", "location": str(place)})
+        assert answer.status_code == 400
+        assert "'main'" in answer.json()["message"]
+    assert http.get(MANAGEMENT).json()["warehouses"] == []
+
+
 def test_a_warehouse_in_use_stays(http: httpx.Client, tmp_path: Path) -> None:
     http.post(MANAGEMENT, json={"name": "lake", "location": str(tmp_path / "lake")})
     http.post("/v1/lake/databases", json={"name": "sales", "options": {}})

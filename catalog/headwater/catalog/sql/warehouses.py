@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Select, column, delete, func, insert, select, table, update
 from sqlalchemy.engine import Connection
@@ -40,13 +40,21 @@ class Warehouses:
         self._database = database
         self._runtime = runtime
 
-    def add(self, name: str, location: str, options: Mapping[str, str]) -> WarehouseInfo:
+    def add(
+        self,
+        name: str,
+        location: str,
+        options: Mapping[str, str],
+        *,
+        beside: Mapping[str, str] | None = None,
+    ) -> WarehouseInfo:
         """Add a warehouse.
 
         Args:
             name: Its name.
             location: Where its tables are to lie: a URI or a local path.
             options: What file access needs, such as ``s3.endpoint`` and ``s3.access-key``.
+            beside: The URIs of further warehouses, by name, which it must not touch either.
 
         Raises:
             AlreadyExists: There is one of that name.
@@ -62,7 +70,8 @@ class Warehouses:
 
         def work(connection: Connection) -> None:
             _lock_all(connection)
-            _refuse_overlap(connection, info)
+            known = connection.execute(select(WarehouseRow.name, WarehouseRow.location))
+            _refuse_overlap(info, [*(beside or {}).items(), *((name, at) for name, at in known)])
             row = {
                 "name": name,
                 "location": uri,
@@ -217,9 +226,9 @@ def _lock_all(connection: Connection) -> None:
     )
 
 
-def _refuse_overlap(connection: Connection, wanted: WarehouseInfo) -> None:
+def _refuse_overlap(wanted: WarehouseInfo, others: Iterable[tuple[str, str]]) -> None:
     """Two warehouses in one directory would take each other's tables for strangers' files."""
-    for name, location in connection.execute(select(WarehouseRow.name, WarehouseRow.location)):
+    for name, location in others:
         is_same = location == wanted.location and name != wanted.name
         if is_same or inside(location, wanted.location) or inside(wanted.location, location):
             raise Invalid(

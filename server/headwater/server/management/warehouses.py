@@ -6,6 +6,7 @@ from typing import Annotated, TypeAlias
 
 from fastapi import APIRouter, Depends
 
+from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.wire import Empty
 from headwater.catalog.wire_warehouses import (
     AddWarehouseRequest,
@@ -54,7 +55,14 @@ def add_warehouse(
         raise AlreadyExists(
             f"this server was started with a warehouse '{body.name}'; choose another name"
         )
-    return WarehouseModel.of(managed.warehouses.add(body.name, body.location, body.options))
+    started_with = {
+        name: catalog.location
+        for name, catalog in services.catalogs.items()
+        if isinstance(catalog, SqlCatalog)
+    }
+    return WarehouseModel.of(
+        managed.warehouses.add(body.name, body.location, body.options, beside=started_with)
+    )
 
 
 @router.get(
