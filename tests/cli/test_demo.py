@@ -40,6 +40,7 @@ def test_the_source_is_all_of_the_year_and_its_key_is_one(source: Path) -> None:
     assert planes.group_by("tailnum").aggregate([]).num_rows == planes.num_rows
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_feed_ends_in_the_source_less_what_was_cancelled(
     spark: SparkSession, source: Path
