@@ -55,12 +55,9 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests are shared out among processes, one of them has the Spark session.
-
-    Its tests come first, so that no other process waits for them at the end.
-    """
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    """Where tests are shared out among processes, one of them has the Spark session."""
     for item in items:
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
