@@ -110,6 +110,7 @@ def test_a_new_query_goes_on_where_the_consumer_stopped(
 
 
 @pytest.mark.usefixtures("appended")
+@pytest.mark.slow
 def test_nothing_is_doubled_in_an_append_table_when_queries_take_over(
     lake: SparkLake, numbered: Numbered, follow: Follow
 ) -> None:
@@ -187,6 +188,7 @@ def test_a_batch_repeated_after_a_crash_is_written_once(
 
 
 @pytest.mark.usefixtures("appended")
+@pytest.mark.slow
 def test_a_new_checkpoint_in_an_old_place_is_a_new_query(
     lake: SparkLake, numbered: Numbered, follow: Follow, tmp_path: Path
 ) -> None:
@@ -232,6 +234,7 @@ def test_killed_after_its_commit_a_query_resumes_without_doubling(
 
 
 @pytest.mark.usefixtures("appended")
+@pytest.mark.slow
 def test_scan_modes_choose_where_a_stream_starts(
     spark: SparkSession, lake: SparkLake, numbered: Numbered, follow: Follow
 ) -> None:
