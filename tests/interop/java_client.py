@@ -61,6 +61,23 @@ def label(client: str) -> str:
     return re.sub(r"\W", "_", client)
 
 
+def rest_options(
+    gateway: JavaGateway, uri: str, token: str, more: Mapping[str, str] | None = None
+) -> Any:
+    """Java's options of a catalog behind a server, whose warehouse is ``main``."""
+    options = gateway.jvm.org.apache.paimon.options.Options()
+    for key, value in {
+        "metastore": "rest",
+        "uri": uri,
+        "warehouse": "main",
+        "token.provider": "bear",
+        "token": token,
+        **(more or {}),
+    }.items():
+        options.set(key, value)
+    return options
+
+
 class JavaClient:
     """Creates, writes and reads tables as a Flink or Spark job with Paimon's JAR would."""
 
@@ -81,16 +98,7 @@ class JavaClient:
         self._jvm: Any = gateway.jvm
         self._scratch = scratch
         self._methods: dict[tuple[str, str, tuple[str, ...]], Any] = {}
-        options = self._jvm.org.apache.paimon.options.Options()
-        for key, value in {
-            "metastore": "rest",
-            "uri": uri,
-            "warehouse": "main",
-            "token.provider": "bear",
-            "token": token,
-            **(more or {}),
-        }.items():
-            options.set(key, value)
+        options = rest_options(gateway, uri, token, more)
         catalogs = self._jvm.org.apache.paimon.catalog
         self._catalog = catalogs.CatalogFactory.createCatalog(
             catalogs.CatalogContext.create(options)

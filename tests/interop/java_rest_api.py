@@ -11,7 +11,7 @@ import pytest
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
-from .java_client import JavaClient
+from .java_client import JavaClient, rest_options
 
 # What a client asks of its own settings, not of a server.
 _LOCAL = {"options"}
@@ -46,15 +46,7 @@ class JavaRestApi:
         self._gateway = gateway
         self._jvm: Any = gateway.jvm
         self.paimon: Any = self._jvm.org.apache.paimon
-        options = self.paimon.options.Options()
-        for key, value in {
-            "metastore": "rest",
-            "uri": uri,
-            "warehouse": "main",
-            "token.provider": "bear",
-            "token": token,
-        }.items():
-            options.set(key, value)
+        options = rest_options(gateway, uri, token)
         self.api = Noted(self.paimon.rest.RESTApi(options))
         context = self.paimon.catalog.CatalogContext.create(options)
         self.catalog: Any = self.paimon.rest.RESTCatalog(context)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JJavaError
 
 from headwater.catalog.column import Column
 from headwater.catalog.functions import (
@@ -32,6 +32,8 @@ from headwater.catalog.views import AddDialect, ViewSchema
 from headwater.client.lake import Lake
 
 from .conftest import TOKEN, Service
+from .java_client import rest_options
+from .java_rest_api import raises
 
 PYTHON = Path(__file__).parents[2] / ".interop" / "pypaimon" / "bin" / "python"
 SCRIPT = Path(__file__).parent / "clients" / "pypaimon_management.py"
@@ -52,17 +54,8 @@ class Java:
     def __init__(self, gateway: JavaGateway, uri: str) -> None:
         self._gateway = gateway
         self.paimon: Any = gateway.jvm.org.apache.paimon
-        options = self.paimon.options.Options()
-        for key, value in {
-            "metastore": "rest",
-            "uri": uri,
-            "warehouse": "main",
-            "token.provider": "bear",
-            "token": TOKEN,
-            # Java's cache does not pass on every listing of functions.
-            "cache-enabled": "false",
-        }.items():
-            options.set(key, value)
+        # Java's cache does not pass on every listing of functions.
+        options = rest_options(gateway, uri, TOKEN, {"cache-enabled": "false"})
         context = self.paimon.catalog.CatalogContext.create(options)
         self.catalog = self.paimon.catalog.CatalogFactory.createCatalog(context)
 
@@ -103,16 +96,6 @@ def java(java_gateway: JavaGateway, service: Service, database: str) -> Java:
     return Java(java_gateway, service.uri)
 
 
-def _raises(error: str, action: Callable[[], object]) -> None:
-    with pytest.raises(Py4JJavaError) as raised:
-        action()
-    assert type_name(raised.value) == error
-
-
-def type_name(error: Py4JJavaError) -> str:
-    return str(error.java_exception.getClass().getSimpleName())
-
-
 COLUMNS = (
     Column(0, "id", "BIGINT NOT NULL", "a number"),
     Column(1, "tags", {"type": "ARRAY", "element": "STRING"}),
@@ -127,7 +110,7 @@ def test_java_makes_changes_and_drops_views(java: Java, lake: Lake) -> None:
     assert views.get(recent).schema == ViewSchema(
         COLUMNS, "SELECT 1", {"spark": "SELECT 2"}, "a comment", {"team": "billing"}
     )
-    _raises(
+    raises(
         "ViewAlreadyExistException",
         lambda: java.catalog.createView(java.name("recent"), java.view("recent"), False),
     )
@@ -149,15 +132,13 @@ def test_java_makes_changes_and_drops_views(java: Java, lake: Lake) -> None:
         (java.change("view", "updateDialect", "trino", "x"), "DialectNotExistException"),
         (java.change("view", "dropDialect", "trino"), "DialectNotExistException"),
     ):
-        with pytest.raises(Py4JJavaError) as raised:
-            java.catalog.alterView(java.name("recent"), [change], False)
-        assert type_name(raised.value) == error
+        raises(error, partial(java.catalog.alterView, java.name("recent"), [change], False))
 
     java.catalog.renameView(java.name("recent"), java.name("newest"), False)
     assert java.names(java.catalog.listViews(DATABASE)) == ["newest"]
     java.catalog.dropView(java.name("newest"), False)
     assert list(views.list(DATABASE).items) == []
-    _raises("ViewNotExistException", lambda: java.catalog.dropView(java.name("newest"), False))
+    raises("ViewNotExistException", lambda: java.catalog.dropView(java.name("newest"), False))
     java.catalog.dropView(java.name("newest"), True)
 
 
@@ -173,7 +154,7 @@ def test_java_reads_views(java: Java, lake: Lake) -> None:
     assert found.query("flink") == "SELECT 'b'"
     assert not found.comment().isPresent()
     assert found.rowType().getFields().equals(java.fields())
-    _raises("ViewNotExistException", lambda: java.catalog.getView(java.name("none")))
+    raises("ViewNotExistException", lambda: java.catalog.getView(java.name("none")))
     page = java.catalog.listViewsPaged(DATABASE, 2, None, None)
     assert java.names(page.getElements()) == ["a", "b"]
     rest = java.catalog.listViewsPaged(DATABASE, 2, page.getNextPageToken(), None)
@@ -220,7 +201,7 @@ def test_java_makes_changes_and_drops_functions(java: Java, lake: Lake) -> None:
         {"team": "billing"},
     )
     assert java.catalog.getFunction(java.name("area")).equals(made)
-    _raises(
+    raises(
         "FunctionAlreadyExistException",
         lambda: java.catalog.createFunction(java.name("area"), made, False),
     )
@@ -231,11 +212,11 @@ def test_java_makes_changes_and_drops_functions(java: Java, lake: Lake) -> None:
     ]
     java.catalog.alterFunction(java.name("area"), changes, False)
     assert set(functions.get(area).spec.definitions) == {"duckdb", "flink", "trino"}
-    _raises(
+    raises(
         "DefinitionAlreadyExistException",
         lambda: java.catalog.alterFunction(java.name("area"), changes[:1], False),
     )
-    _raises(
+    raises(
         "DefinitionNotExistException",
         lambda: java.catalog.alterFunction(java.name("area"), changes[1:2], False),
     )
@@ -243,7 +224,7 @@ def test_java_makes_changes_and_drops_functions(java: Java, lake: Lake) -> None:
     details = java.catalog.listFunctionDetailsPaged(DATABASE, None, None, None).getElements()
     assert [function.comment() for function in details] == ["another"]
     java.catalog.dropFunction(java.name("area"), False)
-    _raises("FunctionNotExistException", lambda: java.catalog.getFunction(java.name("area")))
+    raises("FunctionNotExistException", lambda: java.catalog.getFunction(java.name("area")))
 
 
 @pytest.fixture
