@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import boto3
@@ -54,6 +55,67 @@ def test_what_is_written_is_read(place: tuple[FileAccess, str]) -> None:
     assert files.read(f"{base}/a/b") == b"two!"
     assert files.size(f"{base}/a/b") == 4
     assert files.exists(f"{base}/a/b")
+
+
+HINTS = ["9", "10", "11", "12", "22", "21", "2", "", "3", "1003", "1009", "1010", "1010"]
+
+
+def test_hints_one_after_the_other_are_read(place: tuple[FileAccess, str]) -> None:
+    files, base = place
+    for hint in HINTS:
+        files.write(f"{base}/LATEST", hint.encode(), durable=False)
+        assert files.read(f"{base}/LATEST") == hint.encode()
+
+
+def test_most_hints_need_no_new_file(tmp_path: Path) -> None:
+    files, hint = open_file_access(local_uri(tmp_path)), tmp_path / "LATEST"
+    with ExitStack() as kept:
+        files_made = set()
+        for number in range(100, 200):
+            files.write(local_uri(hint), str(number).encode(), durable=False)
+            # Held open: otherwise the next might have the same inode.
+            files_made.add(os.fstat(kept.enter_context(hint.open("rb")).fileno()).st_ino)
+    assert len(files_made) == 10
+    assert os.listdir(tmp_path) == ["LATEST"]
+
+
+def test_a_hint_changes_no_file_but_its_own(tmp_path: Path) -> None:
+    files = open_file_access(local_uri(tmp_path))
+    hint, backup = tmp_path / "LATEST", tmp_path / "backup"
+    hint.write_bytes(b"18")
+    os.link(hint, backup)
+    files.write(local_uri(hint), b"19", durable=False)
+    assert (hint.read_bytes(), backup.read_bytes()) == (b"19", b"18")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"20")
+    hint.unlink()
+    hint.symlink_to(elsewhere)
+    files.write(local_uri(hint), b"21", durable=False)
+    assert (hint.read_bytes(), elsewhere.read_bytes()) == (b"21", b"20")
+
+
+def test_hints_of_several_writers_are_each_of_one_of_them(tmp_path: Path) -> None:
+    files, path = open_file_access(local_uri(tmp_path)), local_uri(tmp_path / "LATEST")
+    files.write(path, b"10", durable=False)
+    start = threading.Barrier(3)
+
+    def write(hints: Sequence[bytes]) -> None:
+        start.wait()
+        for _ in range(500):
+            for hint in hints:
+                files.write(path, hint, durable=False)
+
+    writers = [
+        threading.Thread(target=write, args=(hints,))
+        for hints in ((b"10", b"11", b"12"), (b"33", b"34", b"35"))
+    ]
+    for thread in writers:
+        thread.start()
+    seen: set[bytes] = set()
+    start.wait()
+    while any(thread.is_alive() for thread in writers):
+        seen.add(files.read(path))
+    assert seen <= {b"10", b"11", b"12", b"33", b"34", b"35"}
 
 
 def test_a_put_if_absent_never_overwrites(place: tuple[FileAccess, str]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import os
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,7 +54,9 @@ class LocalFileAccess:
     """Reads and writes files on the local disk.
 
     A write goes to a temporary file beside its target, is flushed to the disk, and takes its name
-    by a rename (replace) or a hard link (put-if-absent); then the directory is flushed too.
+    by a rename (replace) or a hard link (put-if-absent); then the directory is flushed too. What
+    need not be durable and differs in its last byte only, as most hints do, is changed in place: no
+    reader sees half a byte, and a file for each number costs some file systems dearly.
     """
 
     def read(self, path: str) -> bytes:
@@ -75,6 +78,8 @@ class LocalFileAccess:
         """Create or replace a file, atomically and, unless told otherwise, durably."""
         with _explained(path):
             target = local_path(path)
+            if not durable and _change_last_byte(target, data):
+                return
             temporary = _write_temporary(target, data, durable=durable)
             os.replace(temporary, target)
             if durable:
@@ -210,6 +215,28 @@ def _write_temporary(target: str, data: bytes, *, durable: bool = True) -> str:
             os.unlink(temporary)
         raise
     return temporary
+
+
+def _change_last_byte(target: str, data: bytes) -> bool:
+    """Make a file hold `data` if its last byte alone has to change for that."""
+    if not data:
+        return False
+    try:
+        descriptor = os.open(target, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        # Two that come at once must not make a "29" of "19" and "20".
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stat = os.fstat(descriptor)
+            is_plain = stat.st_nlink == 1 and stat.st_size == len(data)
+            last = len(data) - 1
+            if is_plain and os.pread(descriptor, last, 0) == data[:last]:
+                return os.pwrite(descriptor, data[last:], last) == 1
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _make_directory(directory: str) -> None:
