@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import TypeAlias
@@ -99,10 +101,22 @@ def _run(
     threads = [threading.Thread(target=body, args=(at,)) for at in range(len(works))]
     for thread in threads:
         thread.start()
-    start.wait()
-    began = time.perf_counter()
-    for thread in threads:
-        thread.join()
+    with _no_garbage_collected():
+        start.wait()
+        began = time.perf_counter()
+        for thread in threads:
+            thread.join()
     if failures:
         raise failures[0]
     return Load(time.perf_counter() - began, [taken for part in latencies for taken in part])
+
+
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """No pause of this process may pass for one of what it measures."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
