@@ -13,7 +13,8 @@ from rich.table import Table
 from benchmarks.rest.measure import Limits, Measurement, RestServer
 
 PARTS = ("spark", "rest")
-LAKANA = Path(".bench/lakana")
+PLACE = Path(".bench")
+LAKANA = PLACE / "lakana"
 
 
 def main() -> int:
@@ -52,7 +53,10 @@ def _spark(chosen: argparse.Namespace) -> bool:
 def _rest(chosen: argparse.Namespace) -> bool:
     console = Console()
     limits = Limits(chosen.seconds, chosen.rounds, chosen.tables, chosen.snapshots, chosen.commits)
-    with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
+    PLACE.mkdir(exist_ok=True)
+    # Not where files come and go all the time: some file systems look through those deleted lately
+    # for each one that is made. Nor in memory, where a flush costs nothing.
+    with tempfile.TemporaryDirectory(prefix="rest-", dir=PLACE.absolute()) as folder:
         bench = RestServer(
             Path(folder),
             limits,

@@ -67,7 +67,10 @@ class Killer:
         identity = connection.exec_driver_sql(f"SELECT {own}").scalar_one()
         with self._engine.connect() as other:
             if is_postgresql:
-                other.execute(text("SELECT pg_terminate_backend(:id, 5000)"), {"id": identity})
+                other.execute(
+                    text("SELECT pg_terminate_backend(CAST(:id AS integer), 5000)"),
+                    {"id": identity},
+                )
             else:
                 other.exec_driver_sql(f"KILL CONNECTION {identity}")
 
@@ -99,7 +102,8 @@ class Killer:
                     ).all()
                     for identity in ids:
                         other.execute(
-                            text("SELECT pg_terminate_backend(:id, 5000)"), {"id": identity}
+                            text("SELECT pg_terminate_backend(CAST(:id AS integer), 5000)"),
+                            {"id": identity},
                         )
                     continue
                 ids = other.scalars(
@@ -114,7 +118,7 @@ class Killer:
 
     @contextmanager
     def at(self, moment: str, words: str = "", times: int = 1) -> Iterator[list[str]]:
-        """Kills the connection at so many commits, or statements that begin with some words."""
+        """Kills the connection at so many commits, or statements with some words."""
         killed: list[str] = []
 
         def watch(connection: Connection, *details: object) -> None:
@@ -122,7 +126,7 @@ class Killer:
             is_own = connection.engine.url.database == self._engine.url.database
             if not is_own or connection.engine is self._engine or len(killed) == times:
                 return
-            if statement.startswith(words):
+            if words in statement:
                 killed.append(statement)
                 self.kill(connection)
 

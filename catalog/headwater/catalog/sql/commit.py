@@ -29,8 +29,15 @@ from headwater.catalog.sql.lookup import (
 )
 from headwater.catalog.sql.models import BranchRow, SnapshotRow
 from headwater.catalog.sql.outbox import Committed, Outbox
-from headwater.catalog.sql.prepared import Prepared, keyed, numbered, padded
-from headwater.catalog.sql.statistics import Growth, Sizes, apply_growths, snapshot_row
+from headwater.catalog.sql.prepared import (
+    Change,
+    Prepared,
+    keyed,
+    numbered,
+    padded,
+    run_together,
+)
+from headwater.catalog.sql.statistics import Growth, Sizes, growing, snapshot_row
 from headwater.catalog.sql.stream_counts import COUNT_COLUMNS, StreamCounts
 from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
 from headwater.storage.snapshot import Snapshot
@@ -288,13 +295,16 @@ class Commits:
         heads = [
             {name: row[name] for name in ("table_id", "branch", "uuid")} for row in padded(rows)
         ]
-        _moving(len(heads)).run(connection, **numbered(heads))
-        _inserting(len(rows)).run(connection, **numbered(rows))
         growths = [Growth(record, offer.statistics, offer.principal) for offer, record in moving]
-        apply_growths(connection, self._context, growths)
-        self._outbox.add_snapshots(
+        done = [Committed(record.id, record.layout, offer.snapshot) for offer, record in moving]
+        run_together(
             connection,
-            [Committed(record.id, record.layout, offer.snapshot) for offer, record in moving],
+            [
+                Change(_moving(len(heads)), numbered(heads)),
+                Change(_inserting(len(rows)), numbered(rows)),
+                *growing(connection, self._context, growths),
+                self._outbox.adding(done),
+            ],
         )
 
     def _before(

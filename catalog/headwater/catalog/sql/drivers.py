@@ -239,8 +239,12 @@ def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None
 
 
 def _prepare_postgresql(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    from psycopg.types.numeric import Int8Dumper
+
     # A statement about several things is one for each count of them.
     connection.prepared_max = PREPARED_STATEMENTS
+    # Otherwise it would be another one, too, for small numbers in other places.
+    connection.adapters.register_dumper(int, Int8Dumper)
     connection.autocommit = True
     cursor = connection.cursor()
     try:

@@ -32,7 +32,14 @@ from headwater.catalog.sql.placed_files import (
     numbered_files,
     put,
 )
-from headwater.catalog.sql.prepared import Prepared, keyed, numbered, padded
+from headwater.catalog.sql.prepared import (
+    Change,
+    Prepared,
+    keyed,
+    numbered,
+    padded,
+    run_together,
+)
 from headwater.storage.errors import HeadwaterError, OutcomeUnknown
 from headwater.storage.file_access import FileAccess
 from headwater.storage.layout import TableLayout
@@ -177,21 +184,18 @@ class Outbox:
         path: str = "",
     ) -> None:
         """Leave a row for a decision, in the decision's own transaction."""
-        self._add(connection, [(action, table_id, branch, number, path)])
+        run_together(connection, [self._adding([(action, table_id, branch, number, path)])])
 
-    def add_snapshots(self, connection: Connection, committed: Sequence[Committed]) -> None:
-        """Leave a row for each of some snapshots, likewise."""
-        self._add(
-            connection,
+    def adding(self, committed: Sequence[Committed]) -> Change:
+        """What leaves a row for each of some snapshots, likewise."""
+        return self._adding(
             [
                 (Action.SNAPSHOT, item.table_id, item.layout.branch, item.snapshot.id, "")
                 for item in committed
-            ],
+            ]
         )
 
-    def _add(
-        self, connection: Connection, rows: Sequence[tuple[Action, str, str, int, str]]
-    ) -> None:
+    def _adding(self, rows: Sequence[tuple[Action, str, str, int, str]]) -> Change:
         now = self._context.runtime.now_millis()
         values = [
             {
@@ -205,7 +209,7 @@ class Outbox:
             }
             for action, table_id, branch, number, path in rows
         ]
-        _adding(len(values)).run(connection, **numbered(values))
+        return Change(_adding(len(values)), numbered(values))
 
     def settle(self, table_id: str, branch: str) -> int:
         """Follow every open decision about a table and branch, oldest first.

@@ -5,8 +5,11 @@ Building a statement anew, or only recognising it, costs more than the database 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, zip_longest
 from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, CursorResult, Dialect, and_, bindparam
@@ -17,7 +20,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from headwater.catalog.sql.rereading import Rereading
 
-__all__ = ["Prepared", "keyed", "numbered", "padded"]
+__all__ = ["Change", "Prepared", "keyed", "numbered", "padded", "run_together"]
 
 T = TypeVar("T")
 
@@ -125,6 +128,54 @@ def _run(
         return connection.exec_driver_sql(compiled.text, parameters)
     finally:
         driver.cursor_factory = usual
+
+
+@dataclass(frozen=True)
+class Change:
+    """A statement that changes rows, and its values."""
+
+    statement: Prepared
+    values: Mapping[str, str | int | None]
+
+
+# Statements that are run together, at most: each combination is a statement of its own.
+_FEW = 6
+_PARAMETER = re.compile(r"\$(\d+)")
+
+
+def run_together(connection: Connection, changes: Sequence[Change]) -> None:
+    """Change rows of different tables.
+
+    PostgreSQL is asked once for all of them, if they are few: so none may change, or depend on,
+    what another one changes.
+    """
+    if connection.dialect.name != "postgresql" or not 1 < len(changes) <= _FEW:
+        for change in changes:
+            change.statement.run(connection, **change.values)
+        return
+    parts = [change.statement.for_driver(connection.dialect, change.values) for change in changes]
+    together = _together(tuple(text for text, _ in parts))
+    parameters = tuple([value for _, values in parts for value in values])
+    _run(connection, together, parameters)
+
+
+@lru_cache(maxsize=1024)
+def _together(texts: Sequence[str]) -> _Compiled:
+    """Statements as PostgreSQL's one, whose parameters are those of each after the other's."""
+    from psycopg import RawCursor
+
+    renumbered: list[str] = []
+    before = 0
+    for text in texts:
+        numbers = [int(number) for number in _PARAMETER.findall(text)]
+        # The text between the numbers, and each number behind those of the statements before it.
+        between = _PARAMETER.split(text)[::2]
+        numbered_anew = [f"${before + number}" for number in numbers]
+        renumbered.append("".join(chain(*zip_longest(between, numbered_anew, fillvalue=""))))
+        before += max(numbers, default=0)
+    *others, last = renumbered
+    named = ", ".join(f"change_{at} AS ({text})" for at, text in enumerate(others))
+    return _Compiled(f"WITH {named} {last}", (), True, {}, RawCursor)
 
 
 def keyed(count: int, **columns: InstrumentedAttribute[Any]) -> Sequence[ColumnElement[bool]]:

@@ -27,7 +27,14 @@ from headwater.catalog.sql.context import CatalogContext
 from headwater.catalog.sql.lookup import TableRecord
 from headwater.catalog.sql.models import SORT_NAME_LENGTH, PartitionRow, SchemaRow
 from headwater.catalog.sql.names import partition_name
-from headwater.catalog.sql.prepared import Prepared, keyed, numbered, padded
+from headwater.catalog.sql.prepared import (
+    Change,
+    Prepared,
+    keyed,
+    numbered,
+    padded,
+    run_together,
+)
 from headwater.storage.schema import TableSchema
 from headwater.storage.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
@@ -35,9 +42,9 @@ from headwater.storage.table_storage import PartitionStatistics
 __all__ = [
     "Growth",
     "Sizes",
-    "apply_growths",
     "apply_statistics",
     "chunks",
+    "growing",
     "ordered_spec",
     "read_schema",
     "snapshot_row",
@@ -140,13 +147,17 @@ def apply_statistics(
     changes: Sequence[PartitionStatistics],
 ) -> None:
     """Add changes to the partitions' rows; the caller holds the branch row's lock."""
-    apply_growths(connection, context, [Growth(record, changes, current_principal())])
+    growths = [Growth(record, changes, current_principal())]
+    run_together(connection, growing(connection, context, growths))
 
 
-def apply_growths(
+def growing(
     connection: Connection, context: CatalogContext, growths: Sequence[Growth]
-) -> None:
-    """Likewise for several tables and branches, each once."""
+) -> Sequence[Change]:
+    """What brings the partitions of several tables and branches, each once, up to date.
+
+    New partitions are there already when this returns, and so is what they may not change.
+    """
     parts: dict[_Place, list[PartitionStatistics]] = {}
     owners: dict[_Place, Growth] = {}
     for growth in growths:
@@ -196,10 +207,10 @@ def apply_growths(
                 "sort_name": sort_name(spec),
             }
         connection.execute(insert(PartitionRow), list(inserts.values()))
-    for some in _few(updates):
-        _updating(len(some)).run(connection, **numbered(some))
-    for places in _few(gone):
-        _deleting(len(places)).run(connection, **numbered(places))
+    return [
+        *(Change(_updating(len(some)), numbered(some)) for some in _few(updates)),
+        *(Change(_deleting(len(places)), numbered(places)) for places in _few(gone)),
+    ]
 
 
 def _partition_keys(
