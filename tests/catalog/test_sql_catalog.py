@@ -359,7 +359,7 @@ def test_a_connection_lost_at_the_commit_is_unknown_never_a_conflict(
             return
         pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
         with killer.connect() as other:
-            other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})
+            other.execute(text(f"SELECT pg_terminate_backend({pid}, 5000)"))
 
     opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
     with closing(opened):

@@ -67,10 +67,7 @@ class Killer:
         identity = connection.exec_driver_sql(f"SELECT {own}").scalar_one()
         with self._engine.connect() as other:
             if is_postgresql:
-                other.execute(
-                    text("SELECT pg_terminate_backend(CAST(:id AS integer), 5000)"),
-                    {"id": identity},
-                )
+                other.execute(text(f"SELECT pg_terminate_backend({identity}, 5000)"))
             else:
                 other.exec_driver_sql(f"KILL CONNECTION {identity}")
 
@@ -101,10 +98,7 @@ class Killer:
                         )
                     ).all()
                     for identity in ids:
-                        other.execute(
-                            text("SELECT pg_terminate_backend(CAST(:id AS integer), 5000)"),
-                            {"id": identity},
-                        )
+                        other.execute(text(f"SELECT pg_terminate_backend({identity}, 5000)"))
                     continue
                 ids = other.scalars(
                     text(

@@ -201,7 +201,7 @@ def test_an_unknown_outcome_is_500_and_nobody_repeats_it(
     def lose(connection: Connection) -> None:
         pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
         with killer.connect() as other:
-            other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})
+            other.execute(text(f"SELECT pg_terminate_backend({pid}, 5000)"))
         killed.append(pid)
 
     with opened_database(url) as database:

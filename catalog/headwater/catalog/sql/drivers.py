@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, IsolationLevel
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -18,6 +18,7 @@ __all__ = [
     "IMMEDIATE",
     "PREPARED_STATEMENTS",
     "SCANS_OFF",
+    "SETTINGS",
     "PoolSettings",
     "answers",
     "database_exists",
@@ -27,6 +28,9 @@ __all__ = [
 
 IMMEDIATE = "headwater_immediate"
 """The execution option with which a transaction on SQLite is a writer from its beginning."""
+
+SETTINGS = "headwater_settings"
+"""The execution option with what PostgreSQL is told when a transaction begins."""
 
 SCANS_OFF = "enable_seqscan = off"
 """The setting with which PostgreSQL plans by indexes."""
@@ -46,6 +50,8 @@ _MYSQL_MODE = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTI
 # by another try.
 _TRUSTED_SECONDS = 1.0
 _USED = "headwater_used"
+_READ_COMMITTED: IsolationLevel = "READ COMMITTED"
+_AUTOCOMMIT: IsolationLevel = "AUTOCOMMIT"
 _EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
@@ -152,8 +158,10 @@ def _open_sqlite(url: URL, pool: PoolSettings) -> Engine:
 
 
 def _open_postgresql(url: URL, pool: PoolSettings) -> Engine:
-    engine = _shared(url, pool)
+    # The driver begins no transactions: its own beginning would be one more message for each.
+    engine = _shared(url, pool, _AUTOCOMMIT)
     event.listen(engine, "connect", _prepare_postgresql)
+    event.listen(engine, "begin", _begin_postgresql)
     return engine
 
 
@@ -162,6 +170,7 @@ def _open_mysql(url: URL, pool: PoolSettings) -> Engine:
     engine = _shared(
         url,
         pool,
+        _READ_COMMITTED,
         sql_mode=_MYSQL_MODE,
         init_command=f"SET SESSION innodb_lock_wait_timeout = {lock_seconds}, "
         f"lock_wait_timeout = {lock_seconds}, wait_timeout = {_IDLE_SECONDS}, time_zone = '+00:00'",
@@ -188,11 +197,13 @@ def _open_mysql(url: URL, pool: PoolSettings) -> Engine:
     return engine
 
 
-def _shared(url: URL, pool: PoolSettings, **arguments: object) -> Engine:
+def _shared(
+    url: URL, pool: PoolSettings, isolation_level: IsolationLevel, **arguments: object
+) -> Engine:
     kept = (pool.connections + 1) // 2
     engine = create_engine(
         url,
-        isolation_level="READ COMMITTED",
+        isolation_level=isolation_level,
         # The connection used last knows the statements that are asked for most.
         pool_use_lifo=True,
         pool_size=kept,
@@ -245,7 +256,6 @@ def _prepare_postgresql(connection: DBAPIConnection, _: ConnectionPoolEntry) -> 
     connection.prepared_max = PREPARED_STATEMENTS
     # Otherwise it would be another one, too, for small numbers in other places.
     connection.adapters.register_dumper(int, Int8Dumper)
-    connection.autocommit = True
     cursor = connection.cursor()
     try:
         cursor.execute(f"SET lock_timeout = {_LOCK_MILLIS}")
@@ -258,9 +268,15 @@ def _prepare_postgresql(connection: DBAPIConnection, _: ConnectionPoolEntry) -> 
         cursor.execute("SET tcp_keepalives_count = 3")
     finally:
         cursor.close()
-    connection.autocommit = False
 
 
 def _begin_sqlite(connection: Connection) -> None:
     immediate = connection.get_execution_options().get(IMMEDIATE, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _begin_postgresql(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if options.get("isolation_level") != _AUTOCOMMIT:
+        begin = [f"BEGIN ISOLATION LEVEL {_READ_COMMITTED}", *options.get(SETTINGS, ())]
+        connection.exec_driver_sql("; ".join(begin))

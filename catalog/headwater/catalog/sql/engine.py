@@ -25,6 +25,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from headwater.catalog.sql.connection_counts import Change, ConnectionCounts
 from headwater.catalog.sql.drivers import (
     IMMEDIATE,
+    SETTINGS,
     database_exists,
     database_url,
     open_engine,
@@ -48,7 +49,6 @@ T = TypeVar("T")
 # The waits between them add up to a second and a quarter.
 _RETRIES = 6
 _DATABASE_ERRORS = (SQLAlchemyError, UnicodeEncodeError, OverflowError)
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _UNFLUSHED = "SET LOCAL synchronous_commit = off"
 _PLANNED_ONCE = "SET LOCAL plan_cache_mode = force_generic_plan"
 _UNCHANGED = "; nothing was changed, retry"
@@ -69,8 +69,8 @@ class SqlDatabase:
         # one or not. Without one there is nothing to begin and to roll back; and a rollback would
         # make the driver forget the statements that it has prepared.
         self._is_postgresql = engine.dialect.name == "postgresql"
-        options = {"isolation_level": "AUTOCOMMIT"} if self._is_postgresql else {}
-        self._autocommit = engine.execution_options(**options)
+        reader = {"isolation_level": "AUTOCOMMIT"} if self._is_postgresql else {}
+        self._reader = engine.execution_options(**reader)
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._runtime = runtime
         # SQLite has one writer at a time; its own waiting is polling and unfair among threads.
@@ -87,7 +87,7 @@ class SqlDatabase:
         Raises:
             Unavailable: The database did not answer.
         """
-        with self._explained(partial(Rereading, self._autocommit, self._may_repeat)) as connection:
+        with self._explained(partial(Rereading, self._reader, self._may_repeat)) as connection:
             yield connection
 
     @contextmanager
@@ -132,16 +132,9 @@ class SqlDatabase:
             OutcomeUnknown: The answer to the commit was lost.
             IntegrityError: A constraint was broken; nothing is changed.
         """
-        settings = [_UNFLUSHED] * (not durable) + [_PLANNED_ONCE] * by_keys
-        if self._is_postgresql and settings:
-            # Begun here, and not by the driver: that and the settings are one message.
-            begin = "; ".join([_BEGIN, *settings])
-
-            def with_settings(connection: Connection) -> T:
-                connection.exec_driver_sql(begin)
-                return work(connection)
-
-            return self._write(self._autocommit, with_settings)
+        if self._is_postgresql:
+            settings = (_UNFLUSHED,) * (not durable) + (_PLANNED_ONCE,) * by_keys
+            return self._write(self.engine.execution_options(**{SETTINGS: settings}), work)
         if not self.is_sqlite:
             return self._write(self.engine, work)
         with self._writer:
