@@ -99,7 +99,7 @@ def test_few_changes_are_one_statement_on_postgresql(database: SqlDatabase) -> N
     assert len(run) == (1 if database.engine.dialect.name == "postgresql" else 4)
 
 
-def test_more_changes_are_made_one_by_one(database: SqlDatabase) -> None:
+def test_many_changes_are_made_one_by_one(database: SqlDatabase) -> None:
     changes = [*_changes(10), *_changes(11)]
     database.write(partial(run_together, changes=changes))
     colours = [(1, "red 11", 28), (10, None, 2**40), (11, None, 2**40)]

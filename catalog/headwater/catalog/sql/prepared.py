@@ -138,18 +138,22 @@ class Change:
     values: Mapping[str, str | int | None]
 
 
-# Statements that are run together, at most: each combination is a statement of its own.
-_FEW = 6
+# Each combination of statements is one that a connection remembers, with its plan; and the more
+# there is to do, the less is gained by asking once.
+_FEW_STATEMENTS = 6
+_FEW_VALUES = 320
 _PARAMETER = re.compile(r"\$(\d+)")
 
 
 def run_together(connection: Connection, changes: Sequence[Change]) -> None:
     """Change rows of different tables.
 
-    PostgreSQL is asked once for all of them, if they are few: so none may change, or depend on,
-    what another one changes.
+    PostgreSQL is asked once for all of them, if that is not much: so none may change, or depend
+    on, what another one changes.
     """
-    if connection.dialect.name != "postgresql" or not 1 < len(changes) <= _FEW:
+    values = sum(len(change.values) for change in changes)
+    is_little = 1 < len(changes) <= _FEW_STATEMENTS and values <= _FEW_VALUES
+    if connection.dialect.name != "postgresql" or not is_little:
         for change in changes:
             change.statement.run(connection, **change.values)
         return
@@ -159,7 +163,7 @@ def run_together(connection: Connection, changes: Sequence[Change]) -> None:
     _run(connection, together, parameters)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _together(texts: Sequence[str]) -> _Compiled:
     """Statements as PostgreSQL's one, whose parameters are those of each after the other's."""
     from psycopg import RawCursor
