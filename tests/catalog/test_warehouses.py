@@ -125,6 +125,23 @@ def test_no_warehouse_lies_in_another(warehouses: Warehouses, tmp_path: Path) ->
     warehouses.add("pond", str(tmp_path / "a" / "lake2"), {})
 
 
+def test_those_given_lie_neither_in_each_other_nor_in_the_databases(
+    warehouses: Warehouses, tmp_path: Path
+) -> None:
+    warehouses.add("lake", str(tmp_path / "a" / "lake"), {})
+    warehouses.check_apart({"main": str(tmp_path / "a" / "lake2"), "pond": str(tmp_path / "b")})
+    # It stands for the database's.
+    warehouses.check_apart({"lake": str(tmp_path / "a" / "lake")})
+    for given in (
+        {"main": "b", "pond": "b"},
+        {"main": "b/c", "pond": "b"},
+        {"main": "a/lake/b"},
+        {"main": "a"},
+    ):
+        with pytest.raises(Invalid, match="lie in each other"):
+            warehouses.check_apart({name: str(tmp_path / place) for name, place in given.items()})
+
+
 def test_a_table_of_one_is_no_external_table_of_another(
     database: SqlDatabase, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from headwater.catalog.sql.drivers import PoolSettings
 from headwater.catalog.sql.engine import SqlDatabase
 from headwater.catalog.sql.opened import opened_database
 from headwater.catalog.sql.tokens import Tokens
+from headwater.catalog.sql.warehouses import Warehouses
 from headwater.migrations import upgrade
 from headwater.server.app import create_app
 from headwater.server.logs import log_to_stderr
@@ -71,7 +72,13 @@ def open_database(
 def catalogs_on(
     database: SqlDatabase, settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME
 ) -> Mapping[str, SqlCatalog]:
-    """The warehouses of the settings, by name; what a crash left half done is repaired."""
+    """The warehouses of the settings, by name; what a crash left half done is repaired.
+
+    Raises:
+        Invalid: A location is malformed, or lies in another warehouse's.
+        Unavailable: The database did not answer.
+    """
+    Warehouses(database, runtime).check_apart(settings.warehouses)
     catalogs: dict[str, SqlCatalog] = {}
     for name, location in settings.warehouses.items():
         catalogs[name] = SqlCatalog.on(

@@ -71,7 +71,9 @@ class Warehouses:
         def work(connection: Connection) -> None:
             _lock_all(connection)
             known = connection.execute(select(WarehouseRow.name, WarehouseRow.location))
-            _refuse_overlap(info, [*(beside or {}).items(), *((name, at) for name, at in known)])
+            _refuse_overlap(
+                name, uri, [*(beside or {}).items(), *((name, at) for name, at in known)]
+            )
             row = {
                 "name": name,
                 "location": uri,
@@ -88,6 +90,21 @@ class Warehouses:
                 f"there is a warehouse '{name}' already; change it, or choose another name"
             ) from error
         return info
+
+    def check_apart(self, given: Mapping[str, str]) -> None:
+        """Refuse warehouses of which one lies in another, or in one of the database.
+
+        Args:
+            given: Locations by names; such a name hides the database's warehouse of that name.
+
+        Raises:
+            Invalid: Two overlap, or a location is malformed.
+            Unavailable: The database did not answer.
+        """
+        known = {info.name: info.location for info in self.list().items}
+        known |= {name: normalised_location(location) for name, location in given.items()}
+        for name in given:
+            _refuse_overlap(name, known[name], known.items())
 
     def find(self, name: str) -> WarehouseInfo | None:
         """A warehouse; None when there is none of that name; raises Unavailable."""
@@ -226,14 +243,14 @@ def _lock_all(connection: Connection) -> None:
     )
 
 
-def _refuse_overlap(wanted: WarehouseInfo, others: Iterable[tuple[str, str]]) -> None:
+def _refuse_overlap(wanted: str, uri: str, others: Iterable[tuple[str, str]]) -> None:
     """Two warehouses in one directory would take each other's tables for strangers' files."""
     for name, location in others:
-        is_same = location == wanted.location and name != wanted.name
-        if is_same or inside(location, wanted.location) or inside(wanted.location, location):
+        is_same = location == uri and name != wanted
+        if is_same or inside(location, uri) or inside(uri, location):
             raise Invalid(
-                f"warehouse '{wanted.name}': {wanted.location} and warehouse '{name}' at "
-                f"{location} lie in each other; choose another location"
+                f"warehouse '{wanted}': {uri} and warehouse '{name}' at {location} lie in each "
+                "other; choose another location"
             )
 
 
