@@ -106,8 +106,11 @@ def test_many_changes_are_made_one_by_one(database: SqlDatabase) -> None:
     assert _rows(database) == [colours, [(11, "small", -11)]]
 
 
-def test_nothing_is_changed_when_one_of_them_fails(database: SqlDatabase) -> None:
-    changes = [*_changes(10), Change(ADD_COLOUR, {"new": 1, "name": "again", "number": 0})]
+@pytest.mark.parametrize("before_it", [1, 3])
+def test_nothing_is_changed_when_one_of_them_fails(database: SqlDatabase, before_it: int) -> None:
+    """One statement, or several."""
+    others = [change for at in range(before_it) for change in _changes(10 + at)]
+    changes = [*others, Change(ADD_COLOUR, {"new": 1, "name": "again", "number": 0})]
     before = _rows(database)
     with pytest.raises(IntegrityError):
         database.write(partial(run_together, changes=changes))

@@ -130,13 +130,15 @@ def test_those_given_lie_neither_in_each_other_nor_in_the_databases(
 ) -> None:
     warehouses.add("lake", str(tmp_path / "a" / "lake"), {})
     warehouses.check_apart({"main": str(tmp_path / "a" / "lake2"), "pond": str(tmp_path / "b")})
-    # It stands for the database's.
+    # It is the database's.
     warehouses.check_apart({"lake": str(tmp_path / "a" / "lake")})
+    warehouses.check_apart({"lake": str(tmp_path / "a")})
     for given in (
         {"main": "b", "pond": "b"},
         {"main": "b/c", "pond": "b"},
         {"main": "a/lake/b"},
         {"main": "a"},
+        {"main": "a/lake/b", "lake": "c"},
     ):
         with pytest.raises(Invalid, match="lie in each other"):
             warehouses.check_apart({name: str(tmp_path / place) for name, place in given.items()})

@@ -72,13 +72,7 @@ def open_database(
 def catalogs_on(
     database: SqlDatabase, settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME
 ) -> Mapping[str, SqlCatalog]:
-    """The warehouses of the settings, by name; what a crash left half done is repaired.
-
-    Raises:
-        Invalid: A location is malformed, or lies in another warehouse's.
-        Unavailable: The database did not answer.
-    """
-    Warehouses(database, runtime).check_apart(settings.warehouses)
+    """The warehouses of the settings, by name; what a crash left half done is repaired."""
     catalogs: dict[str, SqlCatalog] = {}
     for name, location in settings.warehouses.items():
         catalogs[name] = SqlCatalog.on(
@@ -100,10 +94,13 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
     With several workers this process answers no requests: it starts those anew that end.
 
     Raises:
-        Invalid: The settings cannot be met; see `open_catalogs`.
+        Invalid: The settings cannot be met; see `open_catalogs` and `Warehouses.check_apart`.
         Unavailable: The address is taken, or the database did not answer.
     """
     log_to_stderr(settings.log_format, settings.log_level)
+    # Here, and by no worker that is started anew: it would be too late to do anything about it.
+    with open_database(settings, runtime) as database:
+        Warehouses(database, runtime).check_apart(settings.warehouses)
     if settings.workers == 1:
         with _application(settings, runtime) as app, _listen(settings) as listener:
             _say(settings, listener)

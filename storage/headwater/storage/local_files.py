@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import itertools
 import os
 import shutil
@@ -218,20 +217,21 @@ def _write_temporary(target: str, data: bytes, *, durable: bool = True) -> str:
 
 
 def _change_last_byte(target: str, data: bytes) -> bool:
-    """Make a file hold `data` if its last byte alone has to change for that."""
-    if not data:
+    """Make a file hold `data` if its last byte alone has to change for that.
+
+    What comes before it is never changed in place, so of several that do this at once one wins.
+    """
+    last = len(data) - 1
+    if last < 0:
         return False
     try:
         descriptor = os.open(target, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
-        # Two that come at once must not make a "29" of "19" and "20".
         with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             stat = os.fstat(descriptor)
             is_plain = stat.st_nlink == 1 and stat.st_size == len(data)
-            last = len(data) - 1
             if is_plain and os.pread(descriptor, last, 0) == data[:last]:
                 return os.pwrite(descriptor, data[last:], last) == 1
     finally:

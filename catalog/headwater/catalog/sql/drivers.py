@@ -117,9 +117,11 @@ def open_engine(text: str, pool: PoolSettings | None = None) -> Engine:
     Every database gives up waiting for a lock after a minute.
 
     SQLite: write-ahead log, full synchronisation (a decided commit survives a power failure),
-    foreign keys, and transactions begun by the catalog rather than by the driver.
+    foreign keys.
 
     PostgreSQL, MariaDB, MySQL: every statement sees what is committed as it begins.
+
+    On SQLite and PostgreSQL transactions are begun by the catalog rather than by the driver.
 
     Args:
         text: The database's URL.

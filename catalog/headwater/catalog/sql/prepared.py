@@ -146,10 +146,10 @@ _PARAMETER = re.compile(r"\$(\d+)")
 
 
 def run_together(connection: Connection, changes: Sequence[Change]) -> None:
-    """Change rows of different tables.
+    """Change rows, each at most once.
 
     PostgreSQL is asked once for all of them, if that is not much: so none may change, or depend
-    on, what another one changes.
+    on, a row that another one changes.
     """
     values = sum(len(change.values) for change in changes)
     is_little = 1 < len(changes) <= _FEW_STATEMENTS and values <= _FEW_VALUES

@@ -156,7 +156,8 @@ def growing(
 ) -> Sequence[Change]:
     """What brings the partitions of several tables and branches, each once, up to date.
 
-    New partitions are there already when this returns, and so is what they may not change.
+    The rows of new partitions are inserted before this returns; what it returns changes other rows,
+    and each a different one.
     """
     parts: dict[_Place, list[PartitionStatistics]] = {}
     owners: dict[_Place, Growth] = {}

@@ -95,16 +95,16 @@ class Warehouses:
         """Refuse warehouses of which one lies in another, or in one of the database.
 
         Args:
-            given: Locations by names; such a name hides the database's warehouse of that name.
+            given: Locations by names. One of a name that the database has, too, is that warehouse.
 
         Raises:
             Invalid: Two overlap, or a location is malformed.
             Unavailable: The database did not answer.
         """
-        known = {info.name: info.location for info in self.list().items}
-        known |= {name: normalised_location(location) for name, location in given.items()}
-        for name in given:
-            _refuse_overlap(name, known[name], known.items())
+        places = [(name, normalised_location(location)) for name, location in given.items()]
+        known = [(info.name, info.location) for info in self.list().items]
+        for name, uri in places:
+            _refuse_overlap(name, uri, [other for other in [*places, *known] if other[0] != name])
 
     def find(self, name: str) -> WarehouseInfo | None:
         """A warehouse; None when there is none of that name; raises Unavailable."""
@@ -250,7 +250,7 @@ def _refuse_overlap(wanted: str, uri: str, others: Iterable[tuple[str, str]]) ->
         if is_same or inside(location, uri) or inside(uri, location):
             raise Invalid(
                 f"warehouse '{wanted}': {uri} and warehouse '{name}' at {location} lie in each "
-                "other; choose another location"
+                "other; choose another location, or leave one of them to another server"
             )
 
 
