@@ -141,6 +141,12 @@ class RestServer:
             looked, got, shown = self._in_turns(
                 "look-ups", ("bare", lookups), ("get-table", gets), ("get-snapshot", snapshots)
             )
+            half = _rate(got) / 2
+            calm, calm_bare = [], []
+            for turn in range(self._limits.rounds):
+                self._say(f"get-table at {half:.0f}/s, round {turn + 1} of {self._limits.rounds}")
+                calm.append(paced(gets, self._limits.seconds, half))
+                calm_bare.append(paced(lookups, self._limits.seconds, half))
             # Commits of the one kind make those of the other conflict: so each has its tables.
             others = [f"bare_{name}" for name in NAMES]
             headwater.create_tables(address, f"{DATABASE}_bare", others)
@@ -152,12 +158,6 @@ class RestServer:
             decided, committed = self._in_turns(
                 "commits", ("bare", bare_commits), ("commits", commits)
             )
-            half = _rate(got) / 2
-            calm, calm_bare = [], []
-            for turn in range(self._limits.rounds):
-                self._say(f"get-table at {half:.0f}/s, round {turn + 1} of {self._limits.rounds}")
-                calm.append(paced(gets, self._limits.seconds, half))
-                calm_bare.append(paced(lookups, self._limits.seconds, half))
         typical = sorted(calm, key=_tail)[len(calm) // 2]
         # How much of the tail is the machine's own.
         bare_p99 = median(load.p99 for load in calm_bare)
