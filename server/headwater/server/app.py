@@ -132,7 +132,8 @@ def create_app(
         app.include_router(noun.router)
     install_error_handlers(app)
     # The last one added is the outermost.
-    gate, requests = Gate(_token_check(settings, find_token, runtime)), RequestLog(metrics)
+    gate = Gate(_token_check(settings, find_token, runtime))
+    requests = RequestLog(metrics, runtime)
     app.add_middleware(Authentication, gate=gate)
     ids = RequestIds(runtime)
     app.add_middleware(Envelope, ids=ids, requests=requests)
