@@ -98,17 +98,16 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
         Unavailable: The address is taken, or the database did not answer.
     """
     log_to_stderr(settings.log_format, settings.log_level)
-    # Here, and by no worker that is started anew: it would be too late to do anything about it.
     with open_database(settings, runtime) as database:
+        # By no worker that is started anew: it would be too late to do anything about it.
         Warehouses(database, runtime).check_apart(settings.warehouses)
-    if settings.workers == 1:
-        with _application(settings, runtime) as app, _listen(settings) as listener:
-            _say(settings, listener)
-            uvicorn.Server(_config(settings, app)).run(sockets=[listener])
-        return
-    # Whatever is wrong shall show here, once, and not in every worker.
-    with open_catalogs(settings, runtime):
-        pass
+        if settings.workers == 1:
+            with _application(database, settings, runtime) as app, _listen(settings) as listener:
+                _say(settings, listener)
+                uvicorn.Server(_config(settings, app)).run(sockets=[listener])
+            return
+        # Whatever is wrong shall show here, once, and not in every worker.
+        catalogs_on(database, settings, runtime)
     with _listen(settings) as listener, share_between_workers():
         _say(settings, listener)
         config = _config(settings, partial(_worker, settings), factory=True)
@@ -133,46 +132,47 @@ def _worker(settings: ServerSettings) -> FastAPI:
     """The application of a process of its own; it gives back what it opened when it stops."""
     log_to_stderr(settings.log_format, settings.log_level)
     kept = ExitStack()
-    return kept.enter_context(_application(settings, SYSTEM_RUNTIME, at_end=kept.close))
+    database = kept.enter_context(open_database(settings, SYSTEM_RUNTIME))
+    return kept.enter_context(_application(database, settings, SYSTEM_RUNTIME, at_end=kept.close))
 
 
 @contextmanager
 def _application(
-    settings: ServerSettings, runtime: Runtime, at_end: Callable[[], None] | None = None
+    database: SqlDatabase,
+    settings: ServerSettings,
+    runtime: Runtime,
+    at_end: Callable[[], None] | None = None,
 ) -> Iterator[FastAPI]:
-    with open_database(settings, runtime) as database:
-        given = catalogs_on(database, settings, runtime)
-        managed = ManagedCatalogs(
-            database,
-            runtime,
-            settings.undrop_millis,
-            settings.external_locations,
-        )
+    given = catalogs_on(database, settings, runtime)
+    managed = ManagedCatalogs(
+        database,
+        runtime,
+        settings.undrop_millis,
+        settings.external_locations,
+    )
 
-        def catalogs() -> Mapping[str, SqlCatalog]:
-            return {**given, **{k: v for k, v in managed.all().items() if k not in given}}
+    def catalogs() -> Mapping[str, SqlCatalog]:
+        return {**given, **{k: v for k, v in managed.all().items() if k not in given}}
 
-        metrics = Metrics(
-            lambda: {name: each.operation.backlog() for name, each in catalogs().items()}
+    metrics = Metrics(lambda: {name: each.operation.backlog() for name, each in catalogs().items()})
+    metrics.watch(database)
+    with sweeping(catalogs, settings.sweep_interval.total_seconds(), metrics):
+        app = create_app(
+            given,
+            settings,
+            runtime=runtime,
+            find_token=Tokens(database, runtime).find,
+            managed=managed,
+            metrics=metrics,
+            probes=probes_of(database, catalogs),
+            at_end=at_end,
         )
-        metrics.watch(database)
-        with sweeping(catalogs, settings.sweep_interval.total_seconds(), metrics):
-            app = create_app(
-                given,
-                settings,
-                runtime=runtime,
-                find_token=Tokens(database, runtime).find,
-                managed=managed,
-                metrics=metrics,
-                probes=probes_of(database, catalogs),
-                at_end=at_end,
-            )
-            # What is there now stays: to look through it again and again for what is garbage would
-            # hold up every request that comes meanwhile.
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(_GARBAGE_THRESHOLD)
-            yield app
+        # What is there now stays: to look through it again and again for what is garbage would
+        # hold up every request that comes meanwhile.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_GARBAGE_THRESHOLD)
+        yield app
 
 
 def _config(
