@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, zip_longest
+from itertools import accumulate, chain
 from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, CursorResult, Dialect, and_, bindparam
@@ -158,28 +158,31 @@ def run_together(connection: Connection, changes: Sequence[Change]) -> None:
             change.statement.run(connection, **change.values)
         return
     parts = [change.statement.for_driver(connection.dialect, change.values) for change in changes]
-    together = _together(tuple(text for text, _ in parts))
-    parameters = tuple([value for _, values in parts for value in values])
-    _run(connection, together, parameters)
+    together = _together(tuple((text, len(parameters)) for text, parameters in parts))
+    _run(connection, together, tuple(chain.from_iterable(parameters for _, parameters in parts)))
 
 
 @lru_cache(maxsize=256)
-def _together(texts: Sequence[str]) -> _Compiled:
-    """Statements as PostgreSQL's one, whose parameters are those of each after the other's."""
+def _together(parts: Sequence[tuple[str, int]]) -> _Compiled:
+    """Statements as PostgreSQL's one, whose parameters are those of each after the other's.
+
+    Args:
+        parts: The text of each, and how many parameters it has.
+    """
     from psycopg import RawCursor
 
-    renumbered: list[str] = []
-    before = 0
-    for text in texts:
-        numbers = [int(number) for number in _PARAMETER.findall(text)]
-        # The text between the numbers, and each number behind those of the statements before it.
-        between = _PARAMETER.split(text)[::2]
-        numbered_anew = [f"${before + number}" for number in numbers]
-        renumbered.append("".join(chain(*zip_longest(between, numbered_anew, fillvalue=""))))
-        before += max(numbers, default=0)
-    *others, last = renumbered
+    counts = [count for _, count in parts]
+    *others, last = (
+        _renumbered(text, before)
+        for (text, _), before in zip(parts, accumulate(counts, initial=0), strict=False)
+    )
     named = ", ".join(f"change_{at} AS ({text})" for at, text in enumerate(others))
     return _Compiled(f"WITH {named} {last}", (), True, {}, RawCursor)
+
+
+def _renumbered(text: str, before: int) -> str:
+    """A statement whose parameters come behind so many others."""
+    return _PARAMETER.sub(lambda found: f"${before + int(found[1])}", text)
 
 
 def keyed(count: int, **columns: InstrumentedAttribute[Any]) -> Sequence[ColumnElement[bool]]:

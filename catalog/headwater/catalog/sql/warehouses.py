@@ -250,7 +250,7 @@ def _refuse_overlap(wanted: str, uri: str, others: Iterable[tuple[str, str]]) ->
         if is_same or inside(location, uri) or inside(uri, location):
             raise Invalid(
                 f"warehouse '{wanted}': {uri} and warehouse '{name}' at {location} lie in each "
-                "other; choose another location, or leave one of them to another server"
+                "other; choose another location"
             )
 
 
