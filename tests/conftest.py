@@ -25,7 +25,7 @@ from sqlalchemy import Engine, create_engine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headwater.catalog.protocol import Catalog
+    from headwater.catalog.model.catalog import Catalog
 
 LEAST_JAVA = 17
 # Java's best compiler pays off after minutes; before, it takes the processors from the tests.
@@ -379,7 +379,7 @@ def new_mysql_database(mysql_url: str) -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def _catalog_tables(database_url: str) -> Iterator[tuple[str, Engine]]:
-    from headwater.catalog.sql.drivers import database_url as with_driver
+    from headwater.catalog.sql.database.drivers import database_url as with_driver
     from headwater.migrations import upgrade
 
     upgrade(database_url)
@@ -395,7 +395,7 @@ def _mysql_catalog_tables(server_url: str) -> Iterator[tuple[str, Engine]]:
 
 
 def _empty(engine: Engine) -> None:
-    from headwater.catalog.sql.models import Base
+    from headwater.catalog.sql.database.models import Base
 
     with engine.begin() as connection:
         for table in reversed(Base.metadata.sorted_tables):

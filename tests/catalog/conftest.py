@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
 from headwater.client import Lake, connect
 from headwater.storage.runtime import Runtime
-from headwater.storage.schema import Schema
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 
 ORDERS = Identifier("sales", "orders")
 

@@ -18,17 +18,17 @@ from typing import TypeAlias
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, text
 
-from headwater.catalog.branches import branch_of
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.branches import branch_of
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.drivers import database_url as with_driver
+from headwater.catalog.sql.database.drivers import database_url as with_driver
 from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, Conflict, NotFound
-from headwater.storage.file_access import FileAccess, FileStatus
-from headwater.storage.local_files import LocalFileAccess
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SetOption
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.files.access import FileAccess, FileStatus
+from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.schema.change import SetOption
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 
 MakeSnapshot = Callable[..., Snapshot]
 MOST_STEPS = 120

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.storage.errors import CorruptData
 from headwater.storage.runtime import SYSTEM_RUNTIME
-from headwater.storage.schema import Schema
+from headwater.storage.schema.table_schema import Schema
 
 FULL = '{"nextSnapshot":7}'
 

@@ -14,16 +14,16 @@ import pytest
 from sqlalchemy import create_engine, text
 from tests.forks import Forks
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.drivers import database_url as with_driver
-from headwater.catalog.table import Table
+from headwater.catalog.sql.database.drivers import database_url as with_driver
+from headwater.catalog.table.table import Table
 from headwater.migrations import upgrade
 from headwater.storage.errors import NotFound
-from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import AddColumn
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.types import AtomicType, Root
+from headwater.storage.schema.change import AddColumn
+from headwater.storage.schema.table_schema import Schema, TableSchema
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.types.atomic_type import AtomicType, Root
 
 MakeSnapshot = Callable[..., Snapshot]
 MOST_STEPS = 60

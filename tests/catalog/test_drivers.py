@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 import pytest
 from sqlalchemy.engine import make_url
 
-from headwater.catalog.sql.engine import SqlDatabase, open_engine
-from headwater.catalog.sql.schema_state import create_missing_tables, revision_of
+from headwater.catalog.sql.database.engine import SqlDatabase, open_engine
+from headwater.catalog.sql.database.schema_state import create_missing_tables, revision_of
 from headwater.storage.errors import Invalid
 from headwater.storage.runtime import SYSTEM_RUNTIME
 

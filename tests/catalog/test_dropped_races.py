@@ -10,12 +10,12 @@ from threading import Barrier
 
 import pytest
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, Conflict, HeadwaterError, NotFound
-from headwater.storage.schema import Schema
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 
 WEEK = 7 * 24 * 3600 * 1000
 ROUNDS = 12

@@ -19,16 +19,16 @@ from threading import Event, Lock, Thread
 import pytest
 from sqlalchemy import make_url
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.migrations import upgrade
 from headwater.storage.errors import HeadwaterError, NotFound, OutcomeUnknown, Unavailable
-from headwater.storage.file_access import FileStatus
-from headwater.storage.local_files import LocalFileAccess
-from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import AddColumn, SetOption
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.types import parse_type
+from headwater.storage.files.access import FileStatus
+from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.schema.change import AddColumn, SetOption
+from headwater.storage.schema.table_schema import Schema, TableSchema
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.types.data_type import parse_type
 
 MakeSnapshot = Callable[..., Snapshot]
 MOST_STEPS = 60

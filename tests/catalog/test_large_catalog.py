@@ -17,11 +17,11 @@ import pytest
 from psycopg import RawCursor
 from sqlalchemy import Connection, Engine, event, insert, text
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.permissions import PermissionTarget, TargetType
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.permissions import PermissionTarget, TargetType
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.engine import open_engine
-from headwater.catalog.sql.models import (
+from headwater.catalog.sql.database.engine import open_engine
+from headwater.catalog.sql.database.models import (
     BranchRow,
     DatabaseRow,
     DroppedTableRow,
@@ -33,8 +33,8 @@ from headwater.catalog.sql.models import (
     ViewRow,
 )
 from headwater.migrations import upgrade
-from headwater.storage.schema import Schema
-from headwater.storage.schema_rules import new_table_schema
+from headwater.storage.schema.rules import new_table_schema
+from headwater.storage.schema.table_schema import Schema
 
 DATABASES, TABLES = 1000, 30
 # Milliseconds: the year 2286.

@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import Engine, event, text
 
-from headwater.catalog.functions import AddDefinition, FunctionSpec, SqlDefinition
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.permissions import Access, Grant, PermissionTarget, TargetType
+from headwater.catalog.model.functions import AddDefinition, FunctionSpec, SqlDefinition
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.permissions import Access, Grant, PermissionTarget, TargetType
+from headwater.catalog.model.views import AddDialect, ViewSchema
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.engine import open_engine
-from headwater.catalog.views import AddDialect, ViewSchema
+from headwater.catalog.sql.database.engine import open_engine
 from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, NotFound
-from headwater.storage.schema import Schema
+from headwater.storage.schema.table_schema import Schema
 
 T = TypeVar("T")
 

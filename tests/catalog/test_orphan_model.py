@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from headwater.catalog.table import Table
+from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime

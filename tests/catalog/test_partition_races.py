@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.partitions import CreatedPartitions
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.partitions import CreatedPartitions
 from headwater.catalog.sql import SqlCatalog
 from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists
-from headwater.storage.schema import Schema
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 DAILY = Identifier("sales", "daily")

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.commit import Offer
-from headwater.catalog.sql.engine import open_engine
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SetOption
-from headwater.storage.snapshot import Snapshot
+from headwater.catalog.sql.database.engine import open_engine
+from headwater.catalog.sql.history.commit import Offer
+from headwater.storage.schema.change import SetOption
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 

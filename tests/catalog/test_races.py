@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from tests.catalog.worker import commit_many
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.migrations import current, newest, upgrade
 from headwater.storage.errors import AlreadyExists, NotFound
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import AddColumn
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.types import parse_type
+from headwater.storage.schema.change import AddColumn
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.types.data_type import parse_type
 
 COMMITTERS = 8
 COMMITS = 6

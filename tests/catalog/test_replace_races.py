@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.table import Table
+from headwater.catalog.table.table import Table
 from headwater.migrations import upgrade
 from headwater.storage.errors import Conflict
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SetOption
+from headwater.storage.schema.change import SetOption
+from headwater.storage.schema.table_schema import Schema
 
 NAME = Identifier("sales", "log")
 WRITERS, WRITES, REPLACEMENTS = 3, 4, 3

@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, event, insert, select, text, update
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.permissions import PermissionTarget, TargetType
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.permissions import PermissionTarget, TargetType
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.commit import Offer
-from headwater.catalog.sql.engine import open_engine
-from headwater.catalog.sql.models import (
+from headwater.catalog.sql.database.engine import open_engine
+from headwater.catalog.sql.database.models import (
     Base,
     BranchRow,
     DatabaseRow,
@@ -32,10 +31,11 @@ from headwater.catalog.sql.models import (
     TableRow,
     ViewRow,
 )
+from headwater.catalog.sql.history.commit import Offer
 from headwater.migrations import upgrade
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SetOption
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.change import SetOption
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 SNAPSHOTS, MANY = 20_000, 3000

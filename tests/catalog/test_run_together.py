@@ -24,8 +24,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from headwater.catalog.sql.engine import SqlDatabase, open_engine
-from headwater.catalog.sql.prepared import Change, Prepared, run_together
+from headwater.catalog.sql.database.engine import SqlDatabase, open_engine
+from headwater.catalog.sql.database.prepared import Change, Prepared, run_together
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 METADATA = MetaData()

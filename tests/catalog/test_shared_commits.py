@@ -10,16 +10,16 @@ from random import Random
 
 import pytest
 
-from headwater.catalog.branches import branch_of
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.principal import acting_as
+from headwater.catalog.model.branches import branch_of
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import acting_as
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.commit import Offer
+from headwater.catalog.sql.history.commit import Offer
 from headwater.migrations import upgrade
 from headwater.storage.errors import Invalid, NotFound, Unavailable
-from headwater.storage.local_files import LocalFileAccess
-from headwater.storage.schema import Schema
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 MakeSnapshot = Callable[..., Snapshot]

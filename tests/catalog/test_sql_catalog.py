@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, event, text
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.engine import open_engine
+from headwater.catalog.sql.database.engine import open_engine
 from headwater.migrations import check_current, current, newest, upgrade
 from headwater.storage.errors import (
     Conflict,
@@ -21,10 +21,10 @@ from headwater.storage.errors import (
     Unavailable,
     Unsupported,
 )
-from headwater.storage.local_files import LocalFileAccess
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SetOption
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.schema.change import SetOption
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 MakeSnapshot = Callable[..., Snapshot]
@@ -376,7 +376,7 @@ def test_a_connection_lost_at_the_commit_is_unknown_never_a_conflict(
 def test_a_locked_sqlite_file_is_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.catalog.sql.drivers._LOCK_MILLIS", 10)
+    monkeypatch.setattr("headwater.catalog.sql.database.drivers._LOCK_MILLIS", 10)
     url = f"sqlite:///{tmp_path}/x.db"
     opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
     other = open_engine(url)

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine, text
 
-from headwater.catalog.sql.drivers import database_url as with_driver
-from headwater.catalog.table import Table
+from headwater.catalog.sql.database.drivers import database_url as with_driver
+from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.migrations import upgrade
 from headwater.storage.errors import Invalid, NotFound
 from headwater.storage.options import TableOptions
-from headwater.storage.schema_change import AddColumn
-from headwater.storage.types import parse_type
+from headwater.storage.schema.change import AddColumn
+from headwater.storage.types.data_type import parse_type
 
 if TYPE_CHECKING:
     from tests.catalog.conftest import Clock

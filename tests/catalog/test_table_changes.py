@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.table import Table
+from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.storage.errors import NotFound, ResourceType, Unsupported
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.table import Table
+from headwater.catalog.table.table import Table
 from headwater.client import Lake
-from headwater.storage.consumer import Consumer, write_consumer_file
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
+from headwater.storage.snapshot.consumer import Consumer, write_consumer_file
 
 if TYPE_CHECKING:
     from tests.catalog.conftest import Clock

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from headwater.catalog.table import Table
+from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 

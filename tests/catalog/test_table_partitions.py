@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, event
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.principal import acting_as
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import acting_as
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.engine import open_engine
+from headwater.catalog.sql.database.engine import open_engine
 from headwater.client import Lake
-from headwater.storage.schema import Schema
+from headwater.storage.schema.table_schema import Schema
 
 COLUMNS = pa.schema([("id", pa.int64()), ("dt", pa.string()), ("hour", pa.int32())])
 IN_CATALOG = {"metastore.partitioned-table": "true"}

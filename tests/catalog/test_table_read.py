@@ -10,11 +10,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.table import Table
+from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType
-from headwater.storage.schema_change import AddColumn, RenameColumn
-from headwater.storage.types import parse_type
+from headwater.storage.schema.change import AddColumn, RenameColumn
+from headwater.storage.types.data_type import parse_type
 
 if TYPE_CHECKING:
     from tests.catalog.conftest import Clock

@@ -12,14 +12,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.pointer import CatalogPointer
-from headwater.catalog.table import Table
+from headwater.catalog.table.pointer import CatalogPointer
+from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.storage.errors import Conflict, Invalid, NotFound, Unavailable
-from headwater.storage.schema_change import AddColumn, SetOption
-from headwater.storage.snapshot import CommitKind, Snapshot
+from headwater.storage.schema.change import AddColumn, SetOption
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import PartitionStatistics, SnapshotPointer
-from headwater.storage.types import parse_type
+from headwater.storage.types.data_type import parse_type
 
 if TYPE_CHECKING:
     from tests.catalog.conftest import Clock

@@ -10,11 +10,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from tests.catalog.conftest import Clock
 
-from headwater.catalog.sql.engine import SqlDatabase
-from headwater.catalog.sql.models import TokenRow
-from headwater.catalog.sql.opened import opened_database
-from headwater.catalog.sql.tokens import Tokens
-from headwater.catalog.tokens import token_hash
+from headwater.catalog.model.tokens import token_hash
+from headwater.catalog.sql.admin.tokens import Tokens
+from headwater.catalog.sql.database.engine import SqlDatabase
+from headwater.catalog.sql.database.models import TokenRow
+from headwater.catalog.sql.database.open_database import opened_database
 from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, event, insert, select, text, update
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.drivers import PoolSettings
-from headwater.catalog.sql.engine import SqlDatabase, open_engine
-from headwater.catalog.sql.models import WarehouseRow
+from headwater.catalog.sql.database.drivers import PoolSettings
+from headwater.catalog.sql.database.engine import SqlDatabase, open_engine
+from headwater.catalog.sql.database.models import WarehouseRow
 from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, OutcomeUnknown, Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME
-from headwater.storage.schema import Schema
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 
 MakeSnapshot = Callable[..., Snapshot]
 

@@ -8,11 +8,11 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.table import Table
+from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.schema_change import UpdateColumnType
-from headwater.storage.types import parse_type
+from headwater.storage.schema.change import UpdateColumnType
+from headwater.storage.types.data_type import parse_type
 
 COLUMNS = pa.schema(
     [

@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.permissions import Access, Grant, PermissionTarget, TargetType
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.permissions import Access, Grant, PermissionTarget, TargetType
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.engine import SqlDatabase
-from headwater.catalog.sql.opened import opened_database
-from headwater.catalog.sql.warehouses import Warehouses
+from headwater.catalog.sql.admin.warehouses import Warehouses
+from headwater.catalog.sql.database.engine import SqlDatabase
+from headwater.catalog.sql.database.open_database import opened_database
 from headwater.migrations import upgrade
 from headwater.storage.errors import (
     AlreadyExists,
@@ -28,9 +28,9 @@ from headwater.storage.errors import (
     Unavailable,
     Unsupported,
 )
-from headwater.storage.local_files import LocalFileAccess
+from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.runtime import Runtime
-from headwater.storage.schema import Schema
+from headwater.storage.schema.table_schema import Schema
 
 SECRETS = {"s3.secret-key": "hunter2", "s3.access-key": "AKIA1", "s3.endpoint": "http://minio:9000"}
 

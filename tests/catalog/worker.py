@@ -16,14 +16,15 @@ from dataclasses import replace
 from sqlalchemy import Connection, Engine, event
 from tests.forks import serve_forks
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.storage.local_files import LocalFileAccess
+from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.runtime import SYSTEM_RUNTIME
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import AddColumn, SetOption
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.types import AtomicType, DataField, Root
+from headwater.storage.schema.change import AddColumn, SetOption
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import DataField
 
 TABLE = Identifier("sales", "orders")
 EXTERNAL = Identifier("sales", "outside")

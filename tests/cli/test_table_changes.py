@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.client import Lake, connect
 
 Headwater = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.functions import FileDefinition, LambdaDefinition, SqlDefinition
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.functions import FileDefinition, LambdaDefinition, SqlDefinition
+from headwater.catalog.model.identifier import Identifier
 from headwater.client import Lake, connect
 
 Headwater = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.catalog.sql.opened import opened_database
-from headwater.catalog.sql.warehouses import Warehouses
+from headwater.catalog.sql.admin.warehouses import Warehouses
+from headwater.catalog.sql.database.open_database import opened_database
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 Headwater = Callable[..., "subprocess.CompletedProcess[str]"]

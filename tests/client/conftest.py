@@ -12,13 +12,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.migrations import upgrade
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
-from headwater.storage.schema import Schema
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.types import AtomicType, DataField, Root
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import DataField
 
 ORDERS = Identifier("sales", "orders")
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.client.rest import RestCatalog
 from headwater.client.settle import settle_commit
 from headwater.client.transport import Answer
 from headwater.storage.errors import NotFound, ResourceType, Unavailable
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from tests.client.conftest import Clock, Proxy

@@ -19,9 +19,9 @@ from headwater.storage.errors import (
     ResourceType,
     Unsupported,
 )
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import AddColumn, DropColumn, SetOption
-from headwater.storage.types import AtomicType, Root
+from headwater.storage.schema.change import AddColumn, DropColumn, SetOption
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.types.atomic_type import AtomicType, Root
 
 SCHEMA = pa.schema([("order_id", pa.int64()), ("dt", pa.string()), ("amount", pa.int32())])
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.client.rest import RestCatalog
 from headwater.storage.errors import Unavailable
-from headwater.storage.schema import Schema
+from headwater.storage.schema.table_schema import Schema
 from headwater.storage.table_storage import PartitionStatistics
-from headwater.storage.types import AtomicType, DataField, Root
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import DataField
 
 if TYPE_CHECKING:
     from tests.client.conftest import Clock, Proxy

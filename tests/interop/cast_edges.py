@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headwater.storage.type_changes import equal_types, has_cast
-from headwater.storage.types import AtomicType, Root, parse_type
+from headwater.storage.casts.type_changes import equal_types, has_cast
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import parse_type
 
 TYPES = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.table import Table
+from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
 
 from .conftest import JAVA, PYPAIMON, Client

@@ -18,12 +18,13 @@ from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
 from headwater.client.lake import Lake
-from headwater.storage.casts import cast
+from headwater.storage.casts.cast import cast
+from headwater.storage.casts.type_changes import equal_types, refuse_type_change
 from headwater.storage.errors import Invalid
-from headwater.storage.schema_change import UpdateColumnType
-from headwater.storage.type_changes import equal_types, refuse_type_change
-from headwater.storage.types import AtomicType, DataType, Json, Root, parse_type, to_arrow
-from headwater.storage.values import units_per_second
+from headwater.storage.schema.change import UpdateColumnType
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import DataType, Json, parse_type, to_arrow
+from headwater.storage.types.values import units_per_second
 
 from .cast_edges import TYPES, edges, pairs
 from .conftest import TOKEN, Service

@@ -9,8 +9,8 @@ import pytest
 
 from headwater.client import connect
 from headwater.storage.errors import Unsupported
-from headwater.storage.schema_change import AddColumn
-from headwater.storage.types import parse_type, type_json
+from headwater.storage.schema.change import AddColumn
+from headwater.storage.types.data_type import parse_type, type_json
 
 from .conftest import TOKEN, Client, serving
 

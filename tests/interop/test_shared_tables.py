@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from headwater.client.lake import Lake
-from headwater.storage.schema_change import AddColumn, RenameColumn
-from headwater.storage.types import parse_type
+from headwater.storage.schema.change import AddColumn, RenameColumn
+from headwater.storage.types.data_type import parse_type
 
 from .conftest import Client
 from .java_client import JavaClient

@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 from py4j.java_gateway import JavaGateway
 
-from headwater.catalog.column import Column
-from headwater.catalog.functions import (
+from headwater.catalog.model.column import Column
+from headwater.catalog.model.functions import (
     FileDefinition,
     FileResource,
     FunctionSpec,
     LambdaDefinition,
     SqlDefinition,
 )
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.permissions import (
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.permissions import (
     GRANTABLE,
     Access,
     Grant,
     PermissionTarget,
     TargetType,
 )
-from headwater.catalog.views import AddDialect, ViewSchema
+from headwater.catalog.model.views import AddDialect, ViewSchema
 from headwater.client.lake import Lake
 
 from .conftest import TOKEN, Service

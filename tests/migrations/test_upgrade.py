@@ -17,10 +17,10 @@ from sqlalchemy import Engine, Row, event, insert, inspect, select, text
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.engine import open_engine
-from headwater.catalog.sql.models import (
+from headwater.catalog.sql.database.engine import open_engine
+from headwater.catalog.sql.database.models import (
     REVISION,
     VERSION_TABLE,
     Base,
@@ -30,8 +30,8 @@ from headwater.catalog.sql.models import (
 )
 from headwater.migrations import check_current, current, downgrade, newest, upgrade
 from headwater.storage.errors import Invalid
-from headwater.storage.schema import Schema
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 VERSIONS = Path(__file__).parents[2] / "migrations" / "headwater" / "migrations" / "versions"

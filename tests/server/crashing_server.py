@@ -21,7 +21,7 @@ from tests.forks import serve_forks
 from headwater.catalog.sql import SqlCatalog
 from headwater.server.app import create_app
 from headwater.server.settings import ServerSettings
-from headwater.storage.local_files import LocalFileAccess
+from headwater.storage.files.local import LocalFileAccess
 
 
 class Steps:

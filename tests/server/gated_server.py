@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headwater.server.run import run
 from headwater.server.settings import load_settings
-from headwater.storage.local_files import LocalFileAccess
+from headwater.storage.files.local import LocalFileAccess
 
 GATE = Path(sys.argv[2])
 _write_if_absent = LocalFileAccess.write_if_absent

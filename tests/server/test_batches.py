@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from headwater.server.batches import MOST_UNDER_WAY, Batch
+from headwater.server.fast.batches import MOST_UNDER_WAY, Batch
 
 # Nobody waits so long: whatever begins does so because it is due.
 FOR_EVER = 3_600.0

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pytest
 from tests.forks import Forks
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
 from headwater.client import Lake, RestCatalog, connect
 from headwater.migrations import upgrade
 from headwater.storage.errors import Conflict
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot
 
 SERVER = """
 import json, sys

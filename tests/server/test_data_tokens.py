@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import httpx
 import pytest
 
-from headwater.catalog.data_token import client_storage_options
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.data_token import client_storage_options
 from headwater.catalog.sql import SqlCatalog
 from headwater.migrations import upgrade
 from headwater.server.settings import load_settings

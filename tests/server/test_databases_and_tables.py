@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.storage.schema import Schema
+from headwater.storage.schema.table_schema import Schema
 
 
 def _error(answer: httpx.Response) -> tuple[int, object, object]:

@@ -19,17 +19,17 @@ from sqlalchemy.pool import NullPool, QueuePool
 from tests.server.conftest import TOKEN
 from tests.server.test_metrics import counts
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.bulk import MOST_AT_ONCE
-from headwater.catalog.sql.engine import SqlDatabase, open_engine
-from headwater.catalog.sql.glances import MOST_GLANCES
-from headwater.catalog.sql.prepared import Prepared
+from headwater.catalog.sql.database.async_reads import MOST_GLANCES
+from headwater.catalog.sql.database.engine import SqlDatabase, open_engine
+from headwater.catalog.sql.database.prepared import Prepared
+from headwater.catalog.sql.tables.bulk_reads import MOST_AT_ONCE
 from headwater.migrations import upgrade
 from headwater.server.metrics import Metrics
 from headwater.storage.errors import Unavailable
-from headwater.storage.file_access import FileAccess
-from headwater.storage.local_files import LocalFileAccess
+from headwater.storage.files.access import FileAccess
+from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 TABLES = 5

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from headwater.server.examples import EXAMPLES
-from headwater.server.openapi import export
+from headwater.server.api_description.examples import EXAMPLES
+from headwater.server.export_openapi import export
 
 COMMITTED = Path(__file__).parents[2] / "openapi" / "headwater.json"
 DOCUMENT: dict[str, Any] = json.loads(export())

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headwater.server.protocol import WholeAnswers
+from headwater.server.http_protocol import WholeAnswers
 
 _OK = b"HTTP/1.1 200 OK\r\n"
 LARGE = 64 * 1024 * 1024

@@ -13,12 +13,12 @@ import psycopg
 import pytest
 
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.opened import opened_database
+from headwater.catalog.sql.database.open_database import opened_database
 from headwater.migrations import upgrade
 from headwater.server.probes import probes_of
 from headwater.server.readiness import KEPT_MILLIS, Readiness
 from headwater.storage.errors import Forbidden, Unavailable
-from headwater.storage.local_files import LocalFileAccess
+from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.runtime import Runtime
 
 Serve = Callable[..., str]

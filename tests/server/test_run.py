@@ -13,15 +13,15 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.client import connect
 from headwater.server.run import open_catalogs, run
 from headwater.server.settings import load_settings
 from headwater.storage.errors import Forbidden, Invalid, Unavailable
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import AddColumn
-from headwater.storage.types import parse_type
+from headwater.storage.schema.change import AddColumn
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.types.data_type import parse_type
 
 PROGRAM = """
 import json, sys

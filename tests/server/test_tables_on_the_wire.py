@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.client import connect
 
 MAIN = "/v1/main"

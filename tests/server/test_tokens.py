@@ -13,10 +13,10 @@ import anyio
 import httpx
 import pytest
 
+from headwater.catalog.model.tokens import TokenInfo
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.opened import opened_database
-from headwater.catalog.sql.tokens import Tokens
-from headwater.catalog.tokens import TokenInfo
+from headwater.catalog.sql.admin.tokens import Tokens
+from headwater.catalog.sql.database.open_database import opened_database
 from headwater.server.logs import JsonLines
 from headwater.server.request_log import ACCESS_LOGGER
 from headwater.server.token_check import KEPT_MILLIS, TokenCheck

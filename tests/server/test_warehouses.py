@@ -13,9 +13,9 @@ from sqlalchemy import Connection, event, text
 from tests.conftest import Serve
 
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.drivers import PoolSettings
-from headwater.catalog.sql.engine import SqlDatabase, open_engine
-from headwater.catalog.sql.opened import opened_database
+from headwater.catalog.sql.database.drivers import PoolSettings
+from headwater.catalog.sql.database.engine import SqlDatabase, open_engine
+from headwater.catalog.sql.database.open_database import opened_database
 from headwater.client.rest import RestCatalog
 from headwater.migrations import upgrade
 from headwater.server.managed_catalogs import KEPT_MILLIS, ManagedCatalogs

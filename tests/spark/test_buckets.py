@@ -6,11 +6,11 @@ import pyspark.sql.types as st
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.spark.bucket_expression import can_compute, with_bucket
 from headwater.spark.types import spark_arrow_schema
-from headwater.storage.bucket import bucket_numbers
-from headwater.storage.schema import Schema
-from headwater.storage.types import to_arrow
+from headwater.spark.write.bucket_expression import can_compute, with_bucket
+from headwater.storage.rows.bucket import bucket_numbers
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.types.data_type import to_arrow
 
 pytestmark = pytest.mark.spark
 

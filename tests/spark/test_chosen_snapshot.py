@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.spark import SparkLake, connect
-from headwater.storage.schema_change import AddColumn, DropColumn
-from headwater.storage.types import AtomicType, Root
+from headwater.storage.schema.change import AddColumn, DropColumn
+from headwater.storage.types.atomic_type import AtomicType, Root
 
 pytestmark = pytest.mark.spark
 

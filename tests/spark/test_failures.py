@@ -15,10 +15,10 @@ from tests.spark.conftest import Numbered, data_files, named_files, rows
 
 from headwater.spark import SparkLake, connect
 from headwater.spark.options import Connection, WriteOptions
-from headwater.spark.write import BatchWriter, WrittenFiles
-from headwater.storage.commit import OutcomeUnknown
+from headwater.spark.write.tasks import BatchWriter, WrittenFiles
+from headwater.storage.commit.table_commit import OutcomeUnknown
 from headwater.storage.errors import Invalid, Unavailable
-from headwater.storage.write import TableWriter
+from headwater.storage.write.table_writer import TableWriter
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,8 @@ from pyspark.sql import functions as sf
 from tests.spark.conftest import Numbered, plan, rows, scanned_columns
 
 from headwater.spark import SparkLake
-from headwater.storage.schema_change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
-from headwater.storage.types import AtomicType, Root
+from headwater.storage.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
+from headwater.storage.types.atomic_type import AtomicType, Root
 
 pytestmark = pytest.mark.spark
 

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.conftest import Numbered, data_files, named_files, rows
 
 from headwater.spark import SparkLake
-from headwater.storage.schema_change import AddColumn
-from headwater.storage.types import AtomicType, Root
+from headwater.storage.schema.change import AddColumn
+from headwater.storage.types.atomic_type import AtomicType, Root
 
 pytestmark = pytest.mark.spark
 

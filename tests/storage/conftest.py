@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 
-from headwater.storage.layout import TableLayout
-from headwater.storage.local_files import LocalFileAccess, local_uri
+from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.local import LocalFileAccess, local_uri
 from headwater.storage.runtime import Runtime
-from headwater.storage.schema import TableSchema
-from headwater.storage.snapshot_files import FileSnapshotPointer
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.snapshot.files import FileSnapshotPointer
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types import DataField, parse_type
+from headwater.storage.types.data_type import DataField, parse_type
 
 # Tests never assert on time, and the first example of a suite pays for imports.
 settings.register_profile(

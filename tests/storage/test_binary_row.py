@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.storage.binary_row import (
+from headwater.storage.errors import CorruptData, Invalid
+from headwater.storage.rows.binary_row import (
     EMPTY_ROW,
     deserialize_row,
     encode_columns,
     serialize_row,
 )
-from headwater.storage.bucket import bucket_numbers
-from headwater.storage.errors import CorruptData, Invalid
-from headwater.storage.types import DataType, parse_type, to_arrow
-from headwater.storage.values import StorageValue, storage_value
+from headwater.storage.rows.bucket import bucket_numbers
+from headwater.storage.types.data_type import DataType, parse_type, to_arrow
+from headwater.storage.types.values import StorageValue, storage_value
 
 # (types, values, the serialised row, its bucket of 7, its bucket of 1000), made with pypaimon
 # 2.1.0 except where a comment says that it differs from Java there.

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.storage.casts import cast
+from headwater.storage.casts.cast import cast
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.runtime import SYSTEM_RUNTIME
-from headwater.storage.types import Json, parse_type, to_arrow
+from headwater.storage.types.data_type import Json, parse_type, to_arrow
 
 NEW_YORK = ZoneInfo("America/New_York")
 LTZ = "TIMESTAMP({}) WITH LOCAL TIME ZONE"

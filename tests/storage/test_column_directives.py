@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from headwater.storage.errors import Invalid
-from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import (
+from headwater.storage.schema.change import (
     AddColumn,
     DropColumn,
     Move,
@@ -17,9 +16,10 @@ from headwater.storage.schema_change import (
     SchemaChange,
     UpdateColumnComment,
 )
-from headwater.storage.schema_evolution import apply_changes
-from headwater.storage.schema_rules import new_table_schema
-from headwater.storage.types import DataField, Json, parse_type
+from headwater.storage.schema.evolution import apply_changes
+from headwater.storage.schema.rules import new_table_schema
+from headwater.storage.schema.table_schema import Schema, TableSchema
+from headwater.storage.types.data_type import DataField, Json, parse_type
 
 EVOLUTION = {"data-evolution.enabled": "true", "row-tracking.enabled": "true"}
 FLOATS: Json = {"type": "ARRAY", "element": "FLOAT"}

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from headwater.storage.binary_row import EMPTY_ROW
-from headwater.storage.bucket_state import BucketStates, partition_states
-from headwater.storage.commit import OutcomeUnknown, TableCommit
-from headwater.storage.commit_entries import PartitionFilter
-from headwater.storage.data_file import DataFile
+from headwater.storage.commit.entries import PartitionFilter
+from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.errors import (
     Conflict,
     CorruptData,
@@ -24,11 +21,14 @@ from headwater.storage.errors import (
     NotFound,
     Unavailable,
 )
-from headwater.storage.manifest import read_manifest, read_manifest_list
-from headwater.storage.scan import live_entries
-from headwater.storage.snapshot import CommitKind, Snapshot
+from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
+from headwater.storage.rows.binary_row import EMPTY_ROW
+from headwater.storage.scan.plan import live_entries
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import PartitionStatistics, SnapshotPointer
-from headwater.storage.write import CommitMessage, TableWriter
+from headwater.storage.write.bucket_state import BucketStates, partition_states
+from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 if TYPE_CHECKING:
     from tests.storage.conftest import NewTable, StoredTable

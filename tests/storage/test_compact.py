@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headwater.storage.bucket_state import BucketStates
-from headwater.storage.commit import TableCommit
-from headwater.storage.compact import CompactionTask, plan_compaction, run_compaction
-from headwater.storage.data_file import DataFile, FileSource, ManifestEntry
+from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.compaction.rewrite import CompactionTask, plan_compaction, run_compaction
 from headwater.storage.errors import CorruptData, Unsupported
-from headwater.storage.local_files import local_path
-from headwater.storage.partition import bucket_directory
-from headwater.storage.read import read_split
-from headwater.storage.scan import live_entries, plan_snapshot
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.types import DataField, parse_type
-from headwater.storage.write import CommitMessage, TableWriter
+from headwater.storage.files.local import local_path
+from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
+from headwater.storage.read.split import read_split
+from headwater.storage.rows.partition import bucket_directory
+from headwater.storage.scan.plan import live_entries, plan_snapshot
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.types.data_type import DataField, parse_type
+from headwater.storage.write.bucket_state import BucketStates
+from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 if TYPE_CHECKING:
     from tests.storage.conftest import NewTable, StoredTable

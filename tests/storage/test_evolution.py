@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
-from headwater.storage.evolution import StoredColumn, evolve
-from headwater.storage.types import DataField, Json, parse_type, to_arrow
+from headwater.storage.read.file_columns import StoredColumn, evolve
+from headwater.storage.types.data_type import DataField, Json, parse_type, to_arrow
 
 
 def _row(*fields: tuple[int, str, Json]) -> Json:

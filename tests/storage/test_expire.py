@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from headwater.storage.bucket_state import BucketStates
-from headwater.storage.commit import TableCommit
-from headwater.storage.commit_entries import PartitionFilter
-from headwater.storage.compact import plan_compaction, run_compaction
-from headwater.storage.consumer import Consumer, list_consumer_files, write_consumer_file
+from headwater.storage.commit.entries import PartitionFilter
+from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.compaction.rewrite import plan_compaction, run_compaction
 from headwater.storage.errors import CorruptData, Invalid, Unavailable, Unsupported
-from headwater.storage.expire import (
+from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.maintenance.expire import (
     ExpireResult,
     Retention,
     delete_tag_data,
     expire_snapshots,
 )
-from headwater.storage.layout import TableLayout
-from headwater.storage.local_files import LocalFileAccess
-from headwater.storage.manifest import read_manifest_list
-from headwater.storage.reachable import live_paths, manifest_names
-from headwater.storage.read import read_split
-from headwater.storage.scan import plan_snapshot
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.snapshot_files import read_snapshot_file, snapshot_file_ids
-from headwater.storage.tag import Tag, delete_tag_file, list_tag_files, write_tag_file
-from headwater.storage.write import CommitMessage, TableWriter
+from headwater.storage.maintenance.reachable import live_paths, manifest_names
+from headwater.storage.manifest.manifest import read_manifest_list
+from headwater.storage.read.split import read_split
+from headwater.storage.scan.plan import plan_snapshot
+from headwater.storage.snapshot.consumer import Consumer, list_consumer_files, write_consumer_file
+from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.tag import Tag, delete_tag_file, list_tag_files, write_tag_file
+from headwater.storage.write.bucket_state import BucketStates
+from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 if TYPE_CHECKING:
     from tests.storage.conftest import NewTable, StoredTable

@@ -15,8 +15,9 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable, Unsupported
-from headwater.storage.file_access import FileAccess, open_file_access
-from headwater.storage.local_files import local_path, local_uri
+from headwater.storage.files.access import FileAccess
+from headwater.storage.files.local import local_path, local_uri
+from headwater.storage.files.open_files import open_file_access
 
 KEYS = {"s3.access-key": "test", "s3.secret-key": "test"}
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from headwater.storage.errors import Invalid
-from headwater.storage.ingest import arrow_table, coerce
-from headwater.storage.local_time import utc
-from headwater.storage.schema import TableSchema
-from headwater.storage.types import DataField, Json, parse_type
+from headwater.storage.rows.ingest import arrow_table, coerce
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.types.data_type import DataField, Json, parse_type
+from headwater.storage.types.local_time import utc
 
 
 def schema(*columns: tuple[str, Json], defaults: dict[str, str] | None = None) -> TableSchema:

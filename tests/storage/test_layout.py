@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.storage.errors import Invalid
-from headwater.storage.layout import TableLayout, escape_path_name, unescape_path_name
+from headwater.storage.files.layout import TableLayout, escape_path_name, unescape_path_name
 from headwater.storage.options import TableOptions, parse_bytes, parse_duration
 
 

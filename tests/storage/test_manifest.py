@@ -11,19 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headwater.storage.avro import CODECS
-from headwater.storage.binary_row import EMPTY_ROW, serialize_row
-from headwater.storage.data_file import (
+from headwater.storage.errors import CorruptData, Invalid, Unsupported
+from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.formats.avro_container import CODECS
+from headwater.storage.manifest.data_file import (
     DataFile,
     FileKind,
     FileSource,
     ManifestEntry,
     SimpleStats,
 )
-from headwater.storage.errors import CorruptData, Invalid, Unsupported
-from headwater.storage.layout import TableLayout
-from headwater.storage.local_files import LocalFileAccess
-from headwater.storage.manifest import (
+from headwater.storage.manifest.manifest import (
     ManifestFile,
     merge_entries,
     read_manifest,
@@ -32,11 +31,12 @@ from headwater.storage.manifest import (
     write_manifest_list,
     write_manifests,
 )
+from headwater.storage.manifest.statistics import EMPTY_STATS
+from headwater.storage.rows.binary_row import EMPTY_ROW, serialize_row
 from headwater.storage.runtime import Runtime
-from headwater.storage.schema import TableSchema
-from headwater.storage.statistics import EMPTY_STATS
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types import DataField, Json, parse_type
+from headwater.storage.types.data_type import DataField, Json, parse_type
 
 DAY = parse_type("STRING")
 

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.storage.errors import CorruptData
-from headwater.storage.merge import (
+from headwater.storage.merge.runs import (
     MergeRules,
     SortedRun,
     deduplicate,
     merge_runs,
     needs_sequence,
 )
-from headwater.storage.schema import Schema, TableSchema
+from headwater.storage.schema.table_schema import Schema, TableSchema
 
 _INSERT, _BEFORE, _AFTER, _DELETE = 0, 1, 2, 3
 _RETRACTING = (_BEFORE, _DELETE)
@@ -239,7 +239,7 @@ def test_an_unsorted_run_is_refused_by_name(keys: list[int]) -> None:
 
 
 def test_long_keys_are_merged_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.storage.merge._ENCODED_BYTES", 256)
+    monkeypatch.setattr("headwater.storage.merge.runs._ENCODED_BYTES", 256)
     rows = [
         {
             "k": 1,

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.storage.errors import Invalid
-from headwater.storage.ordering import OrderColumn, RowOrder, argsort
+from headwater.storage.rows.ordering import OrderColumn, RowOrder, argsort
 
 
 def _java_double(value: float) -> tuple[int, float, int]:

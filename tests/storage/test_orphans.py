@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from headwater.storage.avro import write_avro
-from headwater.storage.bucket_state import BucketStates
-from headwater.storage.commit import TableCommit
+from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
-from headwater.storage.expire import Retention, expire_snapshots
-from headwater.storage.file_access import FileStatus
-from headwater.storage.local_files import LocalFileAccess, local_path
-from headwater.storage.orphans import remove_orphan_files
-from headwater.storage.read import read_split
-from headwater.storage.scan import plan_snapshot
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.tag import Tag, delete_tag_file, write_tag_file
-from headwater.storage.write import TableWriter
+from headwater.storage.files.access import FileStatus
+from headwater.storage.files.local import LocalFileAccess, local_path
+from headwater.storage.formats.avro_container import write_avro
+from headwater.storage.maintenance.expire import Retention, expire_snapshots
+from headwater.storage.maintenance.orphans import remove_orphan_files
+from headwater.storage.read.split import read_split
+from headwater.storage.scan.plan import plan_snapshot
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.tag import Tag, delete_tag_file, write_tag_file
+from headwater.storage.write.bucket_state import BucketStates
+from headwater.storage.write.table_writer import TableWriter
 
 if TYPE_CHECKING:
     from tests.storage.conftest import NewTable, StoredTable

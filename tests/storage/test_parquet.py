@@ -11,15 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
-from headwater.storage.local_files import LocalFileAccess, local_uri
-from headwater.storage.parquet import (
-    ParquetReader,
-    ParquetWriter,
-    data_file_fields,
-    parquet_schema,
-)
-from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.types import DataField, Json, parse_type, to_arrow
+from headwater.storage.files.local import LocalFileAccess, local_uri
+from headwater.storage.formats.parquet import ParquetReader, ParquetWriter, parquet_schema
+from headwater.storage.formats.system_columns import data_file_fields
+from headwater.storage.schema.table_schema import Schema, TableSchema
+from headwater.storage.types.data_type import DataField, Json, parse_type, to_arrow
 
 _FILES = LocalFileAccess()
 
@@ -191,7 +187,7 @@ def test_columns_of_a_primary_key_table_stand_in_paimons_order() -> None:
 def test_row_groups_are_bounded_and_pruned_by_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.storage.parquet._ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr("headwater.storage.formats.parquet._ROW_GROUP_ROWS", 100)
     fields = (_field(0, "n", "BIGINT"), _field(1, "s", "STRING"))
     uri = local_uri(tmp_path / "f.parquet")
     writer = ParquetWriter(_FILES, uri, fields)

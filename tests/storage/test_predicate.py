@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
-from headwater.storage.predicate import (
+from headwater.storage.predicate.filter import (
     And,
     ColumnRange,
     Comparison,
@@ -34,9 +34,9 @@ from headwater.storage.predicate import (
     to_expression,
     to_sql,
 )
-from headwater.storage.schema import TableSchema
-from headwater.storage.types import DataField, parse_type
-from headwater.storage.values import StorageValue
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.types.data_type import DataField, parse_type
+from headwater.storage.types.values import StorageValue
 
 TYPES = {
     "flag": "BOOLEAN",

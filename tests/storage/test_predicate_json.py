@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.storage.errors import Invalid
-from headwater.storage.predicate import (
+from headwater.storage.predicate.filter import (
     And,
     Comparison,
     Constant,
@@ -18,8 +18,8 @@ from headwater.storage.predicate import (
     Predicate,
     StartsWith,
 )
-from headwater.storage.predicate_json import predicate_from_json
-from headwater.storage.schema import Schema, TableSchema
+from headwater.storage.predicate.json_form import predicate_from_json
+from headwater.storage.schema.table_schema import Schema, TableSchema
 
 TRUE = Constant(True)
 

@@ -15,21 +15,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headwater.storage.bucket_state import BucketStates
-from headwater.storage.commit import TableCommit
-from headwater.storage.data_file import FileSource, ManifestEntry
-from headwater.storage.data_writer import DataFileWriter
+from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import CorruptData, NotFound, Unsupported
-from headwater.storage.partition import bucket_directory, partition_values
-from headwater.storage.predicate import Predicate, parse_predicate
-from headwater.storage.read import BucketFiles, read_schema, read_split
-from headwater.storage.scan import ScanPlan, live_entries, plan_delta, plan_snapshot
-from headwater.storage.schema import TableSchema
-from headwater.storage.sections import key_sections
-from headwater.storage.snapshot import CommitKind, Snapshot
+from headwater.storage.manifest.data_file import FileSource, ManifestEntry
+from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.read.split import BucketFiles, read_schema, read_split
+from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.scan.plan import ScanPlan, live_entries, plan_delta, plan_snapshot
+from headwater.storage.scan.sections import key_sections
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
-from headwater.storage.types import DataField, parse_type
-from headwater.storage.write import CommitMessage, TableWriter
+from headwater.storage.types.data_type import DataField, parse_type
+from headwater.storage.write.bucket_state import BucketStates
+from headwater.storage.write.data_file_writer import DataFileWriter
+from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 _Row: TypeAlias = dict[str, Any]
 _HIGHEST = 5
@@ -290,8 +290,8 @@ class Model:
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups and merge steps of a few rows, so that small tables cross their borders."""
-    monkeypatch.setattr("headwater.storage.parquet._ROW_GROUP_ROWS", 3)
-    monkeypatch.setattr("headwater.storage.merge._LEAST_BATCH", 1)
+    monkeypatch.setattr("headwater.storage.formats.parquet._ROW_GROUP_ROWS", 3)
+    monkeypatch.setattr("headwater.storage.merge.runs._LEAST_BATCH", 1)
     # Hundreds of tables: nothing here is about surviving a loss of power.
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
@@ -461,12 +461,12 @@ def test_sections_of_a_bucket_become_splits_of_their_own(new_table: _NewTable) -
 def test_row_groups_are_left_out_by_their_statistics(
     new_table: _NewTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.storage.parquet._ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr("headwater.storage.formats.parquet._ROW_GROUP_ROWS", 10)
     table = new_table(_COLUMNS, primary_keys=["k"], options={"bucket": "1"})
     write(table, _rows(k=range(100), v=range(100)))
     write(table, _rows(k=range(0, 100, 10), v=[500] * 10))
     asked: list[Sequence[int] | None] = []
-    from headwater.storage.parquet import ParquetReader
+    from headwater.storage.formats.parquet import ParquetReader
 
     original = ParquetReader.batches
 
@@ -725,7 +725,7 @@ def test_tables_that_would_be_read_wrongly_are_refused(
 
 
 def test_a_snapshot_with_deletion_vectors_is_refused(new_table: _NewTable) -> None:
-    from headwater.storage.avro import write_avro
+    from headwater.storage.formats.avro_container import write_avro
 
     table, snapshot = _small(new_table)
     schema: Any = {

@@ -15,8 +15,7 @@ from headwater.storage.errors import (
     Unsupported,
 )
 from headwater.storage.options import TableOptions
-from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import (
+from headwater.storage.schema.change import (
     AddColumn,
     DropColumn,
     DropPrimaryKey,
@@ -35,9 +34,10 @@ from headwater.storage.schema_change import (
     schema_change_from_json,
     schema_change_json,
 )
-from headwater.storage.schema_evolution import apply_changes
-from headwater.storage.schema_rules import new_table_schema
-from headwater.storage.types import DataField, RowType, parse_type
+from headwater.storage.schema.evolution import apply_changes
+from headwater.storage.schema.rules import new_table_schema
+from headwater.storage.schema.table_schema import Schema, TableSchema
+from headwater.storage.types.data_type import DataField, RowType, parse_type
 
 ARROW = pa.schema(
     [

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.storage.errors import HeadwaterError, Invalid
-from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import (
+from headwater.storage.schema.change import (
     AddColumn,
     DropColumn,
     DropPrimaryKey,
@@ -23,9 +22,10 @@ from headwater.storage.schema_change import (
     UpdateColumnDefaultValue,
     UpdateColumnType,
 )
-from headwater.storage.schema_evolution import apply_changes
-from headwater.storage.schema_rules import new_table_schema
-from headwater.storage.types import Json, parse_type
+from headwater.storage.schema.evolution import apply_changes
+from headwater.storage.schema.rules import new_table_schema
+from headwater.storage.schema.table_schema import Schema, TableSchema
+from headwater.storage.types.data_type import Json, parse_type
 
 ARROW = pa.schema(
     [("id", pa.int64()), ("dt", pa.string()), ("amount", pa.int32()), ("note", pa.string())]

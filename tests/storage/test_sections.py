@@ -9,14 +9,14 @@ from typing import Protocol
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.storage.binary_row import EMPTY_ROW, serialize_row
-from headwater.storage.data_file import DataFile, SimpleStats
-from headwater.storage.layout import TableLayout
-from headwater.storage.local_files import LocalFileAccess
-from headwater.storage.schema import TableSchema
-from headwater.storage.sections import FileRun, key_sections, pack_in_order
+from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.manifest.data_file import DataFile, SimpleStats
+from headwater.storage.rows.binary_row import EMPTY_ROW, serialize_row
+from headwater.storage.scan.sections import FileRun, key_sections, pack_in_order
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types import DataField, parse_type
+from headwater.storage.types.data_type import DataField, parse_type
 
 
 class _Ranged(Protocol):

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.storage.binary_row import deserialize_row
-from headwater.storage.data_file import SimpleStats
 from headwater.storage.errors import Invalid
-from headwater.storage.options import TableOptions
-from headwater.storage.statistics import (
+from headwater.storage.manifest.data_file import SimpleStats
+from headwater.storage.manifest.statistics import (
     EMPTY_STATS,
     StatisticsMode,
     column_statistics,
     statistics_modes,
     value_statistics,
 )
-from headwater.storage.types import DataField, Json, parse_type, to_arrow
-from headwater.storage.values import StorageValue
+from headwater.storage.options import TableOptions
+from headwater.storage.rows.binary_row import deserialize_row
+from headwater.storage.types.data_type import DataField, Json, parse_type, to_arrow
+from headwater.storage.types.values import StorageValue
 
 Range = tuple[StorageValue, StorageValue, int | None]
 

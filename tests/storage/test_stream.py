@@ -12,16 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headwater.storage.bucket_state import BucketStates
-from headwater.storage.commit import TableCommit
-from headwater.storage.data_file import ManifestEntry
+from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType, Unsupported
-from headwater.storage.predicate import Predicate, parse_predicate
-from headwater.storage.read import read_split
-from headwater.storage.scan import ScanPlan, live_entries
-from headwater.storage.snapshot import CommitKind, Snapshot
-from headwater.storage.snapshot_files import FileSnapshotPointer
-from headwater.storage.stream import (
+from headwater.storage.manifest.data_file import ManifestEntry
+from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.read.split import read_split
+from headwater.storage.scan.plan import ScanPlan, live_entries
+from headwater.storage.scan.stream import (
     StreamPosition,
     after,
     from_consumer,
@@ -32,8 +29,11 @@ from headwater.storage.stream import (
     next_plan,
     plans_before,
 )
+from headwater.storage.snapshot.files import FileSnapshotPointer
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.write import CommitMessage, TableWriter
+from headwater.storage.write.bucket_state import BucketStates
+from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 
 class _Clock(Protocol):

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from headwater.storage.consumer import (
+from headwater.storage.errors import CorruptData, Invalid
+from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.local import LocalFileAccess, local_uri
+from headwater.storage.snapshot.consumer import (
     Consumer,
     delete_consumer_file,
     list_consumer_files,
     read_consumer_file,
     write_consumer_file,
 )
-from headwater.storage.errors import CorruptData, Invalid
-from headwater.storage.layout import TableLayout
-from headwater.storage.local_files import LocalFileAccess, local_uri
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.tag import (
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.tag import (
     Tag,
     delete_tag_file,
     list_tag_files,

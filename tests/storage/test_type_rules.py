@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from headwater.storage.errors import Invalid
-from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import (
+from headwater.storage.schema.change import (
     AddColumn,
     RemoveOption,
     RenameColumn,
     SetOption,
     UpdateColumnType,
 )
-from headwater.storage.schema_evolution import apply_changes
-from headwater.storage.schema_rules import new_table_schema
-from headwater.storage.types import DataField, Json, parse_type, type_json
+from headwater.storage.schema.evolution import apply_changes
+from headwater.storage.schema.rules import new_table_schema
+from headwater.storage.schema.table_schema import Schema, TableSchema
+from headwater.storage.types.data_type import DataField, Json, parse_type, type_json
 
 BLOBS: Json = {"type": "ARRAY", "element": "BLOB"}
 VECTOR: Json = {"type": "VECTOR", "element": "FLOAT", "length": 3}

@@ -6,16 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.types import (
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import (
     MAX_LENGTH,
     ArrayType,
-    AtomicType,
     DataField,
     DataType,
     Json,
     MapType,
     MultisetType,
-    Root,
     RowType,
     arrow_field,
     from_arrow,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.options import TableOptions
-from headwater.storage.types import DataField, parse_type
-from headwater.storage.values import (
+from headwater.storage.types.data_type import DataField, parse_type
+from headwater.storage.types.values import (
     StorageValue,
     arrow_scalar,
     parse_moment,

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headwater.storage.binary_row import EMPTY_ROW, deserialize_row
-from headwater.storage.bucket import bucket_numbers
-from headwater.storage.data_file import DataFile, FileSource
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.local_files import local_path
-from headwater.storage.partition import bucket_directory, partition_values
-from headwater.storage.types import parse_type
-from headwater.storage.write import CommitMessage, SequenceNumbers, TableWriter
+from headwater.storage.files.local import local_path
+from headwater.storage.manifest.data_file import DataFile, FileSource
+from headwater.storage.rows.binary_row import EMPTY_ROW, deserialize_row
+from headwater.storage.rows.bucket import bucket_numbers
+from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.types.data_type import parse_type
+from headwater.storage.write.table_writer import CommitMessage, SequenceNumbers, TableWriter
 
 if TYPE_CHECKING:
     from tests.storage.conftest import NewTable, StoredTable

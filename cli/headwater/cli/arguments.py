@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.options import parse_duration
-from headwater.storage.schema_change import RemoveOption, SetOption, UpdateComment
+from headwater.storage.schema.change import RemoveOption, SetOption, UpdateComment
 
 __all__ = [
     "Comment",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.catalog.branches import branch_of
+from headwater.catalog.model.branches import branch_of
 from headwater.cli.arguments import TableName
 from headwater.cli.connection import on_lake
 from headwater.cli.output import AsJson, print_rows

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
-from headwater.catalog.column import Column
+from headwater.catalog.model.column import Column
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.types import DataField, FieldIds, Json, parse_type, type_json
+from headwater.storage.types.data_type import DataField, FieldIds, Json, parse_type, type_json
 
 __all__ = ["changed_field", "column_text", "columns", "field_path", "field_text", "fields"]
 

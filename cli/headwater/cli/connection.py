@@ -139,7 +139,7 @@ def _open_lake(
         Forbidden: The server wants a token, or another one.
     """
     # Here, because Arrow and Polars take a second to load, and most mistakes are found sooner.
-    from headwater.catalog.sql.engine import database_exists
+    from headwater.catalog.sql.database.engine import database_exists
     from headwater.client import connect
     from headwater.client.connect import DATABASE_FILE
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.page import all_pages
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import all_pages
 from headwater.cli.arguments import MaybeDatabase
 from headwater.cli.connection import on_lake
 from headwater.cli.output import AsJson, print_rows, time_text

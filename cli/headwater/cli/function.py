@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.catalog.column import Column
-from headwater.catalog.functions import (
+from headwater.catalog.model.column import Column
+from headwater.catalog.model.functions import (
     AddDefinition,
     DropDefinition,
     FileDefinition,
@@ -18,7 +18,7 @@ from headwater.catalog.functions import (
     SqlDefinition,
     UpdateDefinition,
 )
-from headwater.catalog.identifier import Identifier
+from headwater.catalog.model.identifier import Identifier
 from headwater.cli.arguments import (
     Comment,
     IfExists,
@@ -207,7 +207,7 @@ def _definitions(
     sql: list[str] | None, definitions: list[str] | None
 ) -> dict[str, FunctionDefinition]:
     # Here, because the API's models take a while to build.
-    from headwater.catalog.wire_functions import definition_from_json
+    from headwater.catalog.wire.functions import definition_from_json
 
     found: dict[str, FunctionDefinition] = {
         engine: SqlDefinition(text_of(text)) for engine, text in pairs(sql, "--sql", _SQL).items()

@@ -21,7 +21,7 @@ def openapi(
 ) -> None:
     """Print the OpenAPI description of the HTTP interface, from the application itself."""
     require("server", "headwater openapi")
-    from headwater.server.openapi import export
+    from headwater.server.export_openapi import export
 
     try:
         text = export(output)

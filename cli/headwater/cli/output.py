@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.page import Page, all_pages
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page, all_pages
 
 __all__ = [
     "AsJson",

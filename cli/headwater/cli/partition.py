@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from headwater.catalog.page import all_pages
+from headwater.catalog.model.page import all_pages
 from headwater.cli.arguments import IfExists, IfNotExists, Pattern, TableName
 from headwater.cli.connection import on_lake
 from headwater.cli.output import AsJson, print_rows, time_text
 from headwater.storage.errors import Invalid
 from headwater.storage.options import TableOptions
-from headwater.storage.values import parse_partition_text
+from headwater.storage.types.values import parse_partition_text
 
 if TYPE_CHECKING:
     from headwater.client import Lake

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.page import all_pages
-from headwater.catalog.permissions import (
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import all_pages
+from headwater.catalog.model.permissions import (
     Access,
     ColumnSet,
     Grant,

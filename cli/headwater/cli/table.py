@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.page import all_pages
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import all_pages
 from headwater.cli.arguments import (
     Comment,
     IfExists,
@@ -33,11 +33,11 @@ from headwater.cli.output import (
     time_text,
 )
 from headwater.cli.table_changes import alter
-from headwater.storage.schema import Schema
-from headwater.storage.table_type import TableType, table_type
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.schema.table_type import TableType, table_type
 
 if TYPE_CHECKING:
-    from headwater.catalog.protocol import TableInfo
+    from headwater.catalog.model.catalog import TableInfo
     from headwater.client import Lake
 
 __all__ = ["app"]

@@ -19,7 +19,7 @@ from headwater.cli.arguments import (
 from headwater.cli.column_text import changed_field, field_path
 from headwater.cli.connection import on_lake
 from headwater.storage.errors import Invalid
-from headwater.storage.schema_change import (
+from headwater.storage.schema.change import (
     AddColumn,
     DropColumn,
     DropPrimaryKey,

@@ -14,7 +14,7 @@ from headwater.cli.output import AsJson, print_rows, time_text
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 if TYPE_CHECKING:
-    from headwater.catalog.sql.tokens import Tokens
+    from headwater.catalog.sql.admin.tokens import Tokens
 
 __all__ = ["app"]
 
@@ -75,8 +75,8 @@ def revoke(name: Name, database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
 
 @contextmanager
 def _tokens(database_url: str) -> Iterator[Tokens]:
-    from headwater.catalog.sql.opened import opened_database
-    from headwater.catalog.sql.tokens import Tokens
+    from headwater.catalog.sql.admin.tokens import Tokens
+    from headwater.catalog.sql.database.open_database import opened_database
 
     with opened_database(database_url) as database:
         yield Tokens(database, SYSTEM_RUNTIME)

@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.views import AddDialect, DropDialect, UpdateDialect, ViewChange, ViewSchema
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.views import (
+    AddDialect,
+    DropDialect,
+    UpdateDialect,
+    ViewChange,
+    ViewSchema,
+)
 from headwater.cli.arguments import (
     Comment,
     IfExists,

@@ -15,7 +15,7 @@ from headwater.cli.output import AsJson, print_rows, time_text
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 if TYPE_CHECKING:
-    from headwater.catalog.sql.warehouses import Warehouses
+    from headwater.catalog.sql.admin.warehouses import Warehouses
 
 __all__ = ["app"]
 
@@ -116,8 +116,8 @@ def _secret(key: str) -> str:
 
 @contextmanager
 def _warehouses(database_url: str) -> Iterator[Warehouses]:
-    from headwater.catalog.sql.opened import opened_database
-    from headwater.catalog.sql.warehouses import Warehouses
+    from headwater.catalog.sql.admin.warehouses import Warehouses
+    from headwater.catalog.sql.database.open_database import opened_database
 
     with opened_database(database_url) as database:
         yield Warehouses(database, SYSTEM_RUNTIME)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.wire import Empty, ListBranchesResponse
-from headwater.catalog.wire_branches import (
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.wire.branches import (
     CreateBranchRequest,
     ForwardBranchRequest,
     RenameBranchRequest,
 )
+from headwater.catalog.wire.tables import Empty, ListBranchesResponse
 from headwater.client.requests import Requests, table_path
 
 __all__ = ["RestBranches"]
 
 
 class RestBranches:
-    """Implements `headwater.catalog.branches.Branches` over HTTP.
+    """Implements `headwater.catalog.model.branches.Branches` over HTTP.
 
     Args:
         requests: Speaks to the server.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from headwater.catalog.dropped_tables import DroppedTableInfo
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.page import Page
-from headwater.catalog.wire import Empty, IdentifierModel
-from headwater.catalog.wire_management import (
+from headwater.catalog.model.dropped_tables import DroppedTableInfo
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
+from headwater.catalog.wire.management import (
     ListDroppedTablesResponse,
     RestoreTableRequest,
     RestoreTableResponse,
 )
+from headwater.catalog.wire.tables import Empty, IdentifierModel
 from headwater.client.requests import Requests, paging
 
 __all__ = ["RestDroppedTables"]
@@ -19,7 +19,7 @@ _SEGMENT = "dropped-tables"
 
 
 class RestDroppedTables:
-    """Implements `headwater.catalog.dropped_tables.DroppedTables`.
+    """Implements `headwater.catalog.model.dropped_tables.DroppedTables`.
 
     Args:
         requests: Speaks to the server.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.catalog.functions import FunctionChange, FunctionInfo, FunctionSpec
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.page import Page
-from headwater.catalog.wire import Empty
-from headwater.catalog.wire_functions import (
+from headwater.catalog.model.functions import FunctionChange, FunctionInfo, FunctionSpec
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
+from headwater.catalog.wire.functions import (
     AlterFunctionRequest,
     CreateFunctionRequest,
     FunctionSpecModel,
@@ -18,6 +17,7 @@ from headwater.catalog.wire_functions import (
     ListFunctionsResponse,
     function_change_model,
 )
+from headwater.catalog.wire.tables import Empty
 from headwater.client.requests import Requests, paging
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
 
@@ -25,7 +25,7 @@ __all__ = ["RestFunctions"]
 
 
 class RestFunctions:
-    """The functions of one warehouse (`headwater.catalog.functions.Functions`).
+    """The functions of one warehouse (`headwater.catalog.model.functions.Functions`).
 
     Args:
         requests: Speaks to the server.

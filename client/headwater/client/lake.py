@@ -9,13 +9,13 @@ from typing import Self, TypeVar
 
 import pyarrow as pa
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog, DatabaseInfo, Page
-from headwater.catalog.table import Table
+from headwater.catalog.model.catalog import Catalog, DatabaseInfo, Page
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.table.table import Table
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SchemaChange
+from headwater.storage.schema.change import SchemaChange
+from headwater.storage.schema.table_schema import Schema
 
 __all__ = ["Lake"]
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.page import Page
-from headwater.catalog.partitions import (
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
+from headwater.catalog.model.partitions import (
     CreatedPartitions,
     DroppedPartitions,
     PartitionInfo,
     Spec,
 )
-from headwater.catalog.wire import Empty
-from headwater.catalog.wire_history import PartitionStatisticsModel
-from headwater.catalog.wire_partitions import (
+from headwater.catalog.wire.history import PartitionStatisticsModel
+from headwater.catalog.wire.partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     DropPartitionsRequest,
@@ -23,6 +22,7 @@ from headwater.catalog.wire_partitions import (
     ListPartitionsResponse,
     PartitionSpecsRequest,
 )
+from headwater.catalog.wire.tables import Empty
 from headwater.client.requests import Requests, paging, table_path
 from headwater.storage.table_storage import PartitionStatistics
 
@@ -30,7 +30,7 @@ __all__ = ["RestPartitions"]
 
 
 class RestPartitions:
-    """Implements `headwater.catalog.partitions.Partitions` over HTTP.
+    """Implements `headwater.catalog.model.partitions.Partitions` over HTTP.
 
     Args:
         requests: Speaks to the server.

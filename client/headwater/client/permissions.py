@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from headwater.catalog.page import Page
-from headwater.catalog.permissions import Access, Grant, PermissionTarget, check_principal
-from headwater.catalog.wire import Empty
-from headwater.catalog.wire_permissions import (
+from headwater.catalog.model.page import Page
+from headwater.catalog.model.permissions import Access, Grant, PermissionTarget, check_principal
+from headwater.catalog.wire.permissions import (
     GrantModel,
     ListPermissionsResponse,
     PermissionResourceModel,
     RevokePermissionRequest,
 )
+from headwater.catalog.wire.tables import Empty
 from headwater.client.requests import Requests, paging
 
 __all__ = ["RestPermissions"]
 
 
 class RestPermissions:
-    """The grants of one warehouse (`headwater.catalog.permissions.Permissions`).
+    """The grants of one warehouse (`headwater.catalog.model.permissions.Permissions`).
 
     Args:
         requests: Speaks to the server.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.wire_management import ProtectionModel
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.wire.management import ProtectionModel
 from headwater.client.requests import Requests, table_path
 
 __all__ = ["RestProtection"]
@@ -12,7 +12,7 @@ _SEGMENT = "protection"
 
 
 class RestProtection:
-    """Implements `headwater.catalog.protection.Protection`.
+    """Implements `headwater.catalog.model.protection.Protection`.
 
     Args:
         requests: Speaks to the server.

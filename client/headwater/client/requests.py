@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.wire import ConfigResponse, Empty
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.wire.tables import ConfigResponse, Empty
 from headwater.client.transport import Timeouts, Transport, encode_path
 from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.runtime import Runtime

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from headwater.catalog.branches import Branches
-from headwater.catalog.dropped_tables import DroppedTables
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.partitions import Partitions
-from headwater.catalog.protection import Protection
-from headwater.catalog.protocol import (
+from headwater.catalog.model.branches import Branches
+from headwater.catalog.model.catalog import (
     ConsumerInfo,
     DatabaseInfo,
     Page,
@@ -18,24 +14,11 @@ from headwater.catalog.protocol import (
     TableInfo,
     TagInfo,
 )
-from headwater.catalog.wire import (
-    AlterDatabaseRequest,
-    AlterTableRequest,
-    CreateDatabaseRequest,
-    CreateTableRequest,
-    Empty,
-    GetDatabaseResponse,
-    GetTableResponse,
-    IdentifierModel,
-    ListDatabasesResponse,
-    ListTableDetailsResponse,
-    ListTablesGloballyResponse,
-    ListTablesResponse,
-    RegisterTableRequest,
-    RenameTableRequest,
-    ReplaceTableRequest,
-)
-from headwater.catalog.wire_history import (
+from headwater.catalog.model.dropped_tables import DroppedTables
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.partitions import Partitions
+from headwater.catalog.model.protection import Protection
+from headwater.catalog.wire.history import (
     CommitTableRequest,
     CreateTagRequest,
     GetTableSnapshotResponse,
@@ -52,6 +35,23 @@ from headwater.catalog.wire_history import (
     TagInstant,
     snapshots_from_wire,
 )
+from headwater.catalog.wire.tables import (
+    AlterDatabaseRequest,
+    AlterTableRequest,
+    CreateDatabaseRequest,
+    CreateTableRequest,
+    Empty,
+    GetDatabaseResponse,
+    GetTableResponse,
+    IdentifierModel,
+    ListDatabasesResponse,
+    ListTableDetailsResponse,
+    ListTablesGloballyResponse,
+    ListTablesResponse,
+    RegisterTableRequest,
+    RenameTableRequest,
+    ReplaceTableRequest,
+)
 from headwater.client.branches import RestBranches
 from headwater.client.dropped_tables import RestDroppedTables
 from headwater.client.functions import RestFunctions
@@ -64,9 +64,9 @@ from headwater.client.transport import Timeouts
 from headwater.client.views import RestViews
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SchemaChange, schema_change_json
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.change import SchemaChange, schema_change_json
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 __all__ = ["RestCatalog"]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Protocol
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import SnapshotInfo
-from headwater.catalog.wire_history import CommitTableResponse
+from headwater.catalog.model.catalog import SnapshotInfo
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.wire.history import CommitTableResponse
 from headwater.client.transport import Answer, OutcomeUnknown, seconds_to_wait
 from headwater.storage.errors import HeadwaterError, NotFound, ResourceType, Unavailable
 from headwater.storage.runtime import Runtime
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["settle_commit"]
 

@@ -13,7 +13,7 @@ from urllib.parse import quote_plus, urlsplit
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from headwater.catalog.wire import ERROR_KIND_HEADER, ErrorResponse
+from headwater.catalog.wire.tables import ERROR_KIND_HEADER, ErrorResponse
 from headwater.storage.errors import (
     AlreadyExists,
     Conflict,

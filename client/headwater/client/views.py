@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.page import Page
-from headwater.catalog.views import ViewChange, ViewInfo, ViewSchema
-from headwater.catalog.wire import Empty, IdentifierModel, RenameTableRequest
-from headwater.catalog.wire_views import (
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
+from headwater.catalog.model.views import ViewChange, ViewInfo, ViewSchema
+from headwater.catalog.wire.tables import Empty, IdentifierModel, RenameTableRequest
+from headwater.catalog.wire.views import (
     AlterViewRequest,
     CreateViewRequest,
     GetViewResponse,
@@ -25,7 +25,7 @@ __all__ = ["RestViews"]
 
 
 class RestViews:
-    """The views of one warehouse (`headwater.catalog.views.Views`).
+    """The views of one warehouse (`headwater.catalog.model.views.Views`).
 
     Args:
         requests: Speaks to the server.

@@ -3,7 +3,7 @@
 from alembic import context
 from sqlalchemy.engine import Connection
 
-from headwater.catalog.sql.models import VERSION_TABLE, Base
+from headwater.catalog.sql.database.models import VERSION_TABLE, Base
 from headwater.migrations.runner import CONNECTION
 
 

@@ -10,8 +10,8 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
-from headwater.catalog.sql.engine import SqlDatabase, database_exists, open_engine
-from headwater.catalog.sql.schema_state import (
+from headwater.catalog.sql.database.engine import SqlDatabase, database_exists, open_engine
+from headwater.catalog.sql.database.schema_state import (
     change_tables,
     check_revision,
     no_tables,

@@ -35,7 +35,7 @@ _ENGINE = "InnoDB"
 
 
 def name_type(length: int) -> sa.types.TypeEngine[str]:
-    """Names compare by code point everywhere; see `headwater.catalog.sql.models`."""
+    """Names compare by code point everywhere; see `headwater.catalog.sql.database.models`."""
     return (
         sa.String(length)
         .with_variant(postgresql.VARCHAR(length, collation="C"), "postgresql")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from headwater.catalog.sql.bulk import StoredSnapshot, StoredTable
-from headwater.catalog.wire import GetTableResponse
+from headwater.catalog.sql.tables.bulk_reads import StoredSnapshot, StoredTable
+from headwater.catalog.wire.tables import GetTableResponse
 
 __all__ = ["snapshot_text", "table_text"]
 

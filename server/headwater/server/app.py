@@ -11,7 +11,8 @@ from fastapi.routing import APIRoute
 from pydantic.alias_generators import to_camel
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.server.api_description.openapi import describe
 from headwater.server.authentication import Authentication, Gate
 from headwater.server.branches import routes as branches
 from headwater.server.config import routes as config
@@ -20,13 +21,12 @@ from headwater.server.databases import routes as databases
 from headwater.server.dependencies import Services
 from headwater.server.envelope import Envelope, RequestIds
 from headwater.server.errors import install_error_handlers
-from headwater.server.fast_lane import FastLane
+from headwater.server.fast.lane import FastLane
 from headwater.server.functions import routes as functions
 from headwater.server.health import routes as health
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.management import dropped_tables, protection, warehouses
 from headwater.server.metrics import Metrics
-from headwater.server.openapi import describe
 from headwater.server.partitions import routes as partitions
 from headwater.server.permissions import routes as permissions
 from headwater.server.readiness import Probe, Readiness

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headwater.catalog.principal import acting_as
-from headwater.catalog.wire import ERROR_KIND_HEADER
+from headwater.catalog.model.principal import acting_as
+from headwater.catalog.wire.tables import ERROR_KIND_HEADER
 from headwater.server.errors import error_response, known_error_response
 from headwater.server.settings import is_loopback
 from headwater.server.token_check import TokenCheck
@@ -68,7 +68,7 @@ class Authentication:
     """ASGI middleware that lets a request in or answers 401 or 403; `OPEN_PATHS` take anybody.
 
     Who calls is left in the connection's state as ``principal``, for the log, and in
-    `headwater.catalog.principal`, for the catalog's records.
+    `headwater.catalog.model.principal`, for the catalog's records.
 
     Args:
         app: What is let through to.

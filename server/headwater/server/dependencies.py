@@ -11,8 +11,8 @@ from anyio import to_thread
 from fastapi import Depends, Path, Query, Request
 from pydantic import AfterValidator
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics
 from headwater.server.readiness import Readiness

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from headwater.catalog.wire import ERROR_KIND_HEADER, ErrorResponse
+from headwater.catalog.wire.tables import ERROR_KIND_HEADER, ErrorResponse
 from headwater.storage.errors import (
     AlreadyExists,
     Conflict,

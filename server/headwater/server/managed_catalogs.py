@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
+from headwater.catalog.model.warehouses import WarehouseInfo
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.engine import SqlDatabase
-from headwater.catalog.sql.warehouses import Warehouses
-from headwater.catalog.warehouses import WarehouseInfo
+from headwater.catalog.sql.admin.warehouses import Warehouses
+from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.storage.runtime import Runtime
 
 __all__ = ["KEPT_MILLIS", "ManagedCatalogs"]

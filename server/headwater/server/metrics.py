@@ -20,7 +20,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from headwater.catalog.sql.engine import SqlDatabase
+from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.operation import Backlog
 from headwater.storage.errors import CorruptData, HeadwaterError, Unavailable
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from sqlalchemy import select
 
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.engine import SqlDatabase
+from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.server.readiness import Probe
 from headwater.storage.errors import HeadwaterError
 

@@ -15,18 +15,18 @@ from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.drivers import PoolSettings
-from headwater.catalog.sql.engine import SqlDatabase
-from headwater.catalog.sql.opened import opened_database
-from headwater.catalog.sql.tokens import Tokens
-from headwater.catalog.sql.warehouses import Warehouses
+from headwater.catalog.sql.admin.tokens import Tokens
+from headwater.catalog.sql.admin.warehouses import Warehouses
+from headwater.catalog.sql.database.drivers import PoolSettings
+from headwater.catalog.sql.database.engine import SqlDatabase
+from headwater.catalog.sql.database.open_database import opened_database
 from headwater.migrations import upgrade
 from headwater.server.app import create_app
+from headwater.server.http_protocol import WholeAnswers
 from headwater.server.logs import log_to_stderr
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics, share_between_workers
 from headwater.server.probes import probes_of
-from headwater.server.protocol import WholeAnswers
 from headwater.server.settings import ServerSettings
 from headwater.server.sweep import sweeping
 from headwater.storage.errors import Unavailable

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from headwater.catalog.tokens import TokenInfo, token_hash
+from headwater.catalog.model.tokens import TokenInfo, token_hash
 from headwater.storage.runtime import Runtime
 
 __all__ = ["CONFIGURED", "KEPT_MILLIS", "FindToken", "TokenCheck"]

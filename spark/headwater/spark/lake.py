@@ -13,24 +13,24 @@ import pyspark.sql.types as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from headwater.catalog.scan import Scan
-from headwater.catalog.table import Table
+from headwater.catalog.table.scan import Scan
+from headwater.catalog.table.table import Table
 from headwater.client import Lake
-from headwater.spark.cluster import check_columns, cluster
-from headwater.spark.compact import compact
+from headwater.spark.data_source import FORMAT, source_class
 from headwater.spark.errors import own_errors
-from headwater.spark.native import divide, native_frame
+from headwater.spark.jobs.compact import compact
 from headwater.spark.options import Connection, ReadOptions, SplitChoice, WriteOptions
 from headwater.spark.session import ensure_interpreter
-from headwater.spark.source import FORMAT, source_class
+from headwater.spark.source.parquet_scan import divide, native_frame
 from headwater.spark.types import paimon_schema, spark_schema, spark_type
+from headwater.spark.write.bucket_rows import check_columns, cluster
 from headwater.storage.errors import Conflict, Invalid
-from headwater.storage.expire import ExpireResult
-from headwater.storage.ingest import ROW_KIND_COLUMN
+from headwater.storage.maintenance.expire import ExpireResult
 from headwater.storage.options import TableOptions
-from headwater.storage.partition import static_partition
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.values import arrow_scalar
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.rows.partition import static_partition
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.types.values import arrow_scalar
 
 __all__ = ["SparkLake", "connect"]
 

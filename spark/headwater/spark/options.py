@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from headwater.storage.errors import Invalid
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from headwater.catalog.table import Table
+    from headwater.catalog.table.table import Table
     from headwater.client import Lake
 
 __all__ = ["Connection", "ReadOptions", "SplitChoice", "WriteOptions"]

@@ -14,15 +14,14 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headwater.storage.errors import Unsupported
-from headwater.storage.schema import Schema
-from headwater.storage.types import (
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import (
     ArrayType,
-    AtomicType,
     DataField,
     DataType,
     MapType,
     MultisetType,
-    Root,
     RowType,
     refuse_kept,
 )

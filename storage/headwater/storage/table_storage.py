@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from headwater.storage.errors import CorruptData, NotFound, ResourceType
-from headwater.storage.file_access import FileAccess
-from headwater.storage.layout import TableLayout
+from headwater.storage.files.access import FileAccess
+from headwater.storage.files.layout import TableLayout
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
-from headwater.storage.schema import TableSchema
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.types import Json
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.types.data_type import Json
 
 __all__ = ["PartitionStatistics", "SnapshotPointer", "TableStorage"]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.client.rest import RestCatalog
 from headwater.migrations import upgrade
-from headwater.storage.schema import Schema
+from headwater.storage.schema.table_schema import Schema
 
 
 def _sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType, Unavailable
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 MakeSnapshot = Callable[..., Snapshot]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog, ConsumerLag
+from headwater.catalog.model.catalog import Catalog, ConsumerLag
+from headwater.catalog.model.identifier import Identifier
 from headwater.storage.runtime import SYSTEM_RUNTIME
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SetOption
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.change import SetOption
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 
 MakeSnapshot = Callable[..., Snapshot]
 

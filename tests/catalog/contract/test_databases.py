@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
-from headwater.storage.schema import Schema
+from headwater.storage.schema.table_schema import Schema
 
 
 def test_a_new_warehouse_has_no_database(catalog: Catalog) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from tests.catalog.conftest import Clock
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.permissions import Access, Grant, PermissionTarget, TargetType
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.permissions import Access, Grant, PermissionTarget, TargetType
 from headwater.catalog.sql import SqlCatalog
 from headwater.client.rest import RestCatalog
 from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SetOption
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.change import SetOption
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 
 WEEK = 7 * 24 * 3600 * 1000
 

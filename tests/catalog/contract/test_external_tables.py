@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
-from headwater.catalog.table import Table
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.table.table import Table
 from headwater.client import connect
 from headwater.storage.errors import (
     AlreadyExists,
@@ -24,15 +24,15 @@ from headwater.storage.errors import (
     ResourceType,
     Unsupported,
 )
-from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import (
+from headwater.storage.schema.change import (
     AddColumn,
     DropPrimaryKey,
     RenameColumn,
     SchemaChange,
     SetOption,
 )
-from headwater.storage.types import parse_type
+from headwater.storage.schema.table_schema import Schema, TableSchema
+from headwater.storage.types.data_type import parse_type
 
 NAME = Identifier("sales", "theirs")
 THEIRS = Identifier("theirs", "orders")

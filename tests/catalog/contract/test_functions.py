@@ -5,8 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.column import Column, columns_from_arrow
-from headwater.catalog.functions import (
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.column import Column, columns_from_arrow
+from headwater.catalog.model.functions import (
     AddDefinition,
     DropDefinition,
     FileDefinition,
@@ -17,11 +18,10 @@ from headwater.catalog.functions import (
     SqlDefinition,
     UpdateDefinition,
 )
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
-from headwater.storage.schema_change import RemoveOption, SetOption, UpdateComment
-from headwater.storage.types import Json
+from headwater.storage.schema.change import RemoveOption, SetOption, UpdateComment
+from headwater.storage.types.data_type import Json
 
 AREA = Identifier("sales", "area")
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.partitions import PartitionInfo
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.partitions import PartitionInfo
 from headwater.storage.errors import (
     AlreadyExists,
     Invalid,
@@ -18,9 +18,9 @@ from headwater.storage.errors import (
     ResourceType,
     Unsupported,
 )
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SetOption
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.change import SetOption
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 MakeSnapshot = Callable[..., Snapshot]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.catalog.functions import FunctionSpec
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.permissions import (
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.functions import FunctionSpec
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.permissions import (
     GRANTABLE,
     Access,
     ColumnSet,
@@ -14,10 +15,9 @@ from headwater.catalog.permissions import (
     PermissionTarget,
     TargetType,
 )
-from headwater.catalog.protocol import Catalog
-from headwater.catalog.views import ViewSchema
+from headwater.catalog.model.views import ViewSchema
 from headwater.storage.errors import Invalid, NotFound, ResourceType
-from headwater.storage.schema import Schema
+from headwater.storage.schema.table_schema import Schema
 
 TARGETS = (
     PermissionTarget(TargetType.CATALOG),

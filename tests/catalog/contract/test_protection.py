@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import Forbidden, NotFound, ResourceType
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SetOption
+from headwater.storage.schema.change import SetOption
+from headwater.storage.schema.table_schema import Schema
 
 
 def test_nothing_is_protected_by_itself(catalog: Catalog, table: Identifier) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
-from headwater.catalog.table import Table
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.table.table import Table
 from headwater.client import connect
 from headwater.storage.errors import (
     AlreadyExists,
@@ -22,9 +22,9 @@ from headwater.storage.errors import (
     ResourceType,
     Unsupported,
 )
-from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import AddColumn, SetOption
-from headwater.storage.types import parse_type
+from headwater.storage.schema.change import AddColumn, SetOption
+from headwater.storage.schema.table_schema import Schema, TableSchema
+from headwater.storage.types.data_type import parse_type
 
 
 @pytest.fixture

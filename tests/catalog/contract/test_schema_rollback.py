@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from headwater.catalog.branches import branch_of
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.branches import branch_of
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import Conflict, Invalid, NotFound, ResourceType
-from headwater.storage.schema_change import SetOption
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.change import SetOption
+from headwater.storage.snapshot.snapshot import Snapshot
 
 MakeSnapshot = Callable[..., Snapshot]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog, ConsumerInfo
+from headwater.catalog.model.catalog import Catalog, ConsumerInfo
+from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
-from headwater.storage.schema_change import SetOption
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.change import SetOption
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 MakeSnapshot = Callable[..., Snapshot]

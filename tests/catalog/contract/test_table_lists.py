@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.page import Page
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
 from headwater.storage.errors import Invalid, NotFound, ResourceType
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SetOption
+from headwater.storage.schema.change import SetOption
+from headwater.storage.schema.table_schema import Schema
 
 T = TypeVar("T")
 

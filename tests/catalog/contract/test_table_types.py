@@ -9,12 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
-from headwater.catalog.table import Table
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.table.table import Table
 from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unsupported
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import (
+from headwater.storage.schema.change import (
     AddColumn,
     DropColumn,
     SetOption,
@@ -22,8 +21,9 @@ from headwater.storage.schema_change import (
     UpdateColumnType,
     UpdateComment,
 )
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.types import DataField, Json, parse_type, type_json
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.types.data_type import DataField, Json, parse_type, type_json
 
 FOREIGN = ("format-table", "object-table", "lance-table", "iceberg-table")
 NAME = Identifier("sales", "files")

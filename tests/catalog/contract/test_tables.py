@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import (
     AlreadyExists,
     Invalid,
@@ -17,10 +17,10 @@ from headwater.storage.errors import (
     ResourceType,
     Unsupported,
 )
-from headwater.storage.schema import Schema, TableSchema
-from headwater.storage.schema_change import AddColumn, DropColumn, SetOption, UpdateColumnType
-from headwater.storage.snapshot import Snapshot
-from headwater.storage.types import parse_type
+from headwater.storage.schema.change import AddColumn, DropColumn, SetOption, UpdateColumnType
+from headwater.storage.schema.table_schema import Schema, TableSchema
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.types.data_type import parse_type
 
 
 def _files(directory: Path) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.column import Column, columns_from_arrow
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.protocol import Catalog
-from headwater.catalog.views import (
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.column import Column, columns_from_arrow
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.views import (
     AddDialect,
     DropDialect,
     UpdateDialect,
@@ -16,8 +16,8 @@ from headwater.catalog.views import (
     ViewSchema,
 )
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import RemoveOption, SetOption, UpdateComment
+from headwater.storage.schema.change import RemoveOption, SetOption, UpdateComment
+from headwater.storage.schema.table_schema import Schema
 
 RECENT = Identifier("sales", "recent")
 

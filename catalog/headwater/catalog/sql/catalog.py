@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headwater.catalog.branches import Branches
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.partitions import Partitions
-from headwater.catalog.protocol import (
+from headwater.catalog.model.branches import Branches
+from headwater.catalog.model.catalog import (
     ConsumerInfo,
     DatabaseInfo,
     Page,
@@ -15,49 +13,52 @@ from headwater.catalog.protocol import (
     TableInfo,
     TagInfo,
 )
-from headwater.catalog.sql.branches import SqlBranches
-from headwater.catalog.sql.bulk import BulkReads
-from headwater.catalog.sql.commit import Commits, Offer
-from headwater.catalog.sql.consumers import Consumers
-from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.databases import Databases
-from headwater.catalog.sql.dropped_tables import DroppedTables
-from headwater.catalog.sql.engine import SqlDatabase, database_exists, open_engine
-from headwater.catalog.sql.external_schemas import ExternalSchemas
-from headwater.catalog.sql.functions import SqlFunctions
-from headwater.catalog.sql.names import normalised_location
-from headwater.catalog.sql.operation import Operation
-from headwater.catalog.sql.outbox import Outbox, RepairReport
-from headwater.catalog.sql.partitions import SqlPartitions
-from headwater.catalog.sql.permissions import SqlPermissions
-from headwater.catalog.sql.protection import Protection
-from headwater.catalog.sql.register import Registrations
-from headwater.catalog.sql.replace import Replacements
-from headwater.catalog.sql.rollback import Rollbacks
-from headwater.catalog.sql.schema_rollback import SchemaRollbacks
-from headwater.catalog.sql.schema_state import (
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.partitions import Partitions
+from headwater.catalog.sql.admin.permissions import SqlPermissions
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.engine import SqlDatabase, database_exists, open_engine
+from headwater.catalog.sql.database.schema_state import (
     check_revision,
     create_missing_tables,
     no_tables,
 )
-from headwater.catalog.sql.snapshots import Snapshots
-from headwater.catalog.sql.table_reads import TableReads
-from headwater.catalog.sql.tables import Tables
-from headwater.catalog.sql.tags import Tags
-from headwater.catalog.sql.views import SqlViews
+from headwater.catalog.sql.history.branches import SqlBranches
+from headwater.catalog.sql.history.commit import Commits, Offer
+from headwater.catalog.sql.history.consumers import Consumers
+from headwater.catalog.sql.history.partitions import SqlPartitions
+from headwater.catalog.sql.history.rollback import Rollbacks
+from headwater.catalog.sql.history.schema_rollback import SchemaRollbacks
+from headwater.catalog.sql.history.snapshots import Snapshots
+from headwater.catalog.sql.history.tags import Tags
+from headwater.catalog.sql.objects.functions import SqlFunctions
+from headwater.catalog.sql.objects.views import SqlViews
+from headwater.catalog.sql.operation import Operation
+from headwater.catalog.sql.outbox.outbox import Outbox, RepairReport
+from headwater.catalog.sql.queries.names import normalised_location
+from headwater.catalog.sql.tables.bulk_reads import BulkReads
+from headwater.catalog.sql.tables.databases import Databases
+from headwater.catalog.sql.tables.dropped_tables import DroppedTables
+from headwater.catalog.sql.tables.external_schemas import ExternalSchemas
+from headwater.catalog.sql.tables.protection import Protection
+from headwater.catalog.sql.tables.reads import TableReads
+from headwater.catalog.sql.tables.register import Registrations
+from headwater.catalog.sql.tables.replace import Replacements
+from headwater.catalog.sql.tables.tables import Tables
 from headwater.storage.errors import Invalid
-from headwater.storage.file_access import FileAccess, open_file_access
+from headwater.storage.files.access import FileAccess
+from headwater.storage.files.open_files import open_file_access
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import SchemaChange
-from headwater.storage.snapshot import Snapshot
+from headwater.storage.schema.change import SchemaChange
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
 
 __all__ = ["SqlCatalog"]
 
 
 class SqlCatalog:
-    """A `headwater.catalog.protocol.Catalog` that answers from a SQL database.
+    """A `headwater.catalog.model.catalog.Catalog` that answers from a SQL database.
 
     Safe to use from several threads, and on one database from several processes. Make one with
     `open`.

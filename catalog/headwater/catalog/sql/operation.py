@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
-from headwater.catalog.sql.context import CatalogContext
-from headwater.catalog.sql.dropped_tables import DroppedTables
-from headwater.catalog.sql.engine import SqlDatabase
-from headwater.catalog.sql.models import OutboxRow
-from headwater.catalog.sql.outbox import Outbox, RepairReport
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.engine import SqlDatabase
+from headwater.catalog.sql.database.models import OutboxRow
+from headwater.catalog.sql.outbox.outbox import Outbox, RepairReport
+from headwater.catalog.sql.tables.dropped_tables import DroppedTables
 
 __all__ = ["Backlog", "Operation", "SweepReport"]
 

@@ -25,13 +25,13 @@ from headwater.cli.demo.source import (
     Feed,
     Kind,
 )
-from headwater.storage.ingest import ROW_KIND_COLUMN
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from headwater.catalog.table import Table
+    from headwater.catalog.table.table import Table
     from headwater.client import Lake
     from headwater.spark import SparkLake
 
@@ -160,8 +160,8 @@ class Story:
         return self._table(FLIGHTS).snapshot(after).delta_record_count
 
     def _add_column(self) -> None:
-        from headwater.storage.schema_change import AddColumn
-        from headwater.storage.types import AtomicType, Root
+        from headwater.storage.schema.change import AddColumn
+        from headwater.storage.types.atomic_type import AtomicType, Root
 
         with self._display.step("Add a column half way") as step:
             for name in (FLIGHTS, FOLLOWER):
@@ -354,7 +354,7 @@ class Story:
         return self._client.table(name)
 
     def _latest(self, name: str) -> int:
-        from headwater.catalog.identifier import Identifier
+        from headwater.catalog.model.identifier import Identifier
 
         latest = self._client.catalog.latest_snapshot(Identifier.parse(name))
         return latest.snapshot.id if latest is not None else 0

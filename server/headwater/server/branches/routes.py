@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from headwater.catalog.wire import Empty, ListBranchesResponse
-from headwater.catalog.wire_branches import (
+from headwater.catalog.wire.branches import (
     CreateBranchRequest,
     ForwardBranchRequest,
     RenameBranchRequest,
 )
+from headwater.catalog.wire.tables import Empty, ListBranchesResponse
 from headwater.server.dependencies import CatalogOf, Segment, TableName
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 
 __all__ = ["router"]
 

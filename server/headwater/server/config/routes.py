@@ -7,9 +7,9 @@ from urllib.parse import unquote_plus
 
 from fastapi import APIRouter, Query
 
-from headwater.catalog.wire import ConfigResponse
+from headwater.catalog.wire.tables import ConfigResponse
 from headwater.server.dependencies import Services, ServicesOf, list_of
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 from headwater.storage.errors import Invalid, NotFound
 
 __all__ = ["router"]

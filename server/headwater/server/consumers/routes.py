@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from headwater.catalog.wire import Empty
-from headwater.catalog.wire_history import (
+from headwater.catalog.wire.history import (
     ConsumerModel,
     ListConsumersResponse,
     ResetConsumerRequest,
 )
+from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf, TableName
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 
 __all__ = ["router"]
 

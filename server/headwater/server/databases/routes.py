@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headwater.catalog.wire import (
+from headwater.catalog.wire.tables import (
     AlterDatabaseRequest,
     AlterDatabaseResponse,
     CreateDatabaseRequest,
@@ -16,7 +16,7 @@ from headwater.catalog.wire import (
     without_nulls,
 )
 from headwater.server.dependencies import CatalogOf, PageOf, Segment
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 
 __all__ = ["router"]
 

@@ -6,9 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.wire import Empty, IdentifierModel
-from headwater.catalog.wire_functions import (
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.wire.functions import (
     AlterFunctionRequest,
     CreateFunctionRequest,
     GetFunctionResponse,
@@ -16,8 +15,9 @@ from headwater.catalog.wire_functions import (
     ListFunctionsGloballyResponse,
     ListFunctionsResponse,
 )
+from headwater.catalog.wire.tables import Empty, IdentifierModel
 from headwater.server.dependencies import CatalogOf, PageOf, Segment
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 
 __all__ = ["router"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from headwater.catalog.wire import WireModel
+from headwater.catalog.wire.tables import WireModel
 from headwater.server.dependencies import ServicesOf
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 from headwater.server.version import VERSION
 from headwater.storage.errors import Unavailable
 

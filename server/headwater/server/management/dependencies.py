@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 from fastapi import Depends
 
-from headwater.catalog.protocol import Catalog
+from headwater.catalog.model.catalog import Catalog
 from headwater.server.dependencies import Segment, ServicesOf
 
 __all__ = ["ManagedCatalog"]

@@ -6,15 +6,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headwater.catalog.wire import Empty, IdentifierModel
-from headwater.catalog.wire_management import (
+from headwater.catalog.wire.management import (
     DroppedTableModel,
     ListDroppedTablesResponse,
     RestoreTableRequest,
     RestoreTableResponse,
 )
+from headwater.catalog.wire.tables import Empty, IdentifierModel
 from headwater.server.dependencies import PageOf, Segment
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 from headwater.server.management.dependencies import ManagedCatalog
 
 __all__ = ["router"]

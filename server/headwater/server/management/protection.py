@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from headwater.catalog.wire_management import ProtectionModel
+from headwater.catalog.wire.management import ProtectionModel
 from headwater.server.dependencies import Segment, TableName
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 from headwater.server.management.dependencies import ManagedCatalog
 
 __all__ = ["router"]

@@ -7,15 +7,15 @@ from typing import Annotated, TypeAlias
 from fastapi import APIRouter, Depends
 
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.wire import Empty
-from headwater.catalog.wire_warehouses import (
+from headwater.catalog.wire.tables import Empty
+from headwater.catalog.wire.warehouses import (
     AddWarehouseRequest,
     ListWarehousesResponse,
     SetWarehouseRequest,
     WarehouseModel,
 )
 from headwater.server.dependencies import PageOf, Segment, ServicesOf
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.storage.errors import AlreadyExists, Unsupported
 

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headwater.catalog.wire import Empty
-from headwater.catalog.wire_partitions import (
+from headwater.catalog.wire.partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     DropPartitionsRequest,
@@ -16,8 +15,9 @@ from headwater.catalog.wire_partitions import (
     ListPartitionsResponse,
     PartitionSpecsRequest,
 )
+from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf, TableName, page_size
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 
 __all__ = ["router"]
 

@@ -6,16 +6,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headwater.catalog.permissions import PermissionTarget, check_access
-from headwater.catalog.wire import Empty
-from headwater.catalog.wire_permissions import (
+from headwater.catalog.model.permissions import PermissionTarget, check_access
+from headwater.catalog.wire.permissions import (
     GrantModel,
     ListPermissionsResponse,
     RevokePermissionRequest,
     parse_target_type,
 )
+from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 
 __all__ = ["router"]
 

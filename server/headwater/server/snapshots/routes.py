@@ -5,9 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from headwater.catalog.sql.bulk import StoredSnapshot
-from headwater.catalog.wire import Empty
-from headwater.catalog.wire_history import (
+from headwater.catalog.sql.tables.bulk_reads import StoredSnapshot
+from headwater.catalog.wire.history import (
     CommitTableRequest,
     CommitTableResponse,
     GetTableSnapshotResponse,
@@ -18,9 +17,10 @@ from headwater.catalog.wire_history import (
     SnapshotInstant,
     snapshot_from_wire,
 )
+from headwater.catalog.wire.tables import Empty
 from headwater.server.answers import snapshot_text
 from headwater.server.dependencies import CatalogOf, PageOf, Segment, ServicesOf, TableName
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 from headwater.server.json_text import BodyText, Raw, json_response, member_text
 from headwater.storage.errors import NotFound, ResourceType
 

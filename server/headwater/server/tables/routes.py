@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from headwater.catalog.data_token import client_storage_options
-from headwater.catalog.wire import (
+from headwater.catalog.model.data_token import client_storage_options
+from headwater.catalog.wire.tables import (
     AlterTableRequest,
     AuthTableQueryRequest,
     AuthTableQueryResponse,
@@ -24,10 +24,10 @@ from headwater.catalog.wire import (
     ReplaceTableRequest,
 )
 from headwater.server.dependencies import CatalogOf, PageOf, Segment, ServicesOf, TableName
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
-from headwater.storage.schema import Schema
-from headwater.storage.schema_change import schema_change_from_json
+from headwater.storage.schema.change import schema_change_from_json
+from headwater.storage.schema.table_schema import Schema
 
 __all__ = ["router"]
 

@@ -7,15 +7,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from headwater.catalog.wire import Empty
-from headwater.catalog.wire_history import (
+from headwater.catalog.wire.history import (
     CreateTagRequest,
     GetTagResponse,
     ListTagsResponse,
     parse_retention,
 )
+from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf, Segment, TableName
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 from headwater.server.json_text import Raw, json_response
 from headwater.storage.errors import AlreadyExists
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headwater.catalog.identifier import Identifier
-from headwater.catalog.wire import Empty, IdentifierModel, RenameTableRequest
-from headwater.catalog.wire_views import (
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.wire.tables import Empty, IdentifierModel, RenameTableRequest
+from headwater.catalog.wire.views import (
     AlterViewRequest,
     CreateViewRequest,
     GetViewResponse,
@@ -17,7 +17,7 @@ from headwater.catalog.wire_views import (
     ListViewsResponse,
 )
 from headwater.server.dependencies import CatalogOf, PageOf, Segment
-from headwater.server.failures import failures
+from headwater.server.error_responses import failures
 from headwater.storage.errors import Invalid
 
 __all__ = ["router"]

@@ -1,0 +1,4 @@
+"""Warehouses, tokens and grants, and what keeps a warehouse running.
+
+May import outbox, queries, database.
+"""

@@ -1,0 +1,277 @@
+"""Grants: who may do what, as far as anybody asks. Nothing here is enforced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, insert, or_, select
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
+from headwater.catalog.model.permissions import (
+    Access,
+    ColumnSet,
+    Grant,
+    PermissionTarget,
+    TargetType,
+    check_access,
+    check_principal,
+)
+from headwater.catalog.sql.admin.grants import NO_OBJECT
+from headwater.catalog.sql.admin.warehouse_lock import hold_warehouse
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import (
+    BranchRow,
+    DatabaseRow,
+    FunctionRow,
+    GrantRow,
+    SchemaRow,
+    TableRow,
+    ViewRow,
+)
+from headwater.catalog.sql.queries.index_hint import along
+from headwater.catalog.sql.queries.lookup import database_not_found
+from headwater.catalog.sql.queries.names import check_page
+from headwater.catalog.wire.permissions import PermissionColumnsModel
+from headwater.storage.errors import Invalid, NotFound, ResourceType, Unavailable
+from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.schema.table_schema import TableSchema
+
+__all__ = ["SqlPermissions"]
+
+_ATTEMPTS = 5
+
+
+class SqlPermissions:
+    """The grants of one warehouse (`headwater.catalog.model.permissions.Permissions`).
+
+    Args:
+        context: Where and with what.
+    """
+
+    def __init__(self, context: CatalogContext) -> None:
+        self._context = context
+        self._sql = context.database
+
+    def list(
+        self,
+        target: PermissionTarget,
+        *,
+        principal: str | None = None,
+        access: Access | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Grant]:
+        """The grants on a target; all of them when `max_results` is None."""
+        check_page(max_results)
+        query = select(
+            GrantRow.principal, GrantRow.access, GrantRow.columns, GrantRow.expires_at
+        ).where(
+            GrantRow.resource_type == target.type.value,
+            GrantRow.warehouse == self._context.warehouse,
+            or_(
+                GrantRow.expires_at.is_(None),
+                GrantRow.expires_at > self._context.runtime.now_millis(),
+            ),
+        )
+        if principal is None:
+            query = query.order_by(GrantRow.principal, GrantRow.access)
+        else:
+            check_principal(principal)
+            # In the index's order still, which MariaDB does not see with both columns.
+            query = query.where(GrantRow.principal == principal).order_by(GrantRow.access)
+        if access is not None:
+            query = query.where(GrantRow.access == check_access(target, access).value)
+        if page_token:
+            last_access, last_principal = _parse_place(page_token)
+            query = query.where(
+                # The first clause is for the index: few rows have the same principal.
+                GrantRow.principal >= last_principal,
+                or_(GrantRow.principal > last_principal, GrantRow.access > last_access),
+            )
+        if max_results is not None:
+            query = query.limit(max_results + 1)
+        row = GrantRow
+        query = along(
+            query, row.object_id, row.resource_type, row.warehouse, row.principal, row.access
+        )
+        with self._sql.read() as connection:
+            object_id = self._object_id(connection, target)
+            rows = connection.execute(query.where(GrantRow.object_id == object_id)).all()
+        grants = tuple(
+            Grant(
+                target,
+                Access(row.access),
+                row.principal,
+                None if row.columns is None else _columns(row.columns),
+                row.expires_at,
+            )
+            for row in rows
+        )
+        if max_results is None or len(grants) <= max_results:
+            return Page(grants)
+        return Page(grants[:max_results], _place(grants[max_results - 1]))
+
+    def grant(self, grant: Grant) -> None:
+        """Record a grant, in place of one of the same target, access and principal."""
+        now = self._context.runtime.now_millis()
+        if grant.expires_at is not None and grant.expires_at <= now:
+            raise Invalid("expireTime: that time is past; give one to come, or none")
+
+        def work(connection: Connection) -> None:
+            object_id = self._locked_object_id(connection, grant.target)
+            if grant.columns is not None:
+                _require_columns(connection, grant.target, object_id, grant.columns.mentioned)
+            self._delete(connection, object_id, grant.target, grant.access, grant.principal)
+            connection.execute(
+                insert(GrantRow),
+                {
+                    "object_id": object_id,
+                    "resource_type": grant.target.type.value,
+                    "warehouse": self._context.warehouse,
+                    "principal": grant.principal,
+                    "access": grant.access.value,
+                    "columns": None if grant.columns is None else _document(grant.columns),
+                    "created_at": now,
+                    "expires_at": grant.expires_at,
+                },
+            )
+
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._sql.write(work)
+            except IntegrityError:
+                # Somebody else recorded the same one meanwhile: the later takes its place.
+                continue
+        raise Unavailable("the same permission is being granted and revoked by others; retry")
+
+    def revoke(self, target: PermissionTarget, access: Access, principal: str) -> None:
+        """Take a grant back; it is no error when there is none."""
+        check_access(target, access)
+        check_principal(principal)
+
+        def work(connection: Connection) -> None:
+            object_id = self._object_id(connection, target)
+            self._delete(connection, object_id, target, access, principal)
+
+        self._sql.write(work)
+
+    def _delete(
+        self,
+        connection: Connection,
+        object_id: str,
+        target: PermissionTarget,
+        access: Access,
+        principal: str,
+    ) -> None:
+        connection.execute(
+            delete(GrantRow).where(
+                GrantRow.object_id == object_id,
+                GrantRow.resource_type == target.type.value,
+                GrantRow.warehouse == self._context.warehouse,
+                GrantRow.principal == principal,
+                GrantRow.access == access.value,
+            )
+        )
+
+    def _locked_object_id(self, connection: Connection, target: PermissionTarget) -> str:
+        """The target's id; it is not dropped until the transaction ends. Raises NotFound."""
+        object_id = self._object_id(connection, target)
+        if object_id != NO_OBJECT:
+            row = _MODELS[target.type]
+            locked = connection.execute(
+                select(row.id).where(row.id == object_id).with_for_update(read=True, key_share=True)
+            ).scalar_one_or_none()
+            if locked is None:
+                raise _not_found(target)
+        else:
+            hold_warehouse(connection, self._context)
+        return object_id
+
+    def _object_id(self, connection: Connection, target: PermissionTarget) -> str:
+        """The target's id; NotFound."""
+        if target.database is None:
+            return NO_OBJECT
+        database_id = connection.execute(
+            select(DatabaseRow.id).where(
+                DatabaseRow.warehouse == self._context.warehouse,
+                DatabaseRow.name == target.database,
+            )
+        ).scalar_one_or_none()
+        name = target.table or target.view or target.function
+        if name is None:
+            if database_id is None:
+                raise database_not_found(target.database)
+            return database_id
+        row = _OF_DATABASES[target.type]
+        found = connection.execute(
+            select(row.id).where(row.database_id == database_id, row.name == name)
+        ).scalar_one_or_none()
+        if found is None:
+            raise _not_found(target)
+        return found
+
+
+_OF_DATABASES: dict[TargetType, type[TableRow] | type[ViewRow] | type[FunctionRow]] = {
+    TargetType.TABLE: TableRow,
+    TargetType.COLUMN: TableRow,
+    TargetType.VIEW: ViewRow,
+    TargetType.FUNCTION: FunctionRow,
+}
+_MODELS: dict[
+    TargetType, type[DatabaseRow] | type[TableRow] | type[ViewRow] | type[FunctionRow]
+] = {TargetType.DATABASE: DatabaseRow, TargetType.DATABASE_ALL: DatabaseRow, **_OF_DATABASES}
+
+
+def _not_found(target: PermissionTarget) -> NotFound:
+    database = target.database or ""
+    name = target.table or target.view or target.function
+    if name is None:
+        return database_not_found(database)
+    kind = ResourceType.TABLE if target.table else ResourceType(target.type.value)
+    return NotFound(
+        f"{kind.value.lower()} {Identifier(database, name)} does not exist",
+        resource_type=kind,
+        resource_name=name,
+    )
+
+
+def _require_columns(
+    connection: Connection, target: PermissionTarget, table_id: str, names: Sequence[str]
+) -> None:
+    document = connection.execute(
+        select(SchemaRow.document)
+        .join(
+            BranchRow,
+            (BranchRow.table_id == SchemaRow.table_id)
+            & (BranchRow.branch == SchemaRow.branch)
+            & (BranchRow.schema_id == SchemaRow.schema_id),
+        )
+        .where(BranchRow.table_id == table_id, BranchRow.branch == MAIN_BRANCH)
+    ).scalar_one_or_none()
+    if document is None:
+        raise _not_found(target)
+    TableSchema.from_json(document, f"the schema of {target.database}.{target.table}").columns(
+        names
+    )
+
+
+def _document(columns: ColumnSet) -> str:
+    return PermissionColumnsModel.of(columns).model_dump_json()
+
+
+def _columns(document: str) -> ColumnSet:
+    return PermissionColumnsModel.model_validate_json(document).columns()
+
+
+def _place(grant: Grant) -> str:
+    return f"{grant.access.value}:{grant.principal}"
+
+
+def _parse_place(token: str) -> tuple[str, str]:
+    access, colon, principal = token.partition(":")
+    if not colon:
+        raise Invalid(f"page token '{token}' is not one that this listing gave out")
+    return access, principal

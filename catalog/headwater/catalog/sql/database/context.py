@@ -1,0 +1,37 @@
+"""What every part of `SqlCatalog` works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.catalog.sql.database.engine import SqlDatabase
+from headwater.storage.files.access import FileAccess
+from headwater.storage.runtime import Runtime
+
+__all__ = ["CatalogContext"]
+
+
+@dataclass(frozen=True)
+class CatalogContext:
+    """A warehouse and the means to work on it.
+
+    Attributes:
+        database: The SQL database that decides.
+        files: The storage that follows.
+        runtime: Clock and names.
+        warehouse: The warehouse's name.
+        location: Its URI, without a trailing slash.
+        undrop_millis: How long dropped tables can be restored; 0 deletes them at once.
+        external_locations: The places outside the warehouse where external tables' schema files
+            may be read and written, as URIs; None is all of them.
+        is_managed: Whether the warehouse is a row of the database, and can be removed.
+    """
+
+    database: SqlDatabase
+    files: FileAccess
+    runtime: Runtime
+    warehouse: str
+    location: str
+    undrop_millis: int = 0
+    external_locations: tuple[str, ...] | None = None
+    is_managed: bool = False

@@ -1,0 +1,233 @@
+"""The SQL database: connections, transactions, and what its errors mean."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from headwater.catalog.sql.database.async_reads import Glances
+from headwater.catalog.sql.database.connection_counts import Change, ConnectionCounts
+from headwater.catalog.sql.database.drivers import (
+    IMMEDIATE,
+    SETTINGS,
+    database_exists,
+    database_url,
+    open_engine,
+)
+from headwater.catalog.sql.database.retried_reads import Rereading
+from headwater.catalog.sql.database.transient import is_lost, is_rolled_back
+from headwater.storage.errors import (
+    CorruptData,
+    HeadwaterError,
+    Invalid,
+    OutcomeUnknown,
+    Unavailable,
+)
+from headwater.storage.runtime import Runtime
+
+__all__ = ["SqlDatabase", "database_exists", "database_url", "open_engine"]
+
+T = TypeVar("T")
+
+# The waits between them add up to a second and a quarter.
+_RETRIES = 6
+_DATABASE_ERRORS = (SQLAlchemyError, UnicodeEncodeError, OverflowError)
+_UNFLUSHED = "SET LOCAL synchronous_commit = off"
+_PLANNED_ONCE = "SET LOCAL plan_cache_mode = force_generic_plan"
+_UNCHANGED = "; nothing was changed, retry"
+_UNKNOWN = "; whether the change was made is not known: look, then retry"
+
+
+class SqlDatabase:
+    """Transactions on the catalog's database.
+
+    Args:
+        engine: From `open_engine`.
+        runtime: How to wait before a retry.
+    """
+
+    def __init__(self, engine: Engine, runtime: Runtime) -> None:
+        self.engine = engine
+        # On PostgreSQL a read needs no transaction: its statements each see what is committed, in
+        # one or not. Without one there is nothing to begin and to roll back; and a rollback would
+        # make the driver forget the statements that it has prepared.
+        self._is_postgresql = engine.dialect.name == "postgresql"
+        reader = {"isolation_level": "AUTOCOMMIT"} if self._is_postgresql else {}
+        self._reader = engine.execution_options(**reader)
+        self.is_sqlite = engine.dialect.name == "sqlite"
+        self._runtime = runtime
+        # SQLite has one writer at a time; its own waiting is polling and unfair among threads.
+        self._writer = threading.Lock()
+        self._counts = ConnectionCounts(engine)
+        self._glances: WeakKeyDictionary[asyncio.AbstractEventLoop, Glances] = WeakKeyDictionary()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection to read with; each statement sees what is committed.
+
+        A statement whose connection is lost is run again a few times, on another one.
+
+        Raises:
+            Unavailable: The database did not answer.
+        """
+        with self._explained(partial(Rereading, self._reader, self._may_repeat)) as connection:
+            yield connection
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection whose transactions the caller ends; raises Unavailable."""
+        with self._explained(self.engine.connect) as connection:
+            yield connection
+
+    @contextmanager
+    def _explained(self, connect: Callable[[], Connection]) -> Iterator[Connection]:
+        try:
+            with self._connect(connect) as connection:
+                yield connection
+        except _DATABASE_ERRORS as error:
+            meaning = _meaning(error, "; retry")
+            if meaning is None:
+                raise
+            raise meaning from error
+
+    def write(
+        self,
+        work: Callable[[Connection], T],
+        *,
+        durable: bool = True,
+        by_keys: bool = False,
+    ) -> T:
+        """Run `work` in one write transaction and commit it.
+
+        A transaction that the database gave up for a deadlock, or whose connection was lost before
+        its commit was sent, is run again a few times: `work` may be called several times; it must
+        not call `write`.
+
+        Args:
+            work: What to do.
+            durable: Whether it has to survive a power failure that comes before anything else is
+                written; only PostgreSQL makes a difference.
+            by_keys: Whether it looks rows up by their keys alone, so that PostgreSQL need not plan
+                its statements anew for other values.
+
+        Raises:
+            Unavailable: The database did not answer; nothing was changed.
+            OutcomeUnknown: The answer to the commit was lost.
+            IntegrityError: A constraint was broken; nothing is changed.
+        """
+        if self._is_postgresql:
+            settings = (_UNFLUSHED,) * (not durable) + (_PLANNED_ONCE,) * by_keys
+            return self._write(self.engine.execution_options(**{SETTINGS: settings}), work)
+        if not self.is_sqlite:
+            return self._write(self.engine, work)
+        with self._writer:
+            return self._write(self.engine.execution_options(**{IMMEDIATE: True}), work)
+
+    def _write(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        attempt = 0
+        while True:
+            attempt += 1
+            is_unknown = False
+            try:
+                with self._connect(engine.connect) as connection, connection.begin() as transaction:
+                    done = work(connection)
+                    is_unknown = True
+                    transaction.commit()
+                return done
+            except _DATABASE_ERRORS as error:
+                if isinstance(error, DBAPIError) and is_rolled_back(error):
+                    is_unknown, may_repeat = False, True
+                else:
+                    lost = isinstance(error, DBAPIError) and is_lost(error)
+                    may_repeat = lost and not is_unknown
+                if attempt > _RETRIES or not may_repeat:
+                    meaning = _meaning(error, _UNKNOWN if is_unknown else _UNCHANGED)
+                    if meaning is None:
+                        raise
+                    if is_unknown and isinstance(meaning, Unavailable):
+                        meaning = OutcomeUnknown(meaning.message)
+                    raise meaning from error
+            self._wait(attempt)
+
+    def _connect(self, connect: Callable[[], Connection]) -> Connection:
+        """A connection, after a little waiting for a server that restarts or fails over."""
+        failed = 0
+        while True:
+            try:
+                return connect()
+            except DBAPIError as error:
+                failed += 1
+                if not is_lost(error) or not self._may_repeat(failed):
+                    raise
+
+    def _may_repeat(self, failed: int) -> bool:
+        """Whether to try again what failed so many times, after a little waiting."""
+        if failed > _RETRIES:
+            return False
+        self._wait(failed)
+        return True
+
+    def _wait(self, attempt: int) -> None:
+        self._runtime.sleep(0.01 * 2**attempt)
+
+    def glances(self) -> Glances | None:
+        """What the running event loop looks at the database with; None where a thread has to."""
+        if not self._is_postgresql:
+            return None
+        loop = asyncio.get_running_loop()
+        found = self._glances.get(loop)
+        if found is None:
+            found = self._glances[loop] = Glances(self.engine, self._counts)
+        return found
+
+    def watch(self, opened: Change, used: Change) -> None:
+        """Tell of the connections that are open and in use, now and whenever that changes.
+
+        To be called before anything is looked up.
+        """
+        self._counts.watch(opened, used)
+
+    def close(self) -> None:
+        """Give back every connection."""
+        for glances in list(self._glances.values()):
+            glances.close()
+        self.engine.dispose()
+
+
+def _meaning(error: Exception, outcome: str) -> HeadwaterError | None:
+    """The error to raise instead; None for one that tells of a mistake in this code."""
+    match error:
+        case PoolTimeout():
+            return Unavailable(f"all connections to the catalog's database are in use{outcome}")
+        case IntegrityError():
+            return None
+        case DataError() | UnicodeEncodeError() | OverflowError():
+            # A null character, half a surrogate pair, a number beyond 64 bits.
+            return Invalid(f"the catalog's database cannot hold a value: {error}")
+        case DBAPIError() if type(error.orig) is sqlite3.DatabaseError:
+            return CorruptData(
+                f"the catalog's database is no file of SQLite, or damaged: {error.orig}"
+            )
+        case DBAPIError() if (
+            isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
+        ):
+            reason = str(error.orig).strip()
+            return Unavailable(f"the catalog's database did not answer: {reason}{outcome}")
+    return None

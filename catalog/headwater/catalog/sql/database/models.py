@@ -1,0 +1,376 @@
+"""The catalog's tables in its SQL database.
+
+Every path a request takes is an index look-up: names lead to ids by a unique key, ids lead to
+the rest by a primary key. The revision scripts in ``migrations/`` make the same tables; a test
+compares the two.
+
+Portability: names compare by code point on every database (SQLite does by itself, PostgreSQL by
+its collation ``C``, MariaDB and MySQL by a binary one), indexed columns stay below MySQL's 3072
+bytes, and nothing depends on ``RETURNING``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+    false,
+    text,
+)
+from sqlalchemy.dialects.mysql import LONGTEXT
+from sqlalchemy.dialects.mysql import VARCHAR as MYSQL_VARCHAR
+from sqlalchemy.dialects.postgresql import VARCHAR as POSTGRESQL_VARCHAR
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+__all__ = [
+    "REVISION",
+    "SORT_NAME_LENGTH",
+    "TABLE_OPTIONS",
+    "VERSION_TABLE",
+    "Base",
+    "BranchRow",
+    "DatabaseRow",
+    "DroppedTableRow",
+    "FunctionRow",
+    "GrantRow",
+    "OutboxRow",
+    "PartitionRow",
+    "PathRow",
+    "SchemaRow",
+    "SnapshotRow",
+    "TableRow",
+    "TokenRow",
+    "ViewRow",
+    "WarehouseRow",
+]
+
+REVISION = "0002"
+"""The revision script that makes the tables as they are described here."""
+
+VERSION_TABLE = "hw_version"
+"""Where Alembic keeps the revision of a database."""
+
+SORT_NAME_LENGTH = 400
+"""How many characters of a partition's name are kept in an index."""
+
+TABLE_OPTIONS: Mapping[str, str] = {
+    "mariadb_engine": "InnoDB",
+    "mariadb_charset": "utf8mb4",
+    "mariadb_collate": "utf8mb4_nopad_bin",
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_0900_bin",
+}
+"""What the tables are made with, so that the settings of a server or a database do not count."""
+
+# The collations that take a space at the end for what it is have different names.
+_NAME = (
+    String(255)
+    .with_variant(POSTGRESQL_VARCHAR(255, collation="C"), "postgresql")
+    .with_variant(MYSQL_VARCHAR(255, collation=TABLE_OPTIONS["mysql_collate"]), "mysql")
+    .with_variant(MYSQL_VARCHAR(255, collation=TABLE_OPTIONS["mariadb_collate"]), "mariadb")
+)
+_SORT_NAME = (
+    String(SORT_NAME_LENGTH)
+    .with_variant(POSTGRESQL_VARCHAR(SORT_NAME_LENGTH, collation="C"), "postgresql")
+    .with_variant(
+        MYSQL_VARCHAR(SORT_NAME_LENGTH, collation=TABLE_OPTIONS["mysql_collate"]), "mysql"
+    )
+    .with_variant(
+        MYSQL_VARCHAR(SORT_NAME_LENGTH, collation=TABLE_OPTIONS["mariadb_collate"]), "mariadb"
+    )
+)
+_ID = String(36)
+_HASH = String(64)
+_DOCUMENT = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
+_SERIAL = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class Base(DeclarativeBase):
+    """The tables, all with a prefix so that they can share a database with others."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class WarehouseRow(Base):
+    """A warehouse that is managed at run time; `options` is a JSON object of strings.
+
+    The options may hold credentials: they are never shown.
+    """
+
+    __tablename__ = "hw_warehouses"
+
+    name: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    location: Mapped[str] = mapped_column(Text)
+    options: Mapped[str] = mapped_column(_DOCUMENT)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+
+
+class TokenRow(Base):
+    """A bearer token: only the SHA-256 of it is kept. `expires_at` is None for one without end."""
+
+    __tablename__ = "hw_tokens"
+    __table_args__ = (UniqueConstraint("name"), UniqueConstraint("hash"))
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    name: Mapped[str] = mapped_column(_NAME)
+    hash: Mapped[str] = mapped_column(_HASH)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    expires_at: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class GrantRow(Base):
+    """A permission on an object: a database, a table, a view, a function.
+
+    `object_id` is its id, and empty for the warehouse itself. `columns` is a JSON object that
+    narrows it to some columns, or None.
+    """
+
+    __tablename__ = "hw_grants"
+
+    object_id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    resource_type: Mapped[str] = mapped_column(String(32), primary_key=True)
+    warehouse: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    principal: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    access: Mapped[str] = mapped_column(String(64), primary_key=True)
+    columns: Mapped[str | None] = mapped_column(_DOCUMENT)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    expires_at: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class DatabaseRow(Base):
+    """A database of a warehouse; `options` is a JSON object of strings.
+
+    Dropped tables that can be restored are in a database of their own, whose name no request can
+    name; see `DroppedTableRow`.
+    """
+
+    __tablename__ = "hw_databases"
+    __table_args__ = (UniqueConstraint("warehouse", "name"),)
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    warehouse: Mapped[str] = mapped_column(_NAME)
+    name: Mapped[str] = mapped_column(_NAME)
+    location: Mapped[str] = mapped_column(Text)
+    options: Mapped[str] = mapped_column(_DOCUMENT)
+    owner: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[str | None] = mapped_column(String(255))
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+    updated_by: Mapped[str | None] = mapped_column(String(255))
+    is_protected: Mapped[bool] = mapped_column(server_default=false())
+
+
+class TableRow(Base):
+    """A table's identity and place; what changes with its data is in `BranchRow`.
+
+    `kind` is its type, as option ``type`` names it.
+    """
+
+    __tablename__ = "hw_tables"
+    __table_args__ = (
+        UniqueConstraint("database_id", "name"),
+        Index(None, "database_id", "kind", "name"),
+    )
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))
+    name: Mapped[str] = mapped_column(_NAME)
+    path: Mapped[str] = mapped_column(Text)
+    is_external: Mapped[bool]
+    owner: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[str | None] = mapped_column(String(255))
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+    updated_by: Mapped[str | None] = mapped_column(String(255))
+    kind: Mapped[str] = mapped_column(String(32), server_default=text("'table'"))
+    is_protected: Mapped[bool] = mapped_column(server_default=false())
+
+
+class DroppedTableRow(Base):
+    """A dropped table that can be restored: `database` and `name` are what it was called."""
+
+    __tablename__ = "hw_dropped_tables"
+    __table_args__ = (
+        Index(None, "warehouse", "database", "name"),
+        Index(None, "warehouse", "dropped_at", "table_id"),
+    )
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    warehouse: Mapped[str] = mapped_column(_NAME)
+    database: Mapped[str] = mapped_column(_NAME)
+    name: Mapped[str] = mapped_column(_NAME)
+    dropped_at: Mapped[int] = mapped_column(BigInteger)
+    dropped_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class ViewRow(Base):
+    """A view: `document` is its schema, dialects and options as JSON."""
+
+    __tablename__ = "hw_views"
+    __table_args__ = (UniqueConstraint("database_id", "name"),)
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))
+    name: Mapped[str] = mapped_column(_NAME)
+    document: Mapped[str] = mapped_column(_DOCUMENT)
+    owner: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[str | None] = mapped_column(String(255))
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+    updated_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class FunctionRow(Base):
+    """A function: `document` is its parameters, definitions and options as JSON."""
+
+    __tablename__ = "hw_functions"
+    __table_args__ = (UniqueConstraint("database_id", "name"),)
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))
+    name: Mapped[str] = mapped_column(_NAME)
+    document: Mapped[str] = mapped_column(_DOCUMENT)
+    owner: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[str | None] = mapped_column(String(255))
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+    updated_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class BranchRow(Base):
+    """The pointers of a table and branch: its schema and its latest snapshot.
+
+    `snapshot_id` is 0 while there is no snapshot. Whoever changes the branch, or the files that
+    mirror it, holds this row's lock.
+    """
+
+    __tablename__ = "hw_branches"
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    schema_id: Mapped[int] = mapped_column(BigInteger)
+    snapshot_id: Mapped[int] = mapped_column(BigInteger)
+    snapshot_uuid: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+
+
+class SchemaRow(Base):
+    """One version of a schema: `document` is the text of its file."""
+
+    __tablename__ = "hw_schemas"
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    schema_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    document: Mapped[str] = mapped_column(_DOCUMENT)
+
+
+class SnapshotRow(Base):
+    """One snapshot: `document` is the text of its file.
+
+    The four sizes are the branch's as of this snapshot; `statistics` is what it changed in each
+    partition, as JSON, so that a rollback can take it back. The last three are running totals of
+    what streams read, see `StreamCounts`; they are null where nobody counted.
+    """
+
+    __tablename__ = "hw_snapshots"
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    snapshot_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    uuid: Mapped[str | None] = mapped_column(String(255))
+    document: Mapped[str] = mapped_column(_DOCUMENT)
+    commit_user: Mapped[str] = mapped_column(Text)
+    commit_identifier: Mapped[int] = mapped_column(BigInteger)
+    commit_kind: Mapped[str] = mapped_column(String(32))
+    record_count: Mapped[int] = mapped_column(BigInteger)
+    file_size_in_bytes: Mapped[int] = mapped_column(BigInteger)
+    file_count: Mapped[int] = mapped_column(BigInteger)
+    last_file_creation_time: Mapped[int] = mapped_column(BigInteger)
+    statistics: Mapped[str] = mapped_column(_DOCUMENT)
+    appended_count: Mapped[int | None] = mapped_column(BigInteger)
+    changelog_count: Mapped[int | None] = mapped_column(BigInteger)
+    counted_since: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class PartitionRow(Base):
+    """What a partition holds; `spec` is a JSON object and `spec_key` its SHA-256.
+
+    `sort_name` is how its name (``dt=2026-01-01/hour=5``) begins: listings are in its order, and
+    in that of `spec_key` where it is the same.
+    """
+
+    __tablename__ = "hw_partitions"
+    __table_args__ = (Index(None, "table_id", "branch", "sort_name", "spec_key"),)
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    spec_key: Mapped[str] = mapped_column(_HASH, primary_key=True)
+    spec: Mapped[str] = mapped_column(_DOCUMENT)
+    record_count: Mapped[int] = mapped_column(BigInteger)
+    file_size_in_bytes: Mapped[int] = mapped_column(BigInteger)
+    file_count: Mapped[int] = mapped_column(BigInteger)
+    last_file_creation_time: Mapped[int] = mapped_column(BigInteger)
+    total_buckets: Mapped[int] = mapped_column(Integer)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+    sort_name: Mapped[str] = mapped_column(_SORT_NAME, server_default=text("''"))
+    is_done: Mapped[bool] = mapped_column(server_default=false())
+    options: Mapped[str | None] = mapped_column(_DOCUMENT)
+    created_by: Mapped[str | None] = mapped_column(String(255))
+    updated_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class PathRow(Base):
+    """A directory that a table has, or had: it is never given to another table.
+
+    Deleting a dropped table's files may thus be repeated, late or at the same time as a table of
+    the same name is made. `path_key` is the SHA-256 of `path`.
+    """
+
+    __tablename__ = "hw_paths"
+
+    path_key: Mapped[str] = mapped_column(_HASH, primary_key=True)
+    path: Mapped[str] = mapped_column(Text)
+    table_id: Mapped[str] = mapped_column(_ID)
+
+
+class OutboxRow(Base):
+    """A decision that storage has yet to follow; the rows of a branch are settled in id order.
+
+    What `action`, `number` and `path` mean is said by `headwater.catalog.sql.outbox.outbox.Action`.
+    """
+
+    __tablename__ = "hw_outbox"
+    __table_args__ = (Index(None, "table_id", "branch", "id"), Index(None, "warehouse"))
+
+    id: Mapped[int] = mapped_column(_SERIAL, primary_key=True, autoincrement=True)
+    warehouse: Mapped[str] = mapped_column(_NAME)
+    # No foreign keys: the row of a dropped table outlives the table.
+    table_id: Mapped[str] = mapped_column(_ID)
+    branch: Mapped[str] = mapped_column(_NAME)
+    action: Mapped[str] = mapped_column(String(16))
+    number: Mapped[int] = mapped_column(BigInteger)
+    path: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+
+
+for _table in Base.metadata.tables.values():
+    _table.dialect_kwargs.update(TABLE_OPTIONS)

@@ -1,0 +1,453 @@
+"""Branches: rows of their own for schemas, snapshots and partitions, files that follow.
+
+A branch's name decides its directory, which a later branch of the name gets again. So whatever
+empties a directory is waited for before one of that name begins: it holds the lock of the main
+branch (a drop) or of the branch that the files went to (a rename), and its outbox row names the
+directory. Locks are taken with the main branch first, then by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from sqlalchemy import delete, insert, select, true, update
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from headwater.catalog.model.branches import branch_of, check_branch_name
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import (
+    BranchRow,
+    OutboxRow,
+    PartitionRow,
+    SchemaRow,
+    SnapshotRow,
+)
+from headwater.catalog.sql.history.branch_history import (
+    common_snapshot,
+    copy_rows,
+    delete_branch_rows,
+)
+from headwater.catalog.sql.history.manifest_sizes import (
+    Recorded,
+    insert_measured,
+    measure,
+    recorded,
+)
+from headwater.catalog.sql.history.rollback import reversed_statistics
+from headwater.catalog.sql.history.snapshots import Snapshots, settled_table, snapshot_not_found
+from headwater.catalog.sql.history.statistics import apply_statistics, read_schema
+from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.queries.lookup import (
+    TableRecord,
+    find_table,
+    lock_branch,
+    read_table,
+    table_busy,
+)
+from headwater.storage.errors import (
+    AlreadyExists,
+    Conflict,
+    Invalid,
+    NotFound,
+    ResourceType,
+)
+from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.tag import read_tag_file
+from headwater.storage.table_storage import PartitionStatistics
+
+__all__ = ["SqlBranches"]
+
+_ATTEMPTS = 10
+# A branch that a table's options name is in use (AbstractFileStoreTable.java).
+_REFERRING_OPTIONS = ("scan.fallback-branch", "scan.primary-branch")
+
+
+@dataclass(frozen=True)
+class _Fork:
+    """What a new branch begins with.
+
+    Attributes:
+        snapshot: The snapshot.
+        tag_path: The file of the tag that names it; empty for none.
+        measured: What its partitions hold, when the database does not know.
+    """
+
+    snapshot: Snapshot
+    tag_path: str
+    measured: Sequence[PartitionStatistics] | None
+
+
+class SqlBranches:
+    """Implements `headwater.catalog.model.branches.Branches`.
+
+    Args:
+        context: Where and with what.
+        outbox: Makes storage follow.
+        snapshots: Says which snapshots exist.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox, snapshots: Snapshots) -> None:
+        self._context = context
+        self._sql = context.database
+        self._outbox = outbox
+        self._snapshots = snapshots
+
+    def list(self, identifier: Identifier) -> Sequence[str]:
+        """The names, in their order, without ``main``."""
+        with self._sql.read() as connection:
+            record = find_table(connection, self._context, identifier)
+            record.require_snapshots()
+            names = connection.execute(
+                select(BranchRow.branch)
+                .where(BranchRow.table_id == record.id, BranchRow.branch != MAIN_BRANCH)
+                .order_by(BranchRow.branch)
+            )
+            return names.scalars().all()
+
+    def create(
+        self,
+        identifier: Identifier,
+        branch: str,
+        *,
+        from_tag: str | None = None,
+        from_snapshot: int | None = None,
+    ) -> None:
+        """Begin a branch; its files are on storage when this returns."""
+        check_branch_name(branch)
+        if from_tag is not None and from_snapshot is not None:
+            raise Invalid(f"branch '{branch}': give a tag or a snapshot to begin with, not both")
+        for _ in range(_ATTEMPTS):
+            record = settled_table(self._context, self._outbox, identifier)
+            self._refuse_taken(record, branch)
+            try:
+                fork = self._fork(record, from_tag, from_snapshot)
+                created = self._sql.write(
+                    partial(self._insert, seen=record, branch=branch, fork=fork)
+                )
+            except (Conflict, IntegrityError):
+                continue  # something else came first, a branch of the name even: look again
+            if created:
+                self._outbox.finish(record.id, branch, f"branch '{branch}' is created")
+                return
+        raise table_busy(identifier)
+
+    def rename(self, identifier: Identifier, branch: str, new_name: str) -> None:
+        """Give a branch another name; its files have moved when this returns."""
+        _refuse_main(branch, "renamed")
+        check_branch_name(new_name)
+        for _ in range(_ATTEMPTS):
+            record = self._branch(identifier, branch)
+            self._refuse_taken(record, new_name)
+            try:
+                renamed = self._sql.write(partial(self._rename, seen=record, new_name=new_name))
+            except IntegrityError:
+                continue
+            if renamed:
+                self._outbox.finish(record.id, new_name, f"branch '{branch}' is renamed")
+                return
+        raise table_busy(identifier)
+
+    def fast_forward(self, identifier: Identifier, branch: str) -> None:
+        """Replace what follows the common history; storage has followed when this returns."""
+        _refuse_main(branch, "what another branch is forwarded to")
+        if branch == identifier.branch:
+            raise Invalid(f"{identifier}: a branch cannot be forwarded to itself")
+        for _ in range(_ATTEMPTS):
+            target = settled_table(self._context, self._outbox, identifier)
+            source = self._branch(identifier, branch)
+            existing = self._snapshots.existing(source)
+            if not existing:
+                return
+            forwarded = self._sql.write(
+                partial(self._forward, seen=target, other=source, first=existing[0])
+            )
+            if forwarded:
+                self._outbox.finish(target.id, target.branch, f"{identifier} is forwarded")
+                return
+        raise table_busy(identifier)
+
+    def drop(self, identifier: Identifier, branch: str) -> None:
+        """Drop a branch; its files are gone when this returns."""
+        _refuse_main(branch, "dropped")
+        for _ in range(_ATTEMPTS):
+            record = read_table(self._context, branch_of(identifier, MAIN_BRANCH))
+            record.require_snapshots()
+            self._settle_users(record.id, TableLayout(record.path, branch).branch_location)
+            dropped = self._sql.write(partial(self._drop, seen=record, branch=branch))
+            if dropped:
+                self._outbox.finish(record.id, MAIN_BRANCH, f"branch '{branch}' is dropped")
+                return
+        raise table_busy(identifier)
+
+    # What is looked at before a decision
+
+    def _branch(self, identifier: Identifier, branch: str) -> TableRecord:
+        """A branch, settled; NotFound (TABLE) or (BRANCH)."""
+        name = branch_of(identifier, branch)
+        main = read_table(self._context, branch_of(identifier, MAIN_BRANCH))
+        try:
+            return settled_table(self._context, self._outbox, name)
+        except NotFound as error:
+            raise _branch_not_found(main.identifier, branch) from error
+
+    def _refuse_taken(self, record: TableRecord, branch: str) -> None:
+        """Refuse a name that a branch has, and one whose directory has files of somebody's."""
+        directory = TableLayout(record.path, branch).branch_location
+        seen: str | None = None
+        for _ in range(_ATTEMPTS):
+            with self._sql.read() as connection:
+                exists = _has_branch(connection, record.id, branch)
+            if exists:
+                raise AlreadyExists(
+                    f"table {record.identifier} has a branch '{branch}' already",
+                    resource_type=ResourceType.BRANCH,
+                    resource_name=branch,
+                )
+            self._settle_users(record.id, directory)
+            found = next(self._context.files.walk(directory), None)
+            if found is None:
+                return
+            if found.path == seen:
+                raise AlreadyExists(
+                    f"table {record.identifier} has no branch '{branch}', but {found.path} is in "
+                    "its directory; move the files there away, or choose another name",
+                    resource_type=ResourceType.BRANCH,
+                    resource_name=branch,
+                )
+            # A branch that was dropped just now may have left it: look again.
+            seen = found.path
+        raise table_busy(record.identifier)
+
+    def _settle_users(self, table_id: str, directory: str) -> None:
+        """Follow what was decided about the files in a directory."""
+        with self._sql.read() as connection:
+            branches = _users(connection, table_id, directory)
+        for branch in branches:
+            self._outbox.settle(table_id, branch)
+
+    def _fork(self, record: TableRecord, tag: str | None, number: int | None) -> _Fork | None:
+        path = ""
+        if tag is not None:
+            found = None
+            if tag and "/" not in tag:
+                found = read_tag_file(self._context.files, record.layout, tag)
+            if found is None or not 0 < found.snapshot.id <= record.snapshot_id:
+                raise NotFound(
+                    f"table {record.identifier} has no tag '{tag}' on a snapshot of its history",
+                    resource_type=ResourceType.TAG,
+                    resource_name=tag,
+                )
+            snapshot, path = found.snapshot, record.layout.tag(tag)
+        elif number is not None:
+            existing = self._snapshots.by_id(record, number)
+            if existing is None:
+                raise snapshot_not_found(record.identifier, str(number))
+            snapshot = existing
+        else:
+            return None
+        with self._sql.read() as connection:
+            known = recorded(connection, record, snapshot)
+        if known is Recorded.THE_SAME:
+            return _Fork(snapshot, path, None)
+        return _Fork(snapshot, path, measure(self._context, record, snapshot))
+
+    # Decisions: False when what was looked at has changed meanwhile
+
+    def _insert(
+        self, connection: Connection, seen: TableRecord, branch: str, fork: _Fork | None
+    ) -> bool:
+        _lock(connection, seen.id, {MAIN_BRANCH, seen.branch})
+        record = find_table(connection, self._context, seen.identifier)
+        directory = TableLayout(record.path, branch).branch_location
+        if record.id != seen.id or record.is_pending or _users(connection, record.id, directory):
+            return False
+        snapshot = None if fork is None else fork.snapshot
+        if snapshot is not None and snapshot.id > record.snapshot_id:
+            return False
+        row = {
+            "table_id": record.id,
+            "branch": branch,
+            "schema_id": record.schema_id if snapshot is None else snapshot.schema_id,
+            "snapshot_id": 0 if snapshot is None else snapshot.id,
+            "snapshot_uuid": None if snapshot is None else snapshot.uuid,
+            "created_at": self._context.runtime.now_millis(),
+        }
+        connection.execute(insert(BranchRow), row)
+        schema_id = int(str(row["schema_id"]))
+        copy_rows(
+            connection, SchemaRow, record.id, record.branch, branch,
+            SchemaRow.schema_id <= schema_id,
+        )  # fmt: skip
+        if fork is not None and not self._copy_state(connection, record, branch, fork):
+            raise Conflict(f"table {record.identifier} was rolled back meanwhile; look, then retry")
+        self._outbox.add(
+            connection,
+            Action.FORK,
+            record.id,
+            branch,
+            number=0 if snapshot is None else snapshot.id,
+            path="" if fork is None else fork.tag_path,
+        )
+        return True
+
+    def _copy_state(
+        self, connection: Connection, record: TableRecord, branch: str, fork: _Fork
+    ) -> bool:
+        """Copy the snapshot's row, and what its partitions hold."""
+        snapshot = fork.snapshot
+        there = replace(
+            record,
+            identifier=branch_of(record.identifier, branch),
+            branch=branch,
+            schema_id=snapshot.schema_id,
+            snapshot_id=snapshot.id,
+        )
+        if fork.measured is not None:
+            insert_measured(connection, self._context, there, snapshot, fork.measured)
+            return True
+        if recorded(connection, record, snapshot) is not Recorded.THE_SAME:
+            return False
+        copy_rows(
+            connection, SnapshotRow, record.id, record.branch, branch,
+            SnapshotRow.snapshot_id == snapshot.id,
+        )  # fmt: skip
+        copy_rows(connection, PartitionRow, record.id, record.branch, branch, true())
+        later = reversed_statistics(connection, record, snapshot.id)
+        apply_statistics(connection, self._context, there, later)
+        return True
+
+    def _rename(self, connection: Connection, seen: TableRecord, new_name: str) -> bool:
+        _lock(connection, seen.id, {MAIN_BRANCH, seen.branch})
+        record = find_table(connection, self._context, seen.identifier)
+        new = TableLayout(record.path, new_name).branch_location
+        old = record.layout.branch_location
+        if record.id != seen.id or record.is_pending:
+            return False
+        if _users(connection, record.id, new) or _users(connection, record.id, old):
+            return False
+        copy_rows(connection, BranchRow, record.id, record.branch, new_name, true())
+        for model in (SchemaRow, SnapshotRow, PartitionRow):
+            connection.execute(
+                update(model)
+                .where(model.table_id == record.id, model.branch == record.branch)
+                .values(branch=new_name)
+            )
+        delete_branch_rows(connection, record.id, record.branch, (BranchRow,))
+        self._outbox.add(connection, Action.MOVE, record.id, new_name, path=old)
+        return True
+
+    def _forward(
+        self, connection: Connection, seen: TableRecord, other: TableRecord, first: int
+    ) -> bool:
+        _lock(connection, seen.id, {seen.branch, other.branch})
+        target = find_table(connection, self._context, seen.identifier)
+        source = find_table(connection, self._context, other.identifier)
+        # A branch's later commits would do no harm, but its own rollback might.
+        if target.id != seen.id or target.is_pending or source != other:
+            return False
+        common = common_snapshot(connection, target.id, target.branch, source.branch)
+        connection.execute(
+            delete(SnapshotRow).where(
+                SnapshotRow.table_id == target.id,
+                SnapshotRow.branch == target.branch,
+                SnapshotRow.snapshot_id > common,
+            )
+        )
+        delete_branch_rows(connection, target.id, target.branch, (SchemaRow, PartitionRow))
+        copy = (target.id, source.branch, target.branch)
+        following = SnapshotRow.snapshot_id >= max(first, common + 1)
+        copy_rows(connection, SnapshotRow, *copy, following)
+        copy_rows(connection, SchemaRow, *copy, true())
+        copy_rows(connection, PartitionRow, *copy, true())
+        connection.execute(
+            update(BranchRow)
+            .where(BranchRow.table_id == target.id, BranchRow.branch == target.branch)
+            .values(
+                schema_id=source.schema_id,
+                snapshot_id=source.snapshot_id,
+                snapshot_uuid=source.snapshot_uuid,
+            )
+        )
+        self._outbox.add(
+            connection,
+            Action.FORWARD,
+            target.id,
+            target.branch,
+            number=common,
+            path=source.layout.branch_location,
+        )
+        return True
+
+    def _drop(self, connection: Connection, seen: TableRecord, branch: str) -> bool:
+        _lock(connection, seen.id, {MAIN_BRANCH, branch})
+        main = find_table(connection, self._context, seen.identifier)
+        if main.id != seen.id:
+            return False
+        if not _has_branch(connection, main.id, branch):
+            raise _branch_not_found(main.identifier, branch)
+        options = read_schema(connection, main).options
+        for option in _REFERRING_OPTIONS:
+            if options.get(option) == branch:
+                raise Invalid(
+                    f"table {main.identifier}: its option '{option}' names branch '{branch}'; "
+                    "remove the option first"
+                )
+        directory = TableLayout(main.path, branch).branch_location
+        if _users(connection, main.id, directory):
+            return False
+        # Files of a rename that storage has not followed are still where they were.
+        left = connection.execute(
+            select(OutboxRow.path).where(
+                OutboxRow.table_id == main.id,
+                OutboxRow.branch == branch,
+                OutboxRow.action == Action.MOVE.value,
+            )
+        ).scalars()
+        for path in [*left, directory]:
+            self._outbox.add(connection, Action.DROP, main.id, MAIN_BRANCH, path=path)
+        models = (OutboxRow, SnapshotRow, SchemaRow, PartitionRow, BranchRow)
+        delete_branch_rows(connection, main.id, branch, models)
+        return True
+
+
+def _lock(connection: Connection, table_id: str, branches: set[str]) -> None:
+    for branch in sorted(branches, key=lambda name: (name != MAIN_BRANCH, name)):
+        lock_branch(connection, table_id, branch)
+
+
+def _has_branch(connection: Connection, table_id: str, branch: str) -> bool:
+    found = connection.execute(
+        select(BranchRow.branch).where(BranchRow.table_id == table_id, BranchRow.branch == branch)
+    )
+    return found.one_or_none() is not None
+
+
+def _users(connection: Connection, table_id: str, directory: str) -> Sequence[str]:
+    """The branches with open decisions that read or empty a directory."""
+    return (
+        connection.execute(
+            select(OutboxRow.branch)
+            .where(OutboxRow.table_id == table_id, OutboxRow.path == directory)
+            .distinct()
+        )
+        .scalars()
+        .all()
+    )
+
+
+def _refuse_main(branch: str, what: str) -> None:
+    if branch == MAIN_BRANCH:
+        raise Invalid(f"the main branch cannot be {what}; name another branch")
+
+
+def _branch_not_found(identifier: Identifier, branch: str) -> NotFound:
+    return NotFound(
+        f"table {identifier} has no branch '{branch}'",
+        resource_type=ResourceType.BRANCH,
+        resource_name=branch,
+    )

@@ -1,0 +1,369 @@
+"""The one door for commits.
+
+One transaction decides (see ``docs/decisions/0001-commit-protocol.md``); then storage follows.
+Snapshots of several tables that are offered at the same time share their transactions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import cache, partial
+from typing import TypeAlias
+
+from sqlalchemy import bindparam, case, insert, literal_column, or_, select, update
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import current_principal
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import BranchRow, SnapshotRow
+from headwater.catalog.sql.database.prepared import (
+    Change,
+    Prepared,
+    keyed,
+    numbered,
+    padded,
+    run_together,
+)
+from headwater.catalog.sql.history.statistics import Growth, Sizes, growing, snapshot_row
+from headwater.catalog.sql.history.stream_counts import COUNT_COLUMNS, StreamCounts
+from headwater.catalog.sql.outbox.outbox import Committed, Outbox
+from headwater.catalog.sql.queries.lookup import (
+    Head,
+    TableRecord,
+    find_tables,
+    lock_branches,
+    table_not_found,
+)
+from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+
+__all__ = ["MOST_AT_ONCE", "Commits", "Offer"]
+
+_UNKNOWN_OUTCOMES = 3
+MOST_AT_ONCE = 32
+"""How many snapshots one transaction takes."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A snapshot that is to be the latest; see `Catalog.commit_snapshot`.
+
+    Attributes:
+        identifier: The table and branch.
+        table_id: Its id, if the caller knows it.
+        snapshot: The snapshot.
+        base_uuid: The uuid of the one before it.
+        statistics: What it changes.
+        principal: Who offers it.
+    """
+
+    identifier: Identifier
+    table_id: str | None
+    snapshot: Snapshot
+    base_uuid: str | None
+    statistics: Sequence[PartitionStatistics]
+    principal: str | None = field(default_factory=current_principal)
+
+    def follows(self, head: Head) -> bool:
+        """Whether it builds on what is the latest."""
+        if head.snapshot_id != self.snapshot.id - 1:
+            return False
+        # A rollback of the schema at the same time must not take away what this names.
+        if head.schema_id < self.snapshot.schema_id:
+            return False
+        if self.base_uuid is not None:
+            return head.snapshot_uuid == self.base_uuid
+        # A client from before uuids sends none: the number alone decides, or one commit of a newer
+        # client would lock it out for ever.
+        return self.snapshot.uuid is None or head.snapshot_uuid is None
+
+
+class _Outcome(Enum):
+    DONE = auto()
+    REPEATED = auto()
+    CONFLICT = auto()
+    SETTLE_FIRST = auto()
+    WAITS_FOR_ANOTHER = auto()
+
+
+_TAKEN = (_Outcome.DONE, _Outcome.REPEATED)
+
+# What is decided about an offer, or the error that refuses it.
+_Decision: TypeAlias = tuple[_Outcome, TableRecord] | HeadwaterError
+_Also: TypeAlias = Callable[[Connection, TableRecord], None]
+_Row: TypeAlias = Mapping[str, str | int | None]
+
+
+@cache
+def _moving(count: int) -> Prepared:
+    """Branches of different tables go on by one snapshot each."""
+    heads = keyed(count, table_id=BranchRow.table_id, branch=BranchRow.branch)
+    uuids = case(*((head, bindparam(f"uuid_{at}")) for at, head in enumerate(heads)))
+    return Prepared(
+        update(BranchRow)
+        .where(or_(*heads))
+        .values(snapshot_id=BranchRow.snapshot_id + literal_column("1"), snapshot_uuid=uuids)
+    )
+
+
+_COLUMNS = tuple(column.name for column in SnapshotRow.__table__.columns)
+
+
+@cache
+def _inserting(count: int) -> Prepared:
+    return Prepared(
+        insert(SnapshotRow)
+        .inline()
+        .values([{name: bindparam(f"{name}_{at}") for name in _COLUMNS} for at in range(count)])
+    )
+
+
+@cache
+def _as_of(count: int) -> Prepared:
+    """What snapshots of different tables hold."""
+    return Prepared(
+        select(
+            SnapshotRow.table_id,
+            SnapshotRow.record_count,
+            SnapshotRow.file_size_in_bytes,
+            SnapshotRow.file_count,
+            SnapshotRow.last_file_creation_time,
+            *COUNT_COLUMNS,
+        ).where(
+            or_(
+                *keyed(
+                    count,
+                    table=SnapshotRow.table_id,
+                    branch=SnapshotRow.branch,
+                    number=SnapshotRow.snapshot_id,
+                )
+            )
+        )
+    )
+
+
+class Commits:
+    """Commits snapshots of one warehouse's tables.
+
+    Args:
+        context: Where and with what.
+        outbox: Writes the snapshot files.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox) -> None:
+        self._context = context
+        self._outbox = outbox
+
+    def commit(self, offer: Offer, also: _Also | None = None) -> bool:
+        """Make a snapshot the latest; see `Catalog.commit_snapshot`.
+
+        Args:
+            offer: The snapshot.
+            also: Changes more in the same transaction, or raises and so takes it back. It is
+                called again when an answer was lost.
+        """
+        answer = self._commit([offer], also)[0]
+        if isinstance(answer, HeadwaterError):
+            raise answer
+        return answer
+
+    def commit_each(self, offers: Sequence[Offer]) -> Sequence[bool | HeadwaterError]:
+        """Likewise for snapshots of several tables, in one transaction where that can be.
+
+        One that is refused takes nothing from the others, but they wait for each other's files.
+
+        Args:
+            offers: The snapshots, at most `MOST_AT_ONCE`.
+
+        Returns:
+            For each what `commit` returns, or raises.
+        """
+        return self._commit(offers, None)
+
+    def _commit(
+        self, offers: Sequence[Offer], also: _Also | None
+    ) -> Sequence[bool | HeadwaterError]:
+        answers: dict[int, bool | HeadwaterError] = {}
+        unknown = 0
+        while places := [at for at in range(len(offers)) if at not in answers]:
+            turn = [offers[at] for at in places]
+            try:
+                decide = partial(self._decide, turn, also)
+                decisions = self._context.database.write(decide, by_keys=True)
+            except OutcomeUnknown as error:
+                # Offered again, a snapshot that was taken is found in the history.
+                unknown += 1
+                if unknown > _UNKNOWN_OUTCOMES:
+                    answers |= dict.fromkeys(places, error)
+            except Unavailable as error:
+                answers |= dict.fromkeys(places, error)
+            except (IntegrityError, HeadwaterError) as error:
+                if len(places) > 1:
+                    # One spoils it for all: each is decided alone.
+                    answers |= {at: self._commit([offers[at]], None)[0] for at in places}
+                else:
+                    # Two commits met at the unique key of the snapshot's number.
+                    answers[places[0]] = error if isinstance(error, HeadwaterError) else False
+            else:
+                settled = self._settle(turn, decisions)
+                answers |= {places[at]: answer for at, answer in settled.items()}
+        return [answers[at] for at in range(len(offers))]
+
+    def _settle(
+        self, offers: Sequence[Offer], decisions: Sequence[_Decision]
+    ) -> Mapping[int, bool | HeadwaterError]:
+        """Let storage follow; the answers that are known then, by their place."""
+        answers: dict[int, bool | HeadwaterError] = {}
+        done: dict[int, Committed] = {}
+        for at, (offer, decision) in enumerate(zip(offers, decisions, strict=True)):
+            if isinstance(decision, HeadwaterError):
+                answers[at] = decision
+                continue
+            outcome, record = decision
+            if outcome is _Outcome.CONFLICT:
+                answers[at] = False
+            elif outcome is _Outcome.DONE:
+                done[at] = Committed(record.id, record.layout, offer.snapshot)
+            elif outcome is not _Outcome.WAITS_FOR_ANOTHER:
+                try:
+                    self._outbox.settle(record.id, record.branch)
+                except HeadwaterError as error:
+                    is_decided = outcome is _Outcome.REPEATED
+                    answers[at] = _not_followed(offer, error) if is_decided else error
+                else:
+                    if outcome is _Outcome.REPEATED:
+                        answers[at] = True
+        if done:
+            failures = self._outbox.follow(list(done.values()))
+            for at, failure in zip(done, failures, strict=True):
+                answers[at] = True if failure is None else _not_followed(offers[at], failure)
+        return answers
+
+    def _decide(
+        self, offers: Sequence[Offer], also: _Also | None, connection: Connection
+    ) -> Sequence[_Decision]:
+        records = find_tables(connection, self._context, [offer.identifier for offer in offers])
+        decisions: dict[int, _Decision] = {}
+        # Of each table one snapshot at a time, of whichever branch.
+        turns: dict[str, tuple[int, TableRecord]] = {}
+        for at, (offer, found) in enumerate(zip(offers, records, strict=True)):
+            try:
+                record = _table_of(offer, found)
+            except HeadwaterError as error:
+                decisions[at] = error
+                continue
+            if record.is_pending:
+                decisions[at] = (_Outcome.SETTLE_FIRST, record)
+            elif record.id in turns:
+                decisions[at] = (_Outcome.WAITS_FOR_ANOTHER, record)
+            else:
+                turns[record.id] = (at, record)
+        places = [(record.id, record.branch) for _, record in turns.values()]
+        heads = lock_branches(connection, places) if places else {}
+        moving: list[tuple[Offer, TableRecord]] = []
+        for at, record in turns.values():
+            head = heads.get(record.id)
+            if head is not None and offers[at].follows(head):
+                moving.append((offers[at], record))
+                decisions[at] = (_Outcome.DONE, record)
+            else:
+                decisions[at] = self._unmoved(connection, offers[at], record)
+        if moving:
+            self._move(connection, moving)
+        if also is not None:
+            for decision in decisions.values():
+                if not isinstance(decision, HeadwaterError) and decision[0] in _TAKEN:
+                    also(connection, decision[1])
+        return [decisions[at] for at in range(len(offers))]
+
+    def _move(self, connection: Connection, moving: Sequence[tuple[Offer, TableRecord]]) -> None:
+        """Make the snapshots the latest; the branches' locks are held."""
+        before = self._before(connection, moving)
+        rows: list[_Row] = []
+        for offer, record in moving:
+            snapshot = offer.snapshot
+            sizes_before, counts_before = before.get(record.id, (Sizes(), None))
+            sizes = sizes_before.plus(offer.statistics)
+            row = snapshot_row(record, snapshot, sizes, offer.statistics)
+            rows.append({**row, **StreamCounts.following(counts_before, snapshot).columns()})
+        heads = [
+            {name: row[name] for name in ("table_id", "branch", "uuid")} for row in padded(rows)
+        ]
+        growths = [Growth(record, offer.statistics, offer.principal) for offer, record in moving]
+        done = [Committed(record.id, record.layout, offer.snapshot) for offer, record in moving]
+        run_together(
+            connection,
+            [
+                Change(_moving(len(heads)), numbered(heads)),
+                Change(_inserting(len(rows)), numbered(rows)),
+                *growing(connection, self._context, growths),
+                self._outbox.adding(done),
+            ],
+        )
+
+    def _before(
+        self, connection: Connection, moving: Sequence[tuple[Offer, TableRecord]]
+    ) -> Mapping[str, tuple[Sizes, StreamCounts | None]]:
+        """What the tables held before, by their ids; one without snapshots is left out."""
+        names: Sequence[Mapping[str, str | int]] = [
+            {"table": record.id, "branch": record.branch, "number": offer.snapshot.id - 1}
+            for offer, record in padded(moving)
+        ]
+        rows = _as_of(len(names)).run(connection, **numbered(names))
+        return {
+            table_id: (Sizes(records, size, files, newest), StreamCounts.of(*counts))
+            for table_id, records, size, files, newest, *counts in rows
+        }
+
+    def _unmoved(self, connection: Connection, offer: Offer, record: TableRecord) -> _Decision:
+        """What is to be said of a snapshot that does not build on the latest."""
+        if self._is_repeated(connection, record, offer.snapshot):
+            return _Outcome.REPEATED, record
+        if offer.snapshot.schema_id > record.schema_id:
+            return Invalid(
+                f"table {record.identifier}: snapshot {offer.snapshot.id} names schema "
+                f"{offer.snapshot.schema_id}, but the latest is {record.schema_id}"
+            )
+        return _Outcome.CONFLICT, record
+
+    def _is_repeated(self, connection: Connection, record: TableRecord, snapshot: Snapshot) -> bool:
+        """Whether this very snapshot was committed before, be it the latest still or not.
+
+        Answering False for one that is in the history would make its client write it again.
+        """
+        row = connection.execute(
+            select(SnapshotRow.uuid, SnapshotRow.document).where(
+                SnapshotRow.table_id == record.id,
+                SnapshotRow.branch == record.branch,
+                SnapshotRow.snapshot_id == snapshot.id,
+            )
+        ).one_or_none()
+        if row is None:
+            return False
+        if snapshot.uuid is None:
+            return bool(json.loads(row.document) == json.loads(snapshot.to_json()))
+        return bool(row.uuid == snapshot.uuid)
+
+
+def _table_of(offer: Offer, record: TableRecord | None) -> TableRecord:
+    """The table; raises NotFound or Unsupported when nothing can be committed to it."""
+    if record is None or (offer.table_id is not None and record.id != offer.table_id):
+        raise table_not_found(offer.identifier)
+    record.require_snapshots()
+    return record
+
+
+def _not_followed(offer: Offer, error: HeadwaterError) -> Unavailable:
+    # Decided, and not to be seen yet: any other error would pass for a refusal.
+    answer = Unavailable(
+        f"snapshot {offer.snapshot.id} of table {offer.identifier} is decided on but cannot be "
+        f"served until storage follows: {error.message}"
+    )
+    answer.__cause__ = error
+    return answer

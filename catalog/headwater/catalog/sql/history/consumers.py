@@ -1,0 +1,162 @@
+"""Consumers: they live on storage alone, where every engine moves them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Row, select
+
+from headwater.catalog.model.catalog import ConsumerInfo, ConsumerLag, Page
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import SnapshotRow
+from headwater.catalog.sql.history.snapshots import settled_table
+from headwater.catalog.sql.history.statistics import chunks, read_schema
+from headwater.catalog.sql.history.stream_counts import COUNT_COLUMNS, StreamCounts
+from headwater.catalog.sql.outbox.outbox import Outbox
+from headwater.catalog.sql.queries.lookup import TableRecord
+from headwater.catalog.sql.queries.names import check_page
+from headwater.storage.errors import CorruptData
+from headwater.storage.options import ChangelogProducer, TableOptions
+from headwater.storage.snapshot.consumer import (
+    Consumer,
+    check_consumer_id,
+    consumer_statuses,
+    delete_consumer_file,
+    read_consumer_file,
+    write_consumer_file,
+)
+from headwater.storage.snapshot.snapshot import Snapshot
+
+__all__ = ["Consumers"]
+
+# Paimon's local files are overwritten in place: a reader may find one half written, and looks
+# again (Consumer.java).
+_READ_ATTEMPTS = 5
+_SECONDS_BETWEEN_READS = 0.05
+
+
+class Consumers:
+    """The consumers of one warehouse's tables.
+
+    Args:
+        context: Where and with what.
+        outbox: Settles open decisions before anything is shown.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox) -> None:
+        self._context = context
+        self._files = context.files
+        self._outbox = outbox
+
+    def list(
+        self, identifier: Identifier, max_results: int | None, token: str | None
+    ) -> Page[ConsumerInfo]:
+        """The saved positions, by consumer id, without those that have expired."""
+        check_page(max_results)
+        record = settled_table(self._context, self._outbox, identifier)
+        with self._context.database.read() as connection:
+            options = TableOptions(read_schema(connection, record).options)
+        expired_before = self._expired_before(options)
+        found: list[Consumer] = []
+        next_token: str | None = None
+        for consumer_id, moved_at in consumer_statuses(self._files, record.layout):
+            if token and consumer_id <= token:
+                continue
+            if expired_before is not None and moved_at < expired_before:
+                continue
+            if len(found) == max_results:
+                next_token = found[-1].consumer_id
+                break
+            position = self._read(record, consumer_id)
+            if position is not None:
+                found.append(Consumer(consumer_id, position, moved_at))
+        rows = self._snapshot_rows(record, found)
+        items = [
+            ConsumerInfo(
+                item.consumer_id,
+                item.next_snapshot,
+                item.updated_at,
+                self._lag(record, options, item.next_snapshot, rows),
+            )
+            for item in found
+        ]
+        return Page(tuple(items), next_token)
+
+    def reset(self, identifier: Identifier, consumer_id: str, next_snapshot: int | None) -> None:
+        """Move a consumer, creating it if need be; None deletes it."""
+        check_consumer_id(consumer_id)
+        record = settled_table(self._context, self._outbox, identifier)
+        if next_snapshot is None:
+            delete_consumer_file(self._files, record.layout, consumer_id)
+        else:
+            moved = Consumer(consumer_id, next_snapshot)
+            write_consumer_file(self._files, record.layout, moved)
+
+    def _expired_before(self, options: TableOptions) -> int | None:
+        expiration = options.consumer_expiration
+        return None if expiration is None else self._context.runtime.now_millis() - expiration
+
+    def _read(self, record: TableRecord, consumer_id: str) -> int | None:
+        for _ in range(_READ_ATTEMPTS - 1):
+            try:
+                found = read_consumer_file(self._files, record.layout, consumer_id)
+            except CorruptData:
+                self._context.runtime.sleep(_SECONDS_BETWEEN_READS)
+            else:
+                return None if found is None else found.next_snapshot
+        found = read_consumer_file(self._files, record.layout, consumer_id)
+        return None if found is None else found.next_snapshot
+
+    # Lag --------------------------------------------------------------------------------------
+
+    def _snapshot_rows(
+        self, record: TableRecord, consumers: Sequence[Consumer]
+    ) -> Mapping[int, Row[Any]]:
+        """The latest snapshot, and those that the consumers read next."""
+        wanted = {item.next_snapshot for item in consumers if item.next_snapshot > 0}
+        wanted = {number for number in wanted if number <= record.snapshot_id}
+        if not wanted:
+            return {}
+        found: dict[int, Row[Any]] = {}
+        with self._context.database.read() as connection:
+            for chunk in chunks(sorted(wanted | {record.snapshot_id})):
+                rows = connection.execute(
+                    select(SnapshotRow.snapshot_id, SnapshotRow.document, *COUNT_COLUMNS).where(
+                        SnapshotRow.table_id == record.id,
+                        SnapshotRow.branch == record.branch,
+                        SnapshotRow.snapshot_id.in_(chunk),
+                    )
+                )
+                found |= {row.snapshot_id: row for row in rows}
+        return found
+
+    def _lag(
+        self,
+        record: TableRecord,
+        options: TableOptions,
+        next_snapshot: int,
+        rows: Mapping[int, Row[Any]],
+    ) -> ConsumerLag:
+        behind = max(0, record.snapshot_id + 1 - next_snapshot)
+        if behind == 0:
+            return ConsumerLag(0, 0, 0)
+        first, last = rows.get(next_snapshot), rows.get(record.snapshot_id)
+        if first is None:
+            return ConsumerLag(behind)
+        where = f"snapshot {next_snapshot} of {record.identifier}"
+        unread = Snapshot.from_json(first.document, where)
+        age = max(0, self._context.runtime.now_millis() - unread.time_millis)
+        counts = _counts(first)
+        total = None if last is None else _counts(last)
+        if counts is None or total is None or counts.since != total.since:
+            return ConsumerLag(behind, None, age)
+        before = counts.before(unread)
+        if options.changelog_producer is ChangelogProducer.NONE:
+            return ConsumerLag(behind, total.appended - before.appended, age)
+        return ConsumerLag(behind, total.changes - before.changes, age)
+
+
+def _counts(row: Row[Any]) -> StreamCounts | None:
+    return StreamCounts.of(row.appended_count, row.changelog_count, row.counted_since)

@@ -1,0 +1,103 @@
+"""Sizes read from a snapshot's own manifests, for one whose sizes the database does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+
+from sqlalchemy import insert, select
+from sqlalchemy.engine import Connection
+
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import SnapshotRow
+from headwater.catalog.sql.history.statistics import (
+    Sizes,
+    apply_statistics,
+    read_schema,
+    snapshot_row,
+)
+from headwater.catalog.sql.queries.lookup import TableRecord, read_table
+from headwater.storage.commit.entries import partition_statistics
+from headwater.storage.errors import Conflict, CorruptData
+from headwater.storage.scan.plan import live_entries
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics, TableStorage
+
+__all__ = ["Recorded", "insert_measured", "measure", "recorded"]
+
+
+class Recorded(Enum):
+    """What the database has under a snapshot's number."""
+
+    NOTHING = auto()
+    THE_SAME = auto()
+    ANOTHER = auto()
+
+
+def recorded(connection: Connection, record: TableRecord, snapshot: Snapshot) -> Recorded:
+    """Whether the database has this very snapshot, and so its sizes."""
+    row = connection.execute(
+        select(
+            SnapshotRow.uuid,
+            SnapshotRow.commit_user,
+            SnapshotRow.commit_identifier,
+            SnapshotRow.commit_kind,
+        ).where(
+            SnapshotRow.table_id == record.id,
+            SnapshotRow.branch == record.branch,
+            SnapshotRow.snapshot_id == snapshot.id,
+        )
+    ).one_or_none()
+    if row is None:
+        return Recorded.NOTHING
+    # A tag that another engine made is the same snapshot in other words.
+    is_same = tuple(row) == (
+        snapshot.uuid,
+        snapshot.commit_user,
+        snapshot.commit_identifier,
+        snapshot.commit_kind.value,
+    )
+    return Recorded.THE_SAME if is_same else Recorded.ANOTHER
+
+
+def measure(
+    context: CatalogContext, record: TableRecord, snapshot: Snapshot
+) -> Sequence[PartitionStatistics]:
+    """What each partition of a snapshot holds, by its manifests, all of which it reads.
+
+    Raises:
+        Conflict: The table was changed since `record` was read, and the snapshot may have gone.
+        CorruptData: A manifest is missing or malformed: the snapshot cannot be read.
+    """
+    with context.database.read() as connection:
+        schema = read_schema(connection, record)
+    storage = TableStorage(
+        str(record.identifier), record.layout, context.files, schema, context.runtime
+    )
+    try:
+        return partition_statistics(storage, live_entries(storage, snapshot))
+    except CorruptData as error:
+        now = read_table(context, record.identifier)
+        if (now.id, now.snapshot_id, now.snapshot_uuid) == (
+            record.id,
+            record.snapshot_id,
+            record.snapshot_uuid,
+        ):
+            raise
+        raise Conflict(
+            f"table {record.identifier} was changed meanwhile; look, then retry"
+        ) from error
+
+
+def insert_measured(
+    connection: Connection,
+    context: CatalogContext,
+    record: TableRecord,
+    snapshot: Snapshot,
+    measured: Sequence[PartitionStatistics],
+) -> None:
+    """Insert a measured snapshot's row and partitions; the branch must have neither."""
+    # What it changed is not known; nothing earlier can be rolled back to by statistics.
+    row = snapshot_row(record, snapshot, Sizes().plus(measured), [])
+    connection.execute(insert(SnapshotRow), row)
+    apply_statistics(connection, context, record, measured)

@@ -1,0 +1,180 @@
+"""Rollback: an earlier snapshot becomes the latest, and what came after it goes away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.engine import Connection
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import BranchRow, PartitionRow, SnapshotRow
+from headwater.catalog.sql.history.branch_history import delete_branch_rows
+from headwater.catalog.sql.history.manifest_sizes import (
+    Recorded,
+    insert_measured,
+    measure,
+    recorded,
+)
+from headwater.catalog.sql.history.snapshots import Snapshots, settled_table, snapshot_not_found
+from headwater.catalog.sql.history.statistics import apply_statistics
+from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, table_busy
+from headwater.storage.errors import Conflict, NotFound, ResourceType
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.tag import read_tag_file
+from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.types.data_type import Json
+
+__all__ = ["Rollbacks", "reversed_statistics"]
+
+_ATTEMPTS = 10
+
+
+class Rollbacks:
+    """Rolls back one warehouse's tables.
+
+    Args:
+        context: Where and with what.
+        outbox: Deletes the files of the snapshots that go away.
+        snapshots: Says which snapshots exist.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox, snapshots: Snapshots) -> None:
+        self._context = context
+        self._outbox = outbox
+        self._snapshots = snapshots
+
+    def to_snapshot(
+        self, identifier: Identifier, snapshot_id: int, from_snapshot: int | None
+    ) -> None:
+        """Make an earlier snapshot the latest; NotFound (SNAPSHOT), Conflict."""
+        record = settled_table(self._context, self._outbox, identifier)
+        target = self._snapshots.by_id(record, snapshot_id)
+        if target is None:
+            raise snapshot_not_found(identifier, str(snapshot_id))
+        self._roll_back(record, target, from_snapshot)
+
+    def to_tag(self, identifier: Identifier, name: str, from_snapshot: int | None) -> None:
+        """Make a tag's snapshot the latest, be it expired or not; NotFound (TAG), Conflict."""
+        record = settled_table(self._context, self._outbox, identifier)
+        tag = None
+        if name and "/" not in name:
+            tag = read_tag_file(self._context.files, record.layout, name)
+        if tag is None or not 0 < tag.snapshot.id <= record.snapshot_id:
+            raise NotFound(
+                f"table {identifier} has no tag '{name}' on a snapshot of its history",
+                resource_type=ResourceType.TAG,
+                resource_name=name,
+            )
+        self._roll_back(record, tag.snapshot, from_snapshot)
+
+    def _roll_back(self, seen: TableRecord, target: Snapshot, from_snapshot: int | None) -> None:
+        expected = seen.snapshot_id if from_snapshot is None else from_snapshot
+        _expect(seen, expected)
+        with self._context.database.read() as connection:
+            is_known = _is_in_history(connection, seen, target)
+        measured = None if is_known else measure(self._context, seen, target)
+
+        def work(connection: Connection) -> bool:
+            lock_branch(connection, seen.id, seen.branch)
+            record = find_table(connection, self._context, seen.identifier)
+            if record.id != seen.id:
+                raise Conflict(f"another table is now named {seen.identifier}; look, then retry")
+            _expect(record, expected)
+            if record.is_pending:
+                return False
+            self._take_back(connection, record, target, measured)
+            return True
+
+        for _ in range(_ATTEMPTS):
+            if self._context.database.write(work):
+                done = f"table {seen.identifier} is rolled back"
+                self._outbox.finish(seen.id, seen.branch, done)
+                return
+            # Decided on before, and storage has yet to follow.
+            self._outbox.settle(seen.id, seen.branch)
+        raise table_busy(seen.identifier)
+
+    def _take_back(
+        self,
+        connection: Connection,
+        record: TableRecord,
+        target: Snapshot,
+        measured: Sequence[PartitionStatistics] | None,
+    ) -> None:
+        here = (SnapshotRow.table_id == record.id, SnapshotRow.branch == record.branch)
+        is_known = _is_in_history(connection, record, target)
+        if not is_known and measured is None:
+            raise Conflict(f"table {record.identifier} was changed meanwhile; look, then retry")
+        if is_known:
+            changes = reversed_statistics(connection, record, target.id)
+            apply_statistics(connection, self._context, record, changes)
+        connection.execute(delete(SnapshotRow).where(*here, SnapshotRow.snapshot_id > target.id))
+        if not is_known and measured is not None:
+            delete_branch_rows(connection, record.id, record.branch, (PartitionRow,))
+            insert_measured(connection, self._context, record, target, measured)
+        connection.execute(
+            update(BranchRow)
+            .where(BranchRow.table_id == record.id, BranchRow.branch == record.branch)
+            .values(snapshot_id=target.id, snapshot_uuid=target.uuid)
+        )
+        self._outbox.add(connection, Action.ROLLBACK, record.id, record.branch, number=target.id)
+
+
+def _is_in_history(connection: Connection, record: TableRecord, target: Snapshot) -> bool:
+    """False for a snapshot before those that the database knows; Conflict for another's number."""
+    known = recorded(connection, record, target)
+    if known is Recorded.ANOTHER:
+        raise Conflict(
+            f"table {record.identifier}: snapshot {target.id} is not the one that was asked "
+            "for: that one was rolled back before",
+            resource_type=ResourceType.SNAPSHOT,
+            resource_name=str(target.id),
+        )
+    return known is Recorded.THE_SAME
+
+
+def _expect(record: TableRecord, snapshot_id: int) -> None:
+    if record.snapshot_id != snapshot_id:
+        # pypaimon looks for these first words.
+        raise Conflict(
+            f"Latest snapshot {record.snapshot_id} is not {snapshot_id}: others changed table "
+            f"{record.identifier}; nothing was rolled back",
+            resource_type=ResourceType.SNAPSHOT,
+            resource_name=str(record.snapshot_id),
+        )
+
+
+def reversed_statistics(
+    connection: Connection, record: TableRecord, after: int
+) -> list[PartitionStatistics]:
+    """What takes back the changes of all snapshots after one."""
+    later = connection.execute(
+        select(SnapshotRow.statistics).where(
+            SnapshotRow.table_id == record.id,
+            SnapshotRow.branch == record.branch,
+            SnapshotRow.snapshot_id > after,
+        )
+    ).scalars()
+    return [_reverse(item) for text in later for item in json.loads(text)]
+
+
+def _reverse(document: dict[str, Json]) -> PartitionStatistics:
+    def number(name: str) -> int:
+        value = document[name]
+        assert isinstance(value, int)
+        return value
+
+    spec = document["spec"]
+    assert isinstance(spec, dict)
+    return PartitionStatistics(
+        spec={key: str(value) for key, value in spec.items()},
+        record_count=-number("recordCount"),
+        file_size_in_bytes=-number("fileSizeInBytes"),
+        file_count=-number("fileCount"),
+        last_file_creation_time=0,
+        total_buckets=number("totalBuckets"),
+    )

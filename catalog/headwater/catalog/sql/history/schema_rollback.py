@@ -1,0 +1,108 @@
+"""Schema rollback: an earlier version of a schema becomes the latest, if no later one is in use."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.engine import Connection
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import current_principal
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
+from headwater.catalog.sql.history.snapshots import Snapshots, settled_table
+from headwater.catalog.sql.outbox.mirror_files import numbered_files
+from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, table_busy
+from headwater.storage.errors import Conflict, Invalid, NotFound
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.tag import list_tag_files
+
+__all__ = ["SchemaRollbacks"]
+
+_ATTEMPTS = 10
+
+
+class SchemaRollbacks:
+    """Rolls back the schemas of one warehouse's tables (``SchemaManager.java``).
+
+    Args:
+        context: Where and with what.
+        outbox: Deletes the files of the schemas that go away.
+        snapshots: Says which snapshots exist.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox, snapshots: Snapshots) -> None:
+        self._context = context
+        self._outbox = outbox
+        self._snapshots = snapshots
+
+    def to_schema(self, identifier: Identifier, schema_id: int) -> None:
+        """Make an earlier schema the latest; Invalid, Conflict."""
+        for _ in range(_ATTEMPTS):
+            record = settled_table(self._context, self._outbox, identifier)
+            self._refuse_used(record, schema_id)
+            if self._context.database.write(partial(self._decide, seen=record, target=schema_id)):
+                done = f"table {identifier} is rolled back to schema {schema_id}"
+                self._outbox.finish(record.id, record.branch, done)
+                return
+        raise table_busy(identifier)
+
+    def _refuse_used(self, record: TableRecord, schema_id: int) -> None:
+        used = {snapshot.schema_id for snapshot in self._referring(record)}
+        later = sorted(number for number in used if number > schema_id)
+        if later:
+            # Paimon's own words, which its clients' tests look for.
+            raise Conflict(
+                f"Cannot rollback to schema {schema_id} of table {record.identifier}, schema "
+                f"{later[0]} is still referenced by snapshots/tags/changelogs; roll the table back "
+                "or let them expire first"
+            )
+
+    def _referring(self, record: TableRecord) -> list[Snapshot]:
+        files, layout = self._context.files, record.layout
+        found = list(self._snapshots.list(record.identifier, None, None).items)
+        found += [tag.snapshot for tag in list_tag_files(files, layout)]
+        changelogs = f"{layout.branch_location}/changelog"
+        for number in numbered_files(files.list(changelogs), "changelog-"):
+            path = f"{changelogs}/changelog-{number}"
+            try:
+                found.append(Snapshot.from_json(files.read(path), path))
+            except NotFound:
+                continue  # expired since the listing
+        return found
+
+    def _decide(self, connection: Connection, seen: TableRecord, target: int) -> bool:
+        """False when the table changed since it was looked at."""
+        lock_branch(connection, seen.id, seen.branch)
+        record = find_table(connection, self._context, seen.identifier)
+        if record != seen:
+            return False
+        here = (SchemaRow.table_id == record.id, SchemaRow.branch == record.branch)
+        known = connection.execute(
+            select(SchemaRow.schema_id).where(*here, SchemaRow.schema_id == target)
+        ).one_or_none()
+        if known is None:
+            raise Invalid(
+                f"table {record.identifier} has no schema {target}; its latest is "
+                f"{record.schema_id}"
+            )
+        if target == record.schema_id:
+            return True
+        connection.execute(delete(SchemaRow).where(*here, SchemaRow.schema_id > target))
+        connection.execute(
+            update(BranchRow)
+            .where(BranchRow.table_id == record.id, BranchRow.branch == record.branch)
+            .values(schema_id=target)
+        )
+        now = self._context.runtime.now_millis()
+        connection.execute(
+            update(TableRow)
+            .where(TableRow.id == record.id)
+            .values(updated_at=now, updated_by=current_principal())
+        )
+        self._outbox.add(
+            connection, Action.SCHEMA_ROLLBACK, record.id, record.branch, number=target
+        )
+        return True

@@ -1,0 +1,137 @@
+"""Tags: they live on storage alone, where every engine makes and deletes them."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.engine import Connection
+
+from headwater.catalog.model.catalog import Page, TagInfo
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import SnapshotRow
+from headwater.catalog.sql.history.snapshots import Snapshots, settled_table, snapshot_not_found
+from headwater.catalog.sql.history.statistics import read_schema
+from headwater.catalog.sql.outbox.mirror_files import tag_names
+from headwater.catalog.sql.outbox.outbox import Outbox
+from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, name_page
+from headwater.catalog.sql.queries.names import check_page
+from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
+from headwater.storage.options import TableOptions
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.tag import (
+    Tag,
+    check_tag_name,
+    delete_tag_file,
+    list_tag_files,
+    read_tag_file,
+    write_tag_file,
+)
+
+__all__ = ["Tags"]
+
+
+class Tags:
+    """The tags of one warehouse's tables.
+
+    Args:
+        context: Where and with what.
+        outbox: Settles open decisions before anything is shown.
+        snapshots: Says which snapshots exist.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox, snapshots: Snapshots) -> None:
+        self._context = context
+        self._files = context.files
+        self._outbox = outbox
+        self._snapshots = snapshots
+
+    def create(
+        self,
+        identifier: Identifier,
+        name: str,
+        snapshot_id: int | None,
+        retained_millis: int | None,
+    ) -> None:
+        """Name a snapshot; NotFound (SNAPSHOT), AlreadyExists (TAG)."""
+        check_tag_name(name)
+        if retained_millis is not None and retained_millis < 1:
+            raise Invalid(f"tag '{name}': it must be kept for at least 1 ms")
+        record = settled_table(self._context, self._outbox, identifier)
+        wanted = record.snapshot_id if snapshot_id is None else snapshot_id
+        snapshot = self._snapshots.by_id(record, wanted) or self._tagged(record, wanted)
+        if snapshot is None:
+            raise snapshot_not_found(identifier, str(wanted))
+        if retained_millis is None:
+            with self._context.database.read() as connection:
+                options = read_schema(connection, record).options
+            retained_millis = TableOptions(options).tag_time_retained
+        created_at = self._context.runtime.now_millis()
+        tag = Tag(name, snapshot, created_at, retained_millis)
+
+        def work(connection: Connection) -> bool:
+            # Under the lock, so that no rollback takes the snapshot away at the same time.
+            lock_branch(connection, record.id, record.branch)
+            now = find_table(connection, self._context, identifier)
+            row = connection.execute(
+                select(SnapshotRow.uuid).where(
+                    SnapshotRow.table_id == now.id,
+                    SnapshotRow.branch == now.branch,
+                    SnapshotRow.snapshot_id == snapshot.id,
+                )
+            ).one_or_none()
+            is_same = now.id == record.id and now.snapshot_id >= snapshot.id
+            if not is_same or (row is not None and row.uuid != snapshot.uuid):
+                raise Conflict(f"table {identifier} was rolled back meanwhile; look, then retry")
+            return write_tag_file(self._files, record.layout, tag)
+
+        if not self._context.database.write(work):
+            raise AlreadyExists(
+                f"table {identifier} has a tag '{name}' already",
+                resource_type=ResourceType.TAG,
+                resource_name=name,
+            )
+
+    def _tagged(self, record: TableRecord, snapshot_id: int) -> Snapshot | None:
+        """An expired snapshot that another tag still names (``AbstractFileStoreTable.java``)."""
+        if not 0 < snapshot_id <= record.snapshot_id:
+            return None
+        tags = list_tag_files(self._files, record.layout)
+        return next((tag.snapshot for tag in tags if tag.snapshot.id == snapshot_id), None)
+
+    def get(self, identifier: Identifier, name: str) -> TagInfo:
+        """A tag; NotFound (TAG)."""
+        record = settled_table(self._context, self._outbox, identifier)
+        tag = None
+        if name and "/" not in name:
+            tag = read_tag_file(self._files, record.layout, name)
+        if tag is None:
+            raise _tag_not_found(identifier, name)
+        return TagInfo(name, tag.snapshot, tag.created_at, tag.retained_millis)
+
+    def list(
+        self, identifier: Identifier, prefix: str | None, max_results: int | None, token: str | None
+    ) -> Page[str]:
+        """Tag names in their order."""
+        check_page(max_results)
+        record = settled_table(self._context, self._outbox, identifier)
+        names = tag_names(self._files, record.layout)
+        if prefix:
+            names = [name for name in names if name.startswith(prefix)]
+        if token:
+            names = [name for name in names if name > token]
+        return name_page(names, max_results)
+
+    def delete(self, identifier: Identifier, name: str) -> None:
+        """Delete a tag; NotFound (TAG)."""
+        record = settled_table(self._context, self._outbox, identifier)
+        if not name or "/" in name or not self._files.exists(record.layout.tag(name)):
+            raise _tag_not_found(identifier, name)
+        delete_tag_file(self._files, record.layout, name)
+
+
+def _tag_not_found(identifier: Identifier, name: str) -> NotFound:
+    return NotFound(
+        f"table {identifier} has no tag '{name}'",
+        resource_type=ResourceType.TAG,
+        resource_name=name,
+    )

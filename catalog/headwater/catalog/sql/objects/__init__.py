@@ -1,0 +1,4 @@
+"""Views and functions: documents with a name in a database.
+
+May import admin, queries, database.
+"""

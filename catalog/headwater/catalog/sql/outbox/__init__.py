@@ -1,0 +1,4 @@
+"""How storage follows what the database decided.
+
+May import database, queries.
+"""

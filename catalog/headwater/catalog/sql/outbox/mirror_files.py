@@ -1,0 +1,80 @@
+"""The files that mirror decisions: finding them, putting them, taking them back."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from headwater.storage.errors import CorruptData
+from headwater.storage.files.access import FileAccess, FileStatus
+from headwater.storage.files.layout import TableLayout
+from headwater.storage.snapshot.tag import read_tag_file
+
+__all__ = [
+    "delete_later_tags",
+    "delete_snapshots_after",
+    "numbered_files",
+    "put",
+    "tag_names",
+]
+
+_LOG = logging.getLogger(__name__)
+
+
+def put(files: FileAccess, path: str, document: str) -> None:
+    """Write a file unless it is there; raises CorruptData when it is there and is another."""
+    if files.write_if_absent(path, document.encode()):
+        return
+    found = files.read(path)
+    if found != document.encode() and not _same_json(found, document):
+        raise CorruptData(
+            f"{path} is not the file that the catalog decided on: something else wrote it. "
+            "Compare it with the catalog's database, move it away, and retry"
+        )
+
+
+def numbered_files(statuses: list[FileStatus], prefix: str) -> list[int]:
+    """The numbers of files named `prefix` and a number, ascending."""
+    texts = (s.name.removeprefix(prefix) for s in statuses if s.name.startswith(prefix))
+    return sorted(int(text) for text in texts if text.isascii() and text.isdigit())
+
+
+def tag_names(files: FileAccess, layout: TableLayout) -> list[str]:
+    """The names of a table's tags, in order."""
+    prefix = "tag-"
+    return sorted(
+        status.name.removeprefix(prefix)
+        for status in files.list(layout.tag_directory)
+        if status.name.startswith(prefix)
+    )
+
+
+def delete_snapshots_after(files: FileAccess, layout: TableLayout, number: int) -> None:
+    """Delete the snapshots, newest first, and the changelogs beyond a number."""
+    ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
+    for later in sorted((i for i in ids if i > number), reverse=True):
+        files.delete(layout.snapshot(later))
+    changelogs = f"{layout.branch_location}/changelog"
+    for later in numbered_files(files.list(changelogs), "changelog-"):
+        if later > number:
+            files.delete(f"{changelogs}/changelog-{later}")
+            files.delete(f"{changelogs}/LATEST")  # readers list the files without it
+
+
+def delete_later_tags(files: FileAccess, layout: TableLayout, number: int) -> None:
+    """Delete the tags of snapshots beyond a number; a file that is no tag is left and logged."""
+    for name in tag_names(files, layout):
+        try:
+            tag = read_tag_file(files, layout, name)
+        except CorruptData as error:
+            _LOG.warning("an unreadable tag is left: %s", error)
+            continue
+        if tag is not None and tag.snapshot.id > number:
+            files.delete(layout.tag(name))
+
+
+def _same_json(found: bytes, document: str) -> bool:
+    try:
+        return bool(json.loads(found) == json.loads(document))
+    except ValueError:
+        return False

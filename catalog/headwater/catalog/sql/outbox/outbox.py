@@ -1,0 +1,441 @@
+"""The outbox: what storage has yet to follow, and how it does.
+
+The database decides, in one transaction that also leaves a row here. Settling the row makes the
+files agree: always under the branch row's lock and in the order of the decisions, so that no file
+is written for a decision that was taken back meanwhile, and none deleted that a later one made.
+Every step can be repeated, so whoever comes by after a crash finishes it. For the same reason a row
+that is settled need not be flushed to the disk as such: it is settled again, or a later decision,
+which is flushed, takes it along.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from sqlalchemy import bindparam, delete, insert, literal_column, or_, select
+from sqlalchemy.engine import Connection
+
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import OutboxRow, SchemaRow, SnapshotRow, TableRow
+from headwater.catalog.sql.database.prepared import (
+    Change,
+    Prepared,
+    keyed,
+    numbered,
+    padded,
+    run_together,
+)
+from headwater.catalog.sql.outbox.branch_files import follow_fork, follow_forward, follow_move
+from headwater.catalog.sql.outbox.mirror_files import (
+    delete_later_tags,
+    delete_snapshots_after,
+    numbered_files,
+    put,
+)
+from headwater.catalog.sql.queries.lookup import lock_branch, lock_branches
+from headwater.storage.errors import HeadwaterError, OutcomeUnknown
+from headwater.storage.files.access import FileAccess
+from headwater.storage.files.layout import TableLayout
+from headwater.storage.snapshot.snapshot import Snapshot
+
+__all__ = ["SCHEMA_ACTIONS", "Action", "Committed", "Outbox", "RepairReport"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class Action(StrEnum):
+    """What storage has to do.
+
+    Attributes:
+        SCHEMA: Write the schema file `number`.
+        SNAPSHOT: Write the snapshot file `number` and its hints.
+        ROLLBACK: Delete what came after snapshot `number`.
+        SCHEMA_ROLLBACK: Delete the schema files after `number`.
+        FORK: Write a new branch's files, from snapshot `number` and the tag's file `path`.
+        MOVE: Bring a renamed branch's files from the directory `path`.
+        FORWARD: Replace what came after snapshot `number` by what the branch at `path` has.
+        DROP: Delete the directory `path`.
+    """
+
+    SCHEMA = "schema"
+    SNAPSHOT = "snapshot"
+    ROLLBACK = "rollback"
+    SCHEMA_ROLLBACK = "schema-rollback"
+    FORK = "fork"
+    MOVE = "move"
+    FORWARD = "forward"
+    DROP = "drop"
+
+
+SCHEMA_ACTIONS = tuple(
+    action.value
+    for action in (
+        Action.SCHEMA,
+        Action.SCHEMA_ROLLBACK,
+        Action.FORK,
+        Action.MOVE,
+        Action.FORWARD,
+    )
+)
+"""What a table's schema waits for; snapshots alone do not concern it."""
+
+
+@dataclass(frozen=True)
+class RepairReport:
+    """What a repair did.
+
+    Attributes:
+        settled: How many left-over decisions storage follows now.
+        failures: Those it could not follow, each as a sentence.
+    """
+
+    settled: int
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A snapshot that was decided on.
+
+    Attributes:
+        table_id: The table's id.
+        layout: Where the files of its branch are.
+        snapshot: The snapshot.
+    """
+
+    table_id: str
+    layout: TableLayout
+    snapshot: Snapshot
+
+
+# A local disk is busy with a few; a store far away is waited for.
+_PUTS_AT_ONCE = 4
+_REMOTE_PUTS_AT_ONCE = 16
+_MOST_PUTTERS = 128
+_SNAPSHOT = Action.SNAPSHOT.value
+
+_COLUMNS = ("warehouse", "table_id", "branch", "action", "number", "path", "created_at")
+
+
+@cache
+def _adding(count: int) -> Prepared:
+    return Prepared(
+        insert(OutboxRow)
+        .inline()
+        .values(
+            [{name: bindparam(f"{name}_{at}") for name in _COLUMNS} for at in range(count)],
+        )
+    )
+
+
+@cache
+def _removing(count: int) -> Prepared:
+    return Prepared(delete(OutboxRow).where(or_(*keyed(count, row=OutboxRow.id))))
+
+
+@cache
+def _open(count: int) -> Prepared:
+    """What is open about branches of different tables."""
+    return Prepared(
+        select(OutboxRow.id, OutboxRow.table_id, OutboxRow.action, OutboxRow.number)
+        .where(or_(*keyed(count, table=OutboxRow.table_id, branch=OutboxRow.branch)))
+        .order_by(OutboxRow.id)
+    )
+
+
+# One more than is settled, to know whether there is more.
+_OLDEST = Prepared(
+    select(OutboxRow.id, OutboxRow.action, OutboxRow.number, OutboxRow.path)
+    .where(OutboxRow.table_id == bindparam("table"), OutboxRow.branch == bindparam("branch"))
+    .order_by(OutboxRow.id)
+    .limit(literal_column("2"))
+)
+_PATH = Prepared(select(TableRow.path).where(TableRow.id == bindparam("table")))
+
+
+class Outbox:
+    """Makes storage follow the database.
+
+    Args:
+        context: Where and with what.
+    """
+
+    def __init__(self, context: CatalogContext) -> None:
+        self._context = context
+        self._files = context.files
+        # Its threads are started when they are needed, and end with this object.
+        self._putters = ThreadPoolExecutor(_MOST_PUTTERS, "headwater-put")
+
+    def add(
+        self,
+        connection: Connection,
+        action: Action,
+        table_id: str,
+        branch: str,
+        *,
+        number: int = 0,
+        path: str = "",
+    ) -> None:
+        """Leave a row for a decision, in the decision's own transaction."""
+        run_together(connection, [self._adding([(action, table_id, branch, number, path)])])
+
+    def adding(self, committed: Sequence[Committed]) -> Change:
+        """What leaves a row for each of some snapshots, likewise."""
+        return self._adding(
+            [
+                (Action.SNAPSHOT, item.table_id, item.layout.branch, item.snapshot.id, "")
+                for item in committed
+            ]
+        )
+
+    def _adding(self, rows: Sequence[tuple[Action, str, str, int, str]]) -> Change:
+        now = self._context.runtime.now_millis()
+        values = [
+            {
+                "warehouse": self._context.warehouse,
+                "table_id": table_id,
+                "branch": branch,
+                "action": action.value,
+                "number": number,
+                "path": path,
+                "created_at": now,
+            }
+            for action, table_id, branch, number, path in rows
+        ]
+        return Change(_adding(len(values)), numbered(values))
+
+    def settle(self, table_id: str, branch: str) -> int:
+        """Follow every open decision about a table and branch, oldest first.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            CorruptData: Storage holds another file where one should be written; nothing is
+                overwritten, and the decision stays open.
+        """
+        settled, more = 0, True
+        while more:
+            done, more = self._context.database.write(
+                lambda connection: self._settle_one(connection, table_id, branch),
+                durable=False,
+                by_keys=True,
+            )
+            settled += done
+        return settled
+
+    def follow(self, committed: Sequence[Committed]) -> Sequence[HeadwaterError | None]:
+        """Follow snapshots of different tables that have just been committed.
+
+        Their files are put side by side. What is open about one beside its snapshot is settled,
+        too, in its order.
+
+        Returns:
+            For each the error with which storage did not follow.
+        """
+        failures: dict[int, HeadwaterError] = {}
+        try:
+            left, failures = self._context.database.write(
+                lambda connection: self._follow(connection, committed),
+                durable=False,
+                by_keys=True,
+            )
+        except HeadwaterError as error:
+            return [error] * len(committed)
+        for at in left:
+            try:
+                self.settle(committed[at].table_id, committed[at].layout.branch)
+            except HeadwaterError as error:
+                failures[at] = error
+        return [failures.get(at) for at in range(len(committed))]
+
+    def _follow(
+        self, connection: Connection, committed: Sequence[Committed]
+    ) -> tuple[Sequence[int], dict[int, HeadwaterError]]:
+        """Which were not plain enough; and the failures, by their place."""
+        places = [(item.table_id, item.layout.branch) for item in committed]
+        heads = lock_branches(connection, places)
+        names = [{"table": table_id, "branch": branch} for table_id, branch in padded(places)]
+        rows: dict[str, list[tuple[int, str, int]]] = {}
+        for row, table_id, action, number in _open(len(names)).run(connection, **numbered(names)):
+            rows.setdefault(table_id, []).append((row, action, number))
+        plain: dict[int, int] = {}
+        for at, item in enumerate(committed):
+            head, its = heads.get(item.table_id), rows.get(item.table_id, [])
+            # By its uuid: another snapshot may have its number by now.
+            is_head = head is not None and head.snapshot_uuid == item.snapshot.uuid is not None
+            if is_head and [row[1:] for row in its] == [(_SNAPSHOT, item.snapshot.id)]:
+                plain[at] = its[0][0]
+        left = [at for at in range(len(committed)) if at not in plain]
+        failures = self._put_all([(at, committed[at]) for at in plain])
+        _remove(connection, [row for at, row in plain.items() if at not in failures])
+        return left, failures
+
+    def _put_all(self, items: Sequence[tuple[int, Committed]]) -> dict[int, HeadwaterError]:
+        """Put snapshots' files side by side; the failures, by their place."""
+        failures: dict[int, HeadwaterError] = {}
+        left = deque(items)
+
+        def put_some() -> None:
+            with suppress(IndexError):
+                while True:
+                    at, item = left.popleft()
+                    snapshot = item.snapshot
+                    try:
+                        _write_snapshot(self._files, item.layout, snapshot.id, snapshot.to_json())
+                    except HeadwaterError as error:
+                        failures[at] = error
+
+        is_local = all(item.layout.location.startswith("file:") for _, item in items)
+        hands = _PUTS_AT_ONCE if is_local else _REMOTE_PUTS_AT_ONCE
+        others = [self._putters.submit(put_some) for _ in range(min(hands, len(items)) - 1)]
+        try:
+            put_some()
+        finally:
+            # Whatever happens, none may go on once the locks are given back.
+            wait(others)
+        for other in others:
+            other.result()
+        return failures
+
+    def finish(self, table_id: str, branch: str, done: str) -> None:
+        """Follow what has just been decided.
+
+        Args:
+            table_id: The table.
+            branch: The branch.
+            done: The decision, as a sentence without its end: ``table a.b is dropped``.
+
+        Raises:
+            OutcomeUnknown: Storage does not follow for now. Any other error would pass for a
+                refusal, and whoever tried again would be told that the thing exists already, or
+                does not.
+        """
+        try:
+            self.settle(table_id, branch)
+        except HeadwaterError as error:
+            raise OutcomeUnknown(
+                f"{done} in the catalog, but storage has yet to follow: {error.message}. Do not "
+                "repeat it: the server goes on by itself"
+            ) from error
+
+    def repair(self) -> RepairReport:
+        """Settle whatever a crash left open in this warehouse.
+
+        One table's failure does not keep the others from being repaired; each is logged.
+        """
+        with self._context.database.read() as connection:
+            places = connection.execute(
+                select(OutboxRow.table_id, OutboxRow.branch)
+                .where(OutboxRow.warehouse == self._context.warehouse)
+                .distinct()
+            ).all()
+        settled = 0
+        failures: list[str] = []
+        for table_id, branch in places:
+            try:
+                settled += self.settle(table_id, branch)
+            except HeadwaterError as error:
+                _LOG.warning("table %s, branch %s: %s", table_id, branch, error)
+                failures.append(f"table {table_id}, branch {branch}: {error}")
+        return RepairReport(settled, tuple(failures))
+
+    def _settle_one(self, connection: Connection, table_id: str, branch: str) -> tuple[bool, bool]:
+        """Settle the oldest row, if any; and say whether there are more."""
+        lock_branch(connection, table_id, branch)
+        rows = _OLDEST.run(connection, table=table_id, branch=branch).all()
+        if not rows:
+            return False, False
+        row = rows[0]
+        action = Action(row.action)
+        if action is Action.DROP:
+            self._files.delete_tree(row.path)
+        else:
+            path = _PATH.run(connection, table=table_id).scalar_one()
+            layout = TableLayout(path, branch)
+            match action:
+                case Action.SCHEMA:
+                    self._write_schema(connection, table_id, layout, row.number)
+                case Action.SNAPSHOT:
+                    document = _snapshot_document(connection, table_id, layout, row.number)
+                    _write_snapshot(self._files, layout, row.number, document)
+                case Action.ROLLBACK:
+                    self._roll_back(connection, table_id, layout, row.number)
+                case Action.SCHEMA_ROLLBACK:
+                    self._roll_schema_back(layout, row.number)
+                case Action.FORK:
+                    follow_fork(connection, self._files, table_id, layout, row.number, row.path)
+                case Action.MOVE:
+                    follow_move(self._files, layout, row.path)
+                case Action.FORWARD:
+                    follow_forward(connection, self._files, table_id, layout, row.number, row.path)
+        _remove(connection, [row.id])
+        return True, len(rows) > 1
+
+    def _write_schema(
+        self, connection: Connection, table_id: str, layout: TableLayout, number: int
+    ) -> None:
+        document = connection.execute(
+            select(SchemaRow.document).where(
+                SchemaRow.table_id == table_id,
+                SchemaRow.branch == layout.branch,
+                SchemaRow.schema_id == number,
+            )
+        ).scalar_one()
+        put(self._files, layout.schema(number), document)
+
+    def _roll_back(
+        self, connection: Connection, table_id: str, layout: TableLayout, number: int
+    ) -> None:
+        # RollbackHelper.java: the hint first, then snapshots from the newest, changelogs, tags.
+        files = self._files
+        document = _snapshot_document(connection, table_id, layout, number)
+        ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
+        if number not in ids:
+            # The snapshot expired and only a tag kept it.
+            put(files, layout.snapshot(number), document)
+            files.write(layout.earliest_hint, str(number).encode())
+        files.write(layout.latest_hint, str(number).encode())
+        delete_snapshots_after(files, layout, number)
+        delete_later_tags(files, layout, number)
+        # Once more: putting a file makes the deletions beside it durable too.
+        files.write(layout.latest_hint, str(number).encode())
+
+    def _roll_schema_back(self, layout: TableLayout, number: int) -> None:
+        # SchemaManager.java deletes the newest first, too.
+        there = numbered_files(self._files.list(layout.schema_directory), "schema-")
+        for later in sorted((i for i in there if i > number), reverse=True):
+            self._files.delete(layout.schema(later))
+
+
+def _remove(connection: Connection, rows: Sequence[int]) -> None:
+    if rows:
+        named = [{"row": row} for row in padded(rows)]
+        _removing(len(named)).run(connection, **numbered(named))
+
+
+def _write_snapshot(files: FileAccess, layout: TableLayout, number: int, document: str) -> None:
+    put(files, layout.snapshot(number), document)
+    # Whoever finds a hint that is old, or none, looks for the files themselves.
+    files.write(layout.latest_hint, str(number).encode(), durable=False)
+    if number == 1:
+        files.write(layout.earliest_hint, b"1")
+
+
+def _snapshot_document(
+    connection: Connection, table_id: str, layout: TableLayout, number: int
+) -> str:
+    return connection.execute(
+        select(SnapshotRow.document).where(
+            SnapshotRow.table_id == table_id,
+            SnapshotRow.branch == layout.branch,
+            SnapshotRow.snapshot_id == number,
+        )
+    ).scalar_one()

@@ -1,0 +1,147 @@
+"""Listings of all databases: tables, views or functions, in pages.
+
+A page costs what it holds, however large the catalog is: names are read in the order of the index
+over (database, name), from where the page before ended. No statement joins databases with what is
+in them, so the plan does not depend on what a database's planner guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from sqlalchemy import ColumnElement, literal, select, union_all
+from sqlalchemy.engine import Connection
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import DatabaseRow, FunctionRow, TableRow, ViewRow
+from headwater.catalog.sql.queries.index_hint import along
+from headwater.catalog.sql.queries.names import check_page, pattern_clause
+from headwater.storage.errors import Invalid
+
+__all__ = ["OfDatabase", "list_globally"]
+
+OfDatabase: TypeAlias = type[TableRow] | type[ViewRow] | type[FunctionRow]
+"""What has a name in a database."""
+
+# How many databases one statement looks into; it starts with one, which is often enough.
+_MOST_DATABASES = 64
+
+
+def list_globally(
+    context: CatalogContext,
+    model: OfDatabase,
+    *,
+    database_pattern: str | None,
+    pattern: str | None,
+    max_results: int | None,
+    token: str | None,
+) -> Page[Identifier]:
+    """Names in the order of database and name; the token is the last one's.
+
+    Args:
+        context: Which warehouse.
+        model: Of what.
+        database_pattern: A LIKE pattern of database names.
+        pattern: A LIKE pattern of names.
+        max_results: How many a page holds; None is all.
+        token: Where the page before ended.
+
+    Raises:
+        Invalid: The token is not one of such a page, or the page could hold nothing.
+    """
+    check_page(max_results)
+    clauses: list[ColumnElement[bool]] = []
+    if pattern:
+        clauses.append(pattern_clause(model.name, pattern, is_sqlite=context.database.is_sqlite))
+    found: list[Identifier] = []
+    at: str | None = None
+    with context.database.read() as connection:
+        if token is not None:
+            after = _parse_place(token)
+            at = after.database
+            databases = _databases(connection, context, database_pattern, [DatabaseRow.name == at])
+            rest = [*clauses, model.name > after.name]
+            found += _names(connection, model, databases, rest, _missing(found, max_results))
+        size = 1
+        while max_results is None or len(found) <= max_results:
+            following = [] if at is None else [DatabaseRow.name > at]
+            databases = _databases(connection, context, database_pattern, following, size)
+            if not databases:
+                break
+            found += _names(connection, model, databases, clauses, _missing(found, max_results))
+            at = databases[-1][1]
+            size = min(2 * size, _MOST_DATABASES)
+    if max_results is None or len(found) <= max_results:
+        return Page(tuple(found))
+    return Page(tuple(found[:max_results]), _place(found[max_results - 1]))
+
+
+def _missing(found: Sequence[Identifier], max_results: int | None) -> int | None:
+    """How many to look for yet: one more than a page holds shows that there is another page."""
+    return None if max_results is None else max_results + 1 - len(found)
+
+
+def _databases(
+    connection: Connection,
+    context: CatalogContext,
+    pattern: str | None,
+    clauses: Sequence[ColumnElement[bool]],
+    limit: int = 1,
+) -> list[tuple[str, str]]:
+    """Ids and names of the next databases."""
+    query = select(DatabaseRow.id, DatabaseRow.name).where(
+        DatabaseRow.warehouse == context.warehouse,
+        # What was dropped and can be restored is in a database that no request can name.
+        DatabaseRow.name.not_like("%$%"),
+        *clauses,
+    )
+    if pattern:
+        is_sqlite = context.database.is_sqlite
+        query = query.where(pattern_clause(DatabaseRow.name, pattern, is_sqlite=is_sqlite))
+    query = along(query, DatabaseRow.warehouse, DatabaseRow.name)
+    rows = connection.execute(query.order_by(DatabaseRow.name).limit(limit))
+    return [(row.id, row.name) for row in rows]
+
+
+def _names(
+    connection: Connection,
+    model: OfDatabase,
+    databases: Sequence[tuple[str, str]],
+    clauses: Sequence[ColumnElement[bool]],
+    limit: int | None,
+) -> list[Identifier]:
+    """The first names in those databases, each database a look-up in the index of its own."""
+    if not databases:
+        return []
+    parts = [
+        select(
+            along(
+                select(literal(place).label("place"), model.name.label("name")),
+                model.database_id,
+                model.name,
+            )
+            .where(model.database_id == database_id, *clauses)
+            .order_by(model.name)
+            .limit(limit)
+            .subquery()
+        )
+        for place, (database_id, _) in enumerate(databases)
+    ]
+    # Text compares by code point here as it does in the database.
+    rows = sorted((row.place, row.name) for row in connection.execute(union_all(*parts)))
+    return [Identifier(databases[place][1], name) for place, name in rows[:limit]]
+
+
+def _place(identifier: Identifier) -> str:
+    # A full name, as in Paimon's own servers: no database's name has a dot.
+    return str(identifier)
+
+
+def _parse_place(token: str) -> Identifier:
+    database, dot, name = token.partition(".")
+    if not dot:
+        raise Invalid(f"page token '{token}' is not one that this listing gave out")
+    return Identifier(database, name)

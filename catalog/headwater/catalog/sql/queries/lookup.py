@@ -1,0 +1,239 @@
+"""From names to rows, and the errors about names that lead nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from sqlalchemy import exists, or_, select
+from sqlalchemy.engine import Connection
+
+from headwater.catalog.model.catalog import Page
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import BranchRow, OutboxRow, TableRow
+from headwater.catalog.sql.database.prepared import Prepared, keyed, numbered, padded
+from headwater.catalog.sql.queries.named_tables import about_tables, place_values
+from headwater.storage.errors import Conflict, NotFound, ResourceType, Unsupported
+from headwater.storage.files.layout import TableLayout
+from headwater.storage.schema.table_type import TableType
+
+__all__ = [
+    "Head",
+    "TableRecord",
+    "database_not_found",
+    "find_table",
+    "find_tables",
+    "lock_branch",
+    "lock_branches",
+    "name_page",
+    "read_table",
+    "table_not_found",
+]
+
+
+@dataclass(frozen=True)
+class TableRecord:
+    """A table and branch as the database has it at one moment.
+
+    Attributes:
+        identifier: What was asked for.
+        id: The table's UUID.
+        path: Its URI.
+        is_external: Whether its files are not the catalog's.
+        kind: Its type.
+        branch: The branch.
+        schema_id: The latest schema's version.
+        snapshot_id: The latest snapshot; 0 for none.
+        snapshot_uuid: Its uuid, if it has one.
+        is_pending: Whether storage has yet to follow a decision about it.
+    """
+
+    identifier: Identifier
+    id: str
+    path: str
+    is_external: bool
+    kind: TableType
+    branch: str
+    schema_id: int
+    snapshot_id: int
+    snapshot_uuid: str | None
+    is_pending: bool
+
+    @property
+    def layout(self) -> TableLayout:
+        """Where its files are."""
+        return TableLayout(self.path, self.branch)
+
+    def require_managed(self) -> None:
+        """Refuse an external table, whose snapshots its own files decide; raises Unsupported."""
+        if self.is_external:
+            raise Unsupported(
+                f"table {self.identifier} is external: its snapshots are in its files at "
+                f"{self.path}, the catalog neither keeps nor commits them",
+                resource_type=ResourceType.TABLE,
+                resource_name=str(self.identifier),
+            )
+
+    def require_snapshots(self) -> None:
+        """Refuse a table whose snapshots the catalog does not keep; raises Unsupported."""
+        self.require_managed()
+        if not self.kind.has_snapshots:
+            raise Unsupported(
+                f"table {self.identifier} is of type {self.kind}: it has no snapshots, its files "
+                f"are in {self.path}",
+                resource_type=ResourceType.TABLE,
+                resource_name=str(self.identifier),
+            )
+
+
+@cache
+def _finding(count: int) -> Prepared:
+    is_pending = exists().where(
+        OutboxRow.table_id == BranchRow.table_id, OutboxRow.branch == BranchRow.branch
+    )
+    return about_tables(
+        count,
+        (
+            TableRow.id,
+            TableRow.path,
+            TableRow.is_external,
+            TableRow.kind,
+            BranchRow.schema_id,
+            BranchRow.snapshot_id,
+            BranchRow.snapshot_uuid,
+            is_pending.label("is_pending"),
+        ),
+    )
+
+
+@cache
+def _locking(count: int) -> Prepared:
+    return Prepared(
+        select(
+            BranchRow.table_id,
+            BranchRow.schema_id,
+            BranchRow.snapshot_id,
+            BranchRow.snapshot_uuid,
+        )
+        .where(or_(*keyed(count, table=BranchRow.table_id, branch=BranchRow.branch)))
+        # Whoever takes several takes them in this order, and so waits for nobody who waits for it.
+        .order_by(BranchRow.table_id)
+        .with_for_update()
+    )
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a branch whose lock is held.
+
+    Attributes:
+        schema_id: The latest schema's version.
+        snapshot_id: The latest snapshot; 0 for none.
+        snapshot_uuid: Its uuid, if it has one.
+    """
+
+    schema_id: int
+    snapshot_id: int
+    snapshot_uuid: str | None
+
+
+def find_tables(
+    connection: Connection, context: CatalogContext, identifiers: Sequence[Identifier]
+) -> Sequence[TableRecord | None]:
+    """Look tables and branches up, in one statement; None for what is not there."""
+    count, names = place_values([(name.database, name.table, name.branch) for name in identifiers])
+    found: list[TableRecord | None] = [None] * len(identifiers)
+    rows = _finding(count).run(connection, warehouse=context.warehouse, **names)
+    for row in rows:
+        if row.place < len(identifiers) and _is_plain(identifiers[row.place]):
+            found[row.place] = TableRecord(
+                identifier=identifiers[row.place],
+                id=row.id,
+                path=row.path,
+                is_external=bool(row.is_external),
+                kind=TableType(row.kind),
+                branch=identifiers[row.place].branch,
+                schema_id=row.schema_id,
+                snapshot_id=row.snapshot_id,
+                snapshot_uuid=row.snapshot_uuid,
+                is_pending=bool(row.is_pending),
+            )
+    return found
+
+
+def find_table(
+    connection: Connection, context: CatalogContext, identifier: Identifier
+) -> TableRecord:
+    """Look a table and branch up; raises NotFound (TABLE)."""
+    record = find_tables(connection, context, [identifier])[0]
+    if record is None:
+        raise table_not_found(identifier)
+    return record
+
+
+def read_table(context: CatalogContext, identifier: Identifier) -> TableRecord:
+    """Look a table and branch up; raises NotFound (TABLE)."""
+    with context.database.read() as connection:
+        return find_table(connection, context, identifier)
+
+
+def lock_branch(connection: Connection, table_id: str, branch: str) -> None:
+    """Take the lock that whoever changes a branch, or its files, must hold.
+
+    On SQLite the write transaction itself is that lock.
+    """
+    lock_branches(connection, [(table_id, branch)])
+
+
+def lock_branches(connection: Connection, places: Sequence[tuple[str, str]]) -> Mapping[str, Head]:
+    """Take the locks of branches of different tables, and see their heads, by the table's id.
+
+    Args:
+        connection: A connection in a write transaction.
+        places: Tables' ids, each once, and the branches.
+    """
+    names = [{"table": table_id, "branch": branch} for table_id, branch in padded(places)]
+    rows = _locking(len(names)).run(connection, **numbered(names))
+    return {table_id: Head(*head) for table_id, *head in rows}
+
+
+def _is_plain(identifier: Identifier) -> bool:
+    # "t$snapshots" is a system table, which clients make up from the table itself.
+    return identifier.name == identifier.table or (
+        identifier.name == f"{identifier.table}$branch_{identifier.branch}"
+    )
+
+
+def table_not_found(identifier: Identifier) -> NotFound:
+    """The error about a table that does not exist.
+
+    It is about the table even when its database is missing: clients know no other answer.
+    """
+    return NotFound(
+        f"table {identifier} does not exist",
+        resource_type=ResourceType.TABLE,
+        resource_name=str(identifier),
+    )
+
+
+def table_busy(identifier: Identifier) -> Conflict:
+    """The error about a table that others keep changing between looking at it and deciding."""
+    return Conflict(f"table {identifier} is being changed by others; retry")
+
+
+def database_not_found(name: str) -> NotFound:
+    """The error about a database that does not exist."""
+    return NotFound(
+        f"database {name} does not exist",
+        resource_type=ResourceType.DATABASE,
+        resource_name=name,
+    )
+
+
+def name_page(names: Sequence[str], max_results: int | None) -> Page[str]:
+    """A page of names, from a query for one more than it may hold."""
+    if max_results is None or len(names) <= max_results:
+        return Page(tuple(names))
+    return Page(tuple(names[:max_results]), names[max_results - 1])

@@ -1,0 +1,216 @@
+"""Names of databases and tables, the directories they lead to, and patterns over them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator, Mapping
+
+from sqlalchemy import ColumnElement, and_, true
+from sqlalchemy.orm import InstrumentedAttribute
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.storage.errors import Invalid
+from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.files.local import local_path, local_uri
+
+__all__ = [
+    "check_database_name",
+    "check_function_name",
+    "check_page",
+    "check_table_name",
+    "check_view_name",
+    "first_after",
+    "inside",
+    "normalised_location",
+    "parents",
+    "partition_name",
+    "path_key",
+    "pattern_clause",
+]
+
+# Room for ".db", or "-" and a UUID, within the 255 bytes of a file name.
+_LONGEST = 200
+_SYSTEM_DATABASE = "sys"
+# Halves of characters beyond 16 bits: no text has them.
+_SURROGATES = range(0xD800, 0xE000)
+
+
+def check_database_name(name: str) -> None:
+    """Refuse a name that a new database must not have; raises Invalid."""
+    _check(name, "database")
+    if "." in name:
+        raise Invalid(f"'{name}' is not a database name: it must not contain a dot")
+    if name == _SYSTEM_DATABASE:
+        raise Invalid(f"'{name}' is the name of the system database; choose another")
+
+
+def check_table_name(identifier: Identifier) -> None:
+    """Refuse a name that a new table must not have; raises Invalid."""
+    if identifier.branch != MAIN_BRANCH:
+        raise Invalid(f"{identifier} names a branch; name the table itself")
+    _check(identifier.name, "table")
+
+
+def check_view_name(identifier: Identifier) -> None:
+    """Refuse a name that a new view must not have; raises Invalid."""
+    _check(identifier.name, "view")
+
+
+def check_function_name(identifier: Identifier) -> None:
+    """Refuse a name that a new function must not have (``RESTFunctionValidator.java``).
+
+    Raises:
+        Invalid: It has anything but letters, digits, ``_``, ``-`` and ``.``, or no letter.
+    """
+    name = identifier.name
+    if not re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z][A-Za-z0-9._-]*", name):
+        raise Invalid(
+            f"{name!r} is not a function name: it must consist of the letters A to Z, digits, "
+            "'_', '-' and '.', and have at least one letter"
+        )
+    _check(name, "function")
+
+
+def _check(name: str, what: str) -> None:
+    if not name or name != name.strip():
+        raise Invalid(f"'{name}' is not a {what} name: it is empty or has spaces at an end")
+    if name in (".", ".."):
+        raise Invalid(f"'{name}' is not a {what} name: it would leave the warehouse")
+    for character in name:
+        if character in "/\\$" or unicodedata.category(character) in ("Cc", "Cs"):
+            raise Invalid(
+                f"{name!r} is not a {what} name: it must not contain a slash, a backslash, "
+                "a dollar sign or a control character"
+            )
+    if len(name.encode()) > _LONGEST:
+        raise Invalid(f"the {what} name '{name[:40]}…' is longer than {_LONGEST} bytes")
+
+
+def normalised_location(text: str) -> str:
+    """The URI of a warehouse, a database or an external table, in one spelling.
+
+    Raises:
+        Invalid: It is neither a URI nor a local path, or it has a ``..`` part or credentials.
+    """
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme == "file":
+        if text.startswith("file:"):
+            return local_uri(local_path(text))
+        if separator or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
+            raise Invalid(f"'{text}' is neither a URI nor a local path")
+        return local_uri(text)
+    parts = rest.rstrip("/").split("/")
+    if ":" in parts[0].rpartition("@")[0]:
+        # Without the text: locations are shown to whoever asks, credentials must not be.
+        raise Invalid(
+            "a location must not hold credentials; give them as options, such as s3.access-key"
+        )
+    if not parts[0] or ".." in parts:
+        raise Invalid(
+            f"'{text}' is not a usable location: a bucket must stand in it, '..' must not"
+        )
+    return f"{scheme}://{'/'.join(part for part in parts if part and part != '.')}"
+
+
+def inside(path: str, location: str) -> bool:
+    """Whether a normalised path lies below a normalised location."""
+    return path.startswith(f"{location.rstrip('/')}/")
+
+
+def parents(path: str) -> Iterator[str]:
+    """The directories above a normalised path, nearest first."""
+    start = path.index("://") + 3
+    while True:
+        path, slash, _ = path.rpartition("/")
+        if not slash or len(path) <= start:
+            return
+        yield path
+
+
+def path_key(path: str) -> str:
+    """The key of a path in an index."""
+    return hashlib.sha256(path.encode()).hexdigest()
+
+
+def partition_name(spec: Mapping[str, str]) -> str:
+    """A partition's name: ``dt=2026-01-01/hour=5``."""
+    return "/".join(f"{column}={value}" for column, value in spec.items())
+
+
+def check_page(max_results: int | None) -> None:
+    """Refuse a page that can hold nothing; raises Invalid."""
+    if max_results is not None and max_results < 1:
+        raise Invalid(f"a page must hold at least 1 result, not {max_results}")
+
+
+def pattern_clause(
+    column: InstrumentedAttribute[str], pattern: str, *, is_sqlite: bool
+) -> ColumnElement[bool]:
+    """The names that a LIKE pattern matches: ``%``, ``_``, and backslash to take them literally.
+
+    What stands before the first wildcard becomes a range, so that an index finds the names
+    whatever a database makes of LIKE.
+    """
+    prefix, rest = _literal_prefix(pattern)
+    if not rest:
+        return column == prefix
+    clauses: list[ColumnElement[bool]] = []
+    if prefix:
+        clauses.append(column >= prefix)
+        end = first_after(prefix)
+        if end is not None:
+            clauses.append(column < end)
+    if rest.strip("%"):
+        clauses.append(_matches(column, pattern, is_sqlite))
+    return and_(true(), *clauses)
+
+
+def _literal_prefix(pattern: str) -> tuple[str, str]:
+    """What every matching name begins with, and the rest of the pattern."""
+    prefix: list[str] = []
+    at = 0
+    while at < len(pattern) and pattern[at] not in "%_":
+        if pattern[at] == "\\" and at + 1 < len(pattern):
+            at += 1
+        prefix.append(pattern[at])
+        at += 1
+    return "".join(prefix), pattern[at:]
+
+
+def first_after(prefix: str) -> str | None:
+    """The least text, by code points, after all those with a prefix; None when there is none."""
+    for at in range(len(prefix) - 1, -1, -1):
+        following = ord(prefix[at]) + 1
+        if following in _SURROGATES:
+            following = _SURROGATES.stop
+        if following <= sys.maxunicode:
+            return prefix[:at] + chr(following)
+    return None
+
+
+def _matches(
+    column: InstrumentedAttribute[str], pattern: str, is_sqlite: bool
+) -> ColumnElement[bool]:
+    if not is_sqlite:
+        # A trailing single backslash is an error in PostgreSQL; it stands for itself here.
+        trailing = len(pattern) - len(pattern.rstrip("\\"))
+        return column.like(pattern + "\\" * (trailing % 2), escape="\\")
+    # SQLite's LIKE ignores the case of ASCII letters; GLOB does not.
+    parts: list[str] = []
+    at = 0
+    while at < len(pattern):
+        character = pattern[at]
+        if character == "\\" and at + 1 < len(pattern):
+            at += 1
+            parts.append(_glob_literal(pattern[at]))
+        else:
+            parts.append({"%": "*", "_": "?"}.get(character) or _glob_literal(character))
+        at += 1
+    return column.op("GLOB", is_comparison=True)("".join(parts))
+
+
+def _glob_literal(character: str) -> str:
+    return f"[{character}]" if character in "*?[" else character

@@ -1,0 +1,234 @@
+"""Look-ups of several tables in one statement, for a server that is asked for many at a time.
+
+Each is by the same indexes as alone. Only the plain case is told: what is not there, or waits for
+storage, or is a branch, or an external table, is left to the ordinary reads, which know what to do
+and what to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import exists, literal_column, or_
+
+from headwater.catalog.model.catalog import TableInfo
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import (
+    BranchRow,
+    OutboxRow,
+    SchemaRow,
+    SnapshotRow,
+    TableRow,
+)
+from headwater.catalog.sql.database.prepared import Prepared
+from headwater.catalog.sql.outbox.outbox import SCHEMA_ACTIONS
+from headwater.catalog.sql.queries.named_tables import about_tables, place_values
+from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.schema.table_schema import TableSchema
+
+__all__ = ["MOST_AT_ONCE", "BulkReads", "StoredSnapshot", "StoredTable"]
+
+V = TypeVar("V")
+
+MOST_AT_ONCE = 32
+"""How many look-ups one statement takes."""
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """A table with its latest schema, as the database has it; see `TableInfo`.
+
+    Attributes:
+        document: The schema's JSON.
+    """
+
+    identifier: Identifier
+    id: str
+    path: str
+    is_external: bool
+    owner: str | None
+    created_at: int
+    created_by: str | None
+    updated_at: int
+    updated_by: str | None
+    document: str
+
+    def info(self) -> TableInfo:
+        """The same, its schema read."""
+        return TableInfo(
+            id=self.id,
+            identifier=self.identifier,
+            path=self.path,
+            is_external=self.is_external,
+            schema=TableSchema.from_json(self.document, f"the schema of table {self.identifier}"),
+            owner=self.owner,
+            created_at=self.created_at,
+            created_by=self.created_by,
+            updated_at=self.updated_at,
+            updated_by=self.updated_by,
+        )
+
+
+@dataclass(frozen=True)
+class StoredSnapshot:
+    """A table's latest snapshot, as the database has it; see `SnapshotInfo`.
+
+    Attributes:
+        document: The snapshot's JSON.
+    """
+
+    document: str
+    record_count: int
+    file_size_in_bytes: int
+    file_count: int
+    last_file_creation_time: int
+
+
+@dataclass(frozen=True)
+class _Look(Generic[V]):
+    """How things of a kind are looked up.
+
+    Attributes:
+        statement: For so many of them: their places among those asked for, whether storage has yet
+            to follow, and columns.
+        read: Makes one from its name and its columns; None for what needs a closer look.
+    """
+
+    statement: Callable[[int], Prepared]
+    read: Callable[[Identifier, Sequence[Any]], V | None]
+
+    def found(
+        self, identifiers: Sequence[Identifier], rows: Iterable[Sequence[Any]]
+    ) -> Sequence[V | None]:
+        """What was found; None for what was not, or waits for storage."""
+        found: list[V | None] = [None] * len(identifiers)
+        for at, is_pending, *values in rows:
+            if not is_pending and at < len(identifiers):
+                found[at] = self.read(identifiers[at], values)
+        return found
+
+
+class BulkReads:
+    """Reads of one warehouse's tables.
+
+    Args:
+        context: Where and with what.
+    """
+
+    def __init__(self, context: CatalogContext) -> None:
+        self._context = context
+
+    def tables(self, identifiers: Sequence[Identifier]) -> Sequence[StoredTable | None]:
+        """Each table whose schema file is on storage; None for what needs a closer look.
+
+        Raises:
+            Unavailable: The database did not answer.
+        """
+        return self._look(_TABLES, identifiers)
+
+    async def tables_soon(self, identifiers: Sequence[Identifier]) -> Sequence[StoredTable | None]:
+        """Likewise, for an event loop."""
+        return await self._look_soon(_TABLES, identifiers)
+
+    def latest_snapshots(
+        self, identifiers: Sequence[Identifier]
+    ) -> Sequence[StoredSnapshot | None]:
+        """Each table's latest snapshot whose file is on storage; None for what needs a closer look.
+
+        Raises:
+            Unavailable: The database did not answer.
+        """
+        return self._look(_SNAPSHOTS, identifiers)
+
+    async def latest_snapshots_soon(
+        self, identifiers: Sequence[Identifier]
+    ) -> Sequence[StoredSnapshot | None]:
+        """Likewise, for an event loop."""
+        return await self._look_soon(_SNAPSHOTS, identifiers)
+
+    def _look(self, look: _Look[V], identifiers: Sequence[Identifier]) -> Sequence[V | None]:
+        statement, values = self._question(look, identifiers)
+        with self._context.database.read() as connection:
+            return look.found(identifiers, statement.run(connection, **values))
+
+    async def _look_soon(
+        self, look: _Look[V], identifiers: Sequence[Identifier]
+    ) -> Sequence[V | None]:
+        glances = self._context.database.glances()
+        if glances is None:
+            return await asyncio.to_thread(self._look, look, identifiers)
+        statement, values = self._question(look, identifiers)
+        return look.found(identifiers, await glances.rows(statement, **values))
+
+    def _question(
+        self, look: _Look[V], identifiers: Sequence[Identifier]
+    ) -> tuple[Prepared, Mapping[str, str]]:
+        count, names = place_values(
+            [(name.database, name.name, MAIN_BRANCH) for name in identifiers]
+        )
+        return look.statement(count), {"warehouse": self._context.warehouse, **names}
+
+
+@cache
+def _tables(count: int) -> Prepared:
+    pending = exists().where(
+        OutboxRow.table_id == BranchRow.table_id,
+        OutboxRow.branch == BranchRow.branch,
+        or_(*(OutboxRow.action == literal_column(f"'{action}'") for action in SCHEMA_ACTIONS)),
+    )
+    columns = (
+        pending.label("is_pending"),
+        TableRow.id,
+        TableRow.path,
+        TableRow.is_external,
+        TableRow.owner,
+        TableRow.created_at,
+        TableRow.created_by,
+        TableRow.updated_at,
+        TableRow.updated_by,
+        SchemaRow.document,
+    )
+    schema = (
+        (SchemaRow.table_id == BranchRow.table_id)
+        & (SchemaRow.branch == BranchRow.branch)
+        & (SchemaRow.schema_id == BranchRow.schema_id)
+    )
+    return about_tables(count, columns, [(SchemaRow, schema)])
+
+
+@cache
+def _snapshots(count: int) -> Prepared:
+    pending = exists().where(
+        OutboxRow.table_id == BranchRow.table_id, OutboxRow.branch == BranchRow.branch
+    )
+    columns = (
+        pending.label("is_pending"),
+        SnapshotRow.document,
+        SnapshotRow.record_count,
+        SnapshotRow.file_size_in_bytes,
+        SnapshotRow.file_count,
+        SnapshotRow.last_file_creation_time,
+    )
+    latest = (
+        (SnapshotRow.table_id == BranchRow.table_id)
+        & (SnapshotRow.branch == BranchRow.branch)
+        & (SnapshotRow.snapshot_id == BranchRow.snapshot_id)
+    )
+    # External tables have none here: nothing is ever committed to them.
+    return about_tables(count, columns, [(SnapshotRow, latest)])
+
+
+def _stored_table(identifier: Identifier, values: Sequence[Any]) -> StoredTable | None:
+    table_id, path, is_external, *others = values
+    if is_external:
+        return None  # Its files tell its schema.
+    return StoredTable(identifier, table_id, path, False, *others)
+
+
+_TABLES = _Look(_tables, _stored_table)
+_SNAPSHOTS = _Look(_snapshots, lambda _, values: StoredSnapshot(*values))

@@ -1,0 +1,218 @@
+"""Databases: names, locations and options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from headwater.catalog.model.catalog import DatabaseInfo, Page
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import current_principal
+from headwater.catalog.sql.admin.grants import drop_grants
+from headwater.catalog.sql.admin.warehouse_lock import hold_warehouse
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import DatabaseRow, TableRow
+from headwater.catalog.sql.objects.objects import drop_objects_of_database
+from headwater.catalog.sql.outbox.outbox import Outbox
+from headwater.catalog.sql.queries.index_hint import along
+from headwater.catalog.sql.queries.lookup import database_not_found, name_page
+from headwater.catalog.sql.queries.names import (
+    check_database_name,
+    check_page,
+    inside,
+    normalised_location,
+    pattern_clause,
+)
+from headwater.catalog.sql.tables.dropped_tables import DroppedTables
+from headwater.catalog.sql.tables.protection import refuse_protected
+from headwater.catalog.sql.tables.rows import drop_table_rows, lock_table
+from headwater.storage.errors import AlreadyExists, Invalid, ResourceType
+from headwater.storage.files.layout import MAIN_BRANCH
+
+__all__ = ["Databases"]
+
+_LOCATION = "location"
+
+
+class Databases:
+    """The databases of one warehouse.
+
+    Args:
+        context: Where and with what.
+        outbox: Follows the dropping of tables on storage.
+        dropped: Keeps dropped tables that can be restored.
+    """
+
+    def __init__(self, context: CatalogContext, outbox: Outbox, dropped: DroppedTables) -> None:
+        self._context = context
+        self._sql = context.database
+        self._outbox = outbox
+        self._dropped = dropped
+
+    def list(self, pattern: str | None, max_results: int | None, token: str | None) -> Page[str]:
+        """Names in their order."""
+        check_page(max_results)
+        query = (
+            select(DatabaseRow.name)
+            .where(DatabaseRow.warehouse == self._context.warehouse)
+            .order_by(DatabaseRow.name)
+        )
+        if pattern:
+            query = query.where(
+                pattern_clause(DatabaseRow.name, pattern, is_sqlite=self._sql.is_sqlite)
+            )
+        if token:
+            query = query.where(DatabaseRow.name > token)
+        if max_results is not None:
+            query = query.limit(max_results + 1)
+        query = along(query, DatabaseRow.warehouse, DatabaseRow.name)
+        with self._sql.read() as connection:
+            names = connection.execute(query).scalars().all()
+        return name_page(names, max_results)
+
+    def create(self, name: str, options: Mapping[str, str], ignore_if_exists: bool) -> None:
+        """Create a database; its ``location`` option must lie in the warehouse."""
+        check_database_name(name)
+        options = dict(options)
+        location = f"{self._context.location}/{name}.db"
+        if _LOCATION in options:
+            location = normalised_location(options.pop(_LOCATION))
+            if not inside(location, self._context.location):
+                raise Invalid(
+                    f"database {name}: location {location} is outside the warehouse "
+                    f"{self._context.location}"
+                )
+        now = self._context.runtime.now_millis()
+        row = {
+            "id": self._context.runtime.new_uuid(),
+            "warehouse": self._context.warehouse,
+            "name": name,
+            "location": location,
+            "options": json.dumps(options),
+            "created_at": now,
+            "created_by": current_principal(),
+            "updated_at": now,
+            "updated_by": current_principal(),
+        }
+
+        def work(connection: Connection) -> None:
+            hold_warehouse(connection, self._context)
+            connection.execute(insert(DatabaseRow), row)
+
+        try:
+            self._sql.write(work)
+        except IntegrityError as error:
+            if not ignore_if_exists:
+                raise AlreadyExists(
+                    f"database {name} exists already",
+                    resource_type=ResourceType.DATABASE,
+                    resource_name=name,
+                ) from error
+
+    def get(self, name: str) -> DatabaseInfo:
+        """A database; NotFound (DATABASE)."""
+        with self._sql.read() as connection:
+            row = connection.execute(
+                select(
+                    DatabaseRow.id,
+                    DatabaseRow.name,
+                    DatabaseRow.location,
+                    DatabaseRow.options,
+                    DatabaseRow.owner,
+                    DatabaseRow.created_at,
+                    DatabaseRow.created_by,
+                    DatabaseRow.updated_at,
+                    DatabaseRow.updated_by,
+                ).where(DatabaseRow.warehouse == self._context.warehouse, DatabaseRow.name == name)
+            ).one_or_none()
+        if row is None:
+            raise database_not_found(name)
+        return DatabaseInfo(
+            id=row.id,
+            name=row.name,
+            location=row.location,
+            options=json.loads(row.options),
+            owner=row.owner,
+            created_at=row.created_at,
+            created_by=row.created_by,
+            updated_at=row.updated_at,
+            updated_by=row.updated_by,
+        )
+
+    def alter(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> None:
+        """Set and remove options; removing one that is not set is no error."""
+        if _LOCATION in updates or _LOCATION in removals:
+            raise Invalid(f"database {name}: its location cannot be changed")
+
+        def work(connection: Connection) -> None:
+            row = connection.execute(
+                select(DatabaseRow.id, DatabaseRow.options)
+                .where(DatabaseRow.warehouse == self._context.warehouse, DatabaseRow.name == name)
+                .with_for_update()
+            ).one_or_none()
+            if row is None:
+                raise database_not_found(name)
+            options = {
+                key: value
+                for key, value in {**json.loads(row.options), **updates}.items()
+                if key not in removals
+            }
+            connection.execute(
+                update(DatabaseRow)
+                .where(DatabaseRow.id == row.id)
+                .values(
+                    options=json.dumps(options),
+                    updated_at=self._context.runtime.now_millis(),
+                    updated_by=current_principal(),
+                )
+            )
+
+        self._sql.write(work)
+
+    def drop(self, name: str) -> None:
+        """Drop a database with all that is in it; the tables may be restored later."""
+        place = self._dropped.place() if self._dropped.are_kept else None
+
+        def work(connection: Connection) -> list[str]:
+            database = connection.execute(
+                select(DatabaseRow.id, DatabaseRow.is_protected)
+                .where(DatabaseRow.warehouse == self._context.warehouse, DatabaseRow.name == name)
+                .with_for_update()
+            ).one_or_none()
+            if database is None:
+                raise database_not_found(name)
+            refuse_protected(ResourceType.DATABASE, name, database.is_protected)
+            # The lock above makes table creations that have begun end first, and later ones fail.
+            ids = connection.execute(
+                select(TableRow.id)
+                .where(TableRow.database_id == database.id)
+                .order_by(TableRow.name)
+            ).scalars()
+            dropped: list[str] = []
+            for table_id in ids.all():
+                lock_table(connection, table_id)
+                table = connection.execute(
+                    select(TableRow.name, TableRow.is_protected).where(
+                        TableRow.id == table_id, TableRow.database_id == database.id
+                    )
+                ).one_or_none()
+                if table is None:
+                    continue  # dropped, or moved elsewhere, before the lock was had
+                identifier = Identifier(name, table.name)
+                refuse_protected(ResourceType.TABLE, identifier, table.is_protected)
+                if place is None:
+                    drop_table_rows(connection, self._outbox, table_id)
+                else:
+                    self._dropped.put_away(connection, place, table_id, identifier)
+                dropped.append(table_id)
+            drop_objects_of_database(connection, database.id)
+            connection.execute(delete(DatabaseRow).where(DatabaseRow.id == database.id))
+            drop_grants(connection, [database.id])
+            return dropped
+
+        for table_id in self._sql.write(work):
+            self._outbox.finish(table_id, MAIN_BRANCH, f"database {name} is dropped")

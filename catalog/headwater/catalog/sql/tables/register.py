@@ -1,0 +1,189 @@
+"""Registering tables that are on storage already.
+
+A table outside the warehouse becomes an external one: its files go on telling its snapshots. A
+table inside it, such as one of a catalog that was nothing but files, becomes the catalog's own,
+with its history and branches: from then on the catalog decides, so other writers must have stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import insert
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import current_principal
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import BranchRow, PathRow, SchemaRow, TableRow
+from headwater.catalog.sql.history.manifest_sizes import insert_measured
+from headwater.catalog.sql.outbox.mirror_files import numbered_files
+from headwater.catalog.sql.queries.lookup import find_table
+from headwater.catalog.sql.queries.names import check_table_name, inside, path_key
+from headwater.catalog.sql.tables.external_schemas import (
+    ExternalSchemas,
+    no_table_there,
+    read_schema_file,
+)
+from headwater.catalog.sql.tables.places import (
+    check_external_path,
+    find_database,
+    refuse_known_path,
+    refuse_taken_name,
+    table_location,
+)
+from headwater.storage.commit.entries import partition_statistics
+from headwater.storage.errors import Conflict, Invalid
+from headwater.storage.files.access import FileAccess
+from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.maintenance.reachable import branch_names
+from headwater.storage.scan.plan import live_entries
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.schema.table_type import table_type
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics, TableStorage
+
+__all__ = ["Registrations"]
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A branch as its files have it; `schemas` in the order of their ids."""
+
+    schemas: tuple[TableSchema, ...]
+    latest: Snapshot | None
+    measured: tuple[PartitionStatistics, ...]
+
+
+class Registrations:
+    """Registers tables in one warehouse.
+
+    Args:
+        context: Where and with what.
+        external: Knows the schemas of external tables.
+    """
+
+    def __init__(self, context: CatalogContext, external: ExternalSchemas) -> None:
+        self._context = context
+        self._external = external
+
+    def register(self, identifier: Identifier, path: str) -> None:
+        """Give the table whose files are at a path a name.
+
+        Raises:
+            NotFound: There is no such database (DATABASE).
+            AlreadyExists: The name is taken (TABLE).
+            Invalid: No table is there, or it is another table's place.
+            Forbidden: It is outside the warehouse, and not where this catalog may read.
+        """
+        check_table_name(identifier)
+        location = table_location(identifier, path)
+        if inside(location, self._context.location):
+            branches = self._adopted(identifier, location)
+        else:
+            check_external_path(self._context, identifier, location)
+            schema = self._external.latest(identifier, location)
+            if schema is None:
+                raise no_table_there(identifier, location)
+            branches = {MAIN_BRANCH: _Found((schema,), None, ())}
+        for _ in range(_ATTEMPTS):
+            try:
+                self._context.database.write(
+                    lambda connection: self._insert(connection, identifier, location, branches)
+                )
+            except IntegrityError:
+                continue  # The name or the place was taken just now: looking again tells which.
+            return
+        raise Conflict(f"table {identifier} is being created and dropped by others; retry")
+
+    def _adopted(self, identifier: Identifier, location: str) -> Mapping[str, _Found]:
+        with self._context.database.read() as connection:
+            _, home = find_database(connection, self._context, identifier.database)
+        if location.rpartition("/")[0] != home:
+            raise Invalid(
+                f"table {identifier}: {location} is in the warehouse, where tables of database "
+                f"{identifier.database} lie directly in {home}; move the files there, or register "
+                "the table in the database that they belong to"
+            )
+        names = {MAIN_BRANCH, *branch_names(self._context.files, location)}
+        return {
+            name: self._read_branch(identifier, TableLayout(location, name))
+            for name in sorted(names)
+        }
+
+    def _read_branch(self, identifier: Identifier, layout: TableLayout) -> _Found:
+        files = self._context.files
+        schemas = tuple(_schemas(files, identifier, layout))
+        ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
+        if not ids:
+            return _Found(schemas, None, ())
+        path = layout.snapshot(ids[-1])
+        latest = Snapshot.from_json(files.read(path), path)
+        storage = TableStorage(str(identifier), layout, files, schemas[-1], self._context.runtime)
+        measured = partition_statistics(storage, live_entries(storage, latest))
+        return _Found(schemas, latest, tuple(measured))
+
+    def _insert(
+        self,
+        connection: Connection,
+        identifier: Identifier,
+        location: str,
+        branches: Mapping[str, _Found],
+    ) -> None:
+        context = self._context
+        is_external = not inside(location, context.location)
+        database_id, _ = find_database(connection, context, identifier.database)
+        refuse_taken_name(connection, database_id, identifier)
+        refuse_known_path(connection, identifier, location)
+        now = context.runtime.now_millis()
+        table_id = context.runtime.new_uuid()
+        table = {
+            "id": table_id,
+            "database_id": database_id,
+            "name": identifier.table,
+            "path": location,
+            "is_external": is_external,
+            "kind": table_type(branches[MAIN_BRANCH].schemas[-1].options).value,
+            "created_at": now,
+            "created_by": current_principal(),
+            "updated_at": now,
+            "updated_by": current_principal(),
+        }
+        connection.execute(insert(TableRow), table)
+        if not is_external:
+            known = {"path_key": path_key(location), "path": location, "table_id": table_id}
+            connection.execute(insert(PathRow), known)
+        for name, found in branches.items():
+            here = {"table_id": table_id, "branch": name}
+            row = {
+                **here,
+                "schema_id": found.schemas[-1].id,
+                "snapshot_id": found.latest.id if found.latest else 0,
+                "snapshot_uuid": found.latest.uuid if found.latest else None,
+                "created_at": now,
+            }
+            connection.execute(insert(BranchRow), row)
+            connection.execute(
+                insert(SchemaRow),
+                [
+                    {**here, "schema_id": schema.id, "document": schema.to_json()}
+                    for schema in found.schemas
+                ],
+            )
+            if found.latest is not None:
+                suffix = "" if name == MAIN_BRANCH else f"$branch_{name}"
+                of_branch = Identifier(identifier.database, f"{identifier.table}{suffix}")
+                record = find_table(connection, context, of_branch)
+                insert_measured(connection, context, record, found.latest, found.measured)
+
+
+def _schemas(files: FileAccess, identifier: Identifier, layout: TableLayout) -> list[TableSchema]:
+    """All versions, oldest first; at least one."""
+    ids = numbered_files(files.list(layout.schema_directory), "schema-")
+    if not ids:
+        raise no_table_there(identifier, layout.branch_location)
+    return [read_schema_file(files, identifier, layout, number) for number in ids]

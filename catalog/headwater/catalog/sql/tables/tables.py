@@ -1,0 +1,376 @@
+"""Tables: how they are made, changed, renamed and dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from headwater.catalog.model.catalog import TableInfo
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import current_principal
+from headwater.catalog.sql.database.context import CatalogContext
+from headwater.catalog.sql.database.models import (
+    BranchRow,
+    PathRow,
+    SchemaRow,
+    TableRow,
+)
+from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.queries.lookup import find_table, table_busy
+from headwater.catalog.sql.queries.names import check_table_name, inside, path_key
+from headwater.catalog.sql.tables.dropped_tables import DroppedTables
+from headwater.catalog.sql.tables.external_schemas import (
+    ExternalSchemas,
+    has_own_schemas,
+    no_table_there,
+    refuse_other_schema,
+)
+from headwater.catalog.sql.tables.places import (
+    check_external_path,
+    find_database,
+    is_known_path,
+    is_readable,
+    refuse_known_path,
+    refuse_taken_name,
+    table_location,
+)
+from headwater.catalog.sql.tables.protection import refuse_protected
+from headwater.catalog.sql.tables.reads import TableReads
+from headwater.catalog.sql.tables.rows import drop_table_rows, lock_table
+from headwater.storage.errors import (
+    AlreadyExists,
+    Conflict,
+    HeadwaterError,
+    Invalid,
+    NotFound,
+    ResourceType,
+    Unsupported,
+)
+from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.schema.change import SchemaChange
+from headwater.storage.schema.evolution import apply_changes
+from headwater.storage.schema.rules import new_table_schema
+from headwater.storage.schema.table_schema import Schema, TableSchema
+from headwater.storage.schema.table_type import TableType, table_type
+
+__all__ = ["Tables"]
+
+_PATH = "path"
+_ALTER_ATTEMPTS = 10
+_CREATE_ATTEMPTS = 3
+
+
+class Tables:
+    """The tables of one warehouse.
+
+    Args:
+        context: Where and with what.
+        outbox: Writes schema files, deletes dropped tables' files.
+        reads: Tells what there is.
+        dropped: Keeps dropped tables that can be restored.
+        external: Knows and changes the schemas of external tables.
+    """
+
+    def __init__(
+        self,
+        context: CatalogContext,
+        outbox: Outbox,
+        reads: TableReads,
+        dropped: DroppedTables,
+        external: ExternalSchemas,
+    ) -> None:
+        self._context = context
+        self._sql = context.database
+        self._outbox = outbox
+        self._reads = reads
+        self._dropped = dropped
+        self._external = external
+
+    def create(self, identifier: Identifier, schema: Schema, ignore_if_exists: bool) -> None:
+        """Create a table; its schema file is on storage when this returns.
+
+        Where the server may not write, an external table's is not: its writers have to put it.
+        """
+        check_table_name(identifier)
+        options = dict(schema.options)
+        external = options.pop(_PATH, None)
+        schema = replace(schema, options=options)
+        path: str | None = None
+        found: TableSchema | None = None
+        if external is not None:
+            path = table_location(identifier, external)
+            try:
+                self._check_place(identifier, path)
+            except AlreadyExists:
+                if ignore_if_exists:
+                    return
+                raise
+            found = self._found(identifier, schema, path)
+        now = self._context.runtime.now_millis()
+        first = found or new_table_schema(schema, now)
+        if path is not None:
+            _check_external(identifier, first)
+        table_id = self._insert(identifier, first, path, ignore_if_exists)
+        if table_id is None:
+            return
+        try:
+            if path is None:
+                self._outbox.settle(table_id, MAIN_BRANCH)
+            elif (
+                found is None
+                and table_type(first.options).has_snapshots
+                and is_readable(self._context, path)
+            ):
+                self._external.begin(identifier, path, first)
+        except HeadwaterError:
+            # Nothing half done: without its schema file the table must not stay. Other decisions
+            # cannot be taken back like this, and wait for storage to follow (`Outbox.finish`).
+            self._sql.write(lambda connection: drop_table_rows(connection, self._outbox, table_id))
+            raise
+
+    def _check_place(self, identifier: Identifier, path: str) -> None:
+        """Refuse a name or a place that is taken, before anything is looked for at the place."""
+        check_external_path(self._context, identifier, path)
+        with self._sql.read() as connection:
+            database_id, _ = find_database(connection, self._context, identifier.database)
+            refuse_taken_name(connection, database_id, identifier)
+            refuse_known_path(connection, identifier, path)
+
+    def _found(self, identifier: Identifier, schema: Schema, path: str) -> TableSchema | None:
+        """The schema of a table that is at a place already, which the one that is asked for fits.
+
+        Its columns may be left out, as by Paimon's own client: the files tell them.
+        """
+        is_without_columns = not schema.fields
+        if not table_type(schema.options).has_snapshots:
+            return None
+        if not is_without_columns and not is_readable(self._context, path):
+            return None
+        try:
+            found = self._external.latest(identifier, path)
+        except Unsupported:
+            if is_without_columns:
+                raise
+            return None
+        if found is None:
+            if is_without_columns:
+                raise no_table_there(identifier, path)
+            return None
+        asked = schema
+        if not is_without_columns:
+            asked = new_table_schema(schema, found.time_millis).to_schema()
+        refuse_other_schema(identifier, asked, found)
+        return found
+
+    def _insert(
+        self,
+        identifier: Identifier,
+        schema: TableSchema,
+        external_path: str | None,
+        ignore_if_exists: bool,
+    ) -> str | None:
+        """The new table's id; None when the table exists and that is no error."""
+        for _ in range(_CREATE_ATTEMPTS):
+            try:
+                return self._insert_once(identifier, schema, external_path)
+            except AlreadyExists:
+                if ignore_if_exists:
+                    return None
+                raise
+            except IntegrityError:
+                # The name or the directory was taken, or the database dropped, since we looked:
+                # looking again tells which.
+                continue
+        raise Conflict(f"table {identifier} is being created and dropped by others; retry")
+
+    def _insert_once(
+        self, identifier: Identifier, schema: TableSchema, external_path: str | None
+    ) -> str:
+        with self._sql.read() as connection:
+            database_id, location = find_database(connection, self._context, identifier.database)
+            refuse_taken_name(connection, database_id, identifier)
+            path = external_path or f"{location}/{identifier.table}"
+            is_free = external_path is not None or not is_known_path(connection, path)
+        table_id = self._context.runtime.new_uuid()
+        if external_path is None:
+            if not inside(path, self._context.location):
+                raise Invalid(f"table {identifier}: {path} is outside the warehouse")
+            if not is_free or next(self._context.files.walk(path), None) is not None:
+                # A renamed table's files, or somebody's: leave them and take a fresh directory.
+                path = f"{path}-{table_id}"
+        now = self._context.runtime.now_millis()
+        kind = table_type(schema.options)
+        if kind is TableType.OBJECT and external_path is None:
+            # Its files are whatever lies there, and the programs that put them there look first.
+            self._context.files.make_directory(path)
+
+        def work(connection: Connection) -> None:
+            table = {
+                "id": table_id,
+                "database_id": database_id,
+                "name": identifier.table,
+                "path": path,
+                "is_external": external_path is not None,
+                "kind": kind.value,
+                "created_at": now,
+                "created_by": current_principal(),
+                "updated_at": now,
+                "updated_by": current_principal(),
+            }
+            connection.execute(insert(TableRow), table)
+            branch = {"table_id": table_id, "branch": MAIN_BRANCH}
+            connection.execute(
+                insert(BranchRow), {**branch, "schema_id": schema.id, "snapshot_id": 0}
+            )
+            connection.execute(
+                insert(SchemaRow),
+                {**branch, "schema_id": schema.id, "document": schema.to_json()},
+            )
+            if external_path is None:
+                known = {"path_key": path_key(path), "path": path, "table_id": table_id}
+                connection.execute(insert(PathRow), known)
+                if kind.has_snapshots:
+                    self._outbox.add(connection, Action.SCHEMA, table_id, MAIN_BRANCH)
+
+        self._sql.write(work)
+        return table_id
+
+    def alter(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
+        """Apply changes, all or none; the new schema file is on storage when this returns."""
+        for _ in range(_ALTER_ATTEMPTS):
+            info = self._reads.get(identifier)
+            if has_own_schemas(info):
+                if self._external.alter(info, changes):
+                    return
+                continue
+            if self._alter_once(identifier, info, changes):
+                changed = f"the schema of table {identifier} is changed"
+                self._outbox.finish(info.id, identifier.branch, changed)
+                return
+        raise table_busy(identifier)
+
+    def _alter_once(
+        self, identifier: Identifier, info: TableInfo, changes: Sequence[SchemaChange]
+    ) -> bool:
+        """False when another change, or a first snapshot, came in between."""
+        now = self._context.runtime.now_millis()
+
+        def work(connection: Connection) -> bool:
+            record = find_table(connection, self._context, identifier)
+            if record.id != info.id or record.schema_id != info.schema.id:
+                return False
+            following = apply_changes(
+                info.schema, changes, now_millis=now, has_snapshots=record.snapshot_id > 0
+            )
+            if _PATH in following.options:
+                raise Invalid(f"table {identifier}: option 'path' cannot be changed")
+            changed = update(BranchRow).where(
+                BranchRow.table_id == record.id,
+                BranchRow.branch == record.branch,
+                BranchRow.schema_id == info.schema.id,
+            )
+            if record.snapshot_id == 0:
+                changed = changed.where(BranchRow.snapshot_id == 0)
+            if connection.execute(changed.values(schema_id=following.id)).rowcount != 1:
+                return False
+            connection.execute(
+                insert(SchemaRow),
+                {
+                    "table_id": record.id,
+                    "branch": record.branch,
+                    "schema_id": following.id,
+                    "document": following.to_json(),
+                },
+            )
+            connection.execute(
+                update(TableRow)
+                .where(TableRow.id == record.id)
+                .values(updated_at=now, updated_by=current_principal())
+            )
+            if record.kind.has_snapshots:
+                self._outbox.add(
+                    connection, Action.SCHEMA, record.id, record.branch, number=following.id
+                )
+            return True
+
+        return self._sql.write(work)
+
+    def rename(self, source: Identifier, destination: Identifier) -> None:
+        """Give a table another name; its files stay where they are, valid for every reader."""
+        check_table_name(destination)
+
+        def work(connection: Connection) -> None:
+            record = self._main(connection, source)
+            lock_table(connection, record)
+            if self._main(connection, source) != record:
+                # Dropped and kept meanwhile, it must not come back by another name.
+                raise Conflict(f"table {source} is being dropped and made anew; retry")
+            database_id, _ = find_database(connection, self._context, destination.database)
+            refuse_taken_name(connection, database_id, destination)
+            connection.execute(
+                update(TableRow)
+                .where(TableRow.id == record)
+                .values(
+                    database_id=database_id,
+                    name=destination.table,
+                    updated_at=self._context.runtime.now_millis(),
+                    updated_by=current_principal(),
+                )
+            )
+
+        try:
+            self._sql.write(work)
+        except IntegrityError:
+            # Lost a race for the name or the database: looking again gives the error.
+            try:
+                self._sql.write(work)
+            except IntegrityError as error:
+                raise Conflict(f"{destination} is being created and dropped; retry") from error
+
+    def drop(self, identifier: Identifier, ignore_if_not_exists: bool) -> None:
+        """Drop a table; its files, too, unless it is external or can be restored."""
+        place = self._dropped.place() if self._dropped.are_kept else None
+
+        def work(connection: Connection) -> str:
+            table_id = self._main(connection, identifier)
+            lock_table(connection, table_id)
+            # Renamed, or dropped and made anew, before the locks were had.
+            if self._main(connection, identifier) != table_id:
+                raise Conflict(f"table {identifier} is being dropped and made anew; retry")
+            is_protected = connection.execute(
+                select(TableRow.is_protected).where(TableRow.id == table_id)
+            ).scalar_one()
+            refuse_protected(ResourceType.TABLE, identifier, is_protected)
+            if place is None:
+                drop_table_rows(connection, self._outbox, table_id)
+            else:
+                self._dropped.put_away(connection, place, table_id, identifier)
+            return table_id
+
+        try:
+            table_id = self._sql.write(work)
+        except NotFound:
+            if ignore_if_not_exists:
+                return
+            raise
+        if place is None:
+            self._outbox.finish(table_id, MAIN_BRANCH, f"table {identifier} is dropped")
+
+    def _main(self, connection: Connection, identifier: Identifier) -> str:
+        if identifier.branch != MAIN_BRANCH:
+            raise Invalid(f"{identifier} names a branch; name the table itself")
+        return find_table(connection, self._context, identifier).id
+
+
+def _check_external(identifier: Identifier, schema: TableSchema) -> None:
+    # CatalogUtils.validateCatalogManagedFormatTablePartitions
+    in_catalog = schema.options.get("metastore.partitioned-table", "false").lower() == "true"
+    if in_catalog and table_type(schema.options) is TableType.FORMAT:
+        raise Invalid(
+            f"table {identifier}: the catalog keeps the partitions ('metastore.partitioned-table') "
+            "of format tables whose files are its own; leave option 'path' or this one out"
+        )

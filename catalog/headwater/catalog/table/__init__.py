@@ -1,0 +1,4 @@
+"""The handle by which a program works on one table.
+
+May import model.
+"""

@@ -1,0 +1,85 @@
+"""The data files and the partitions of a table, as lists to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.catalog.model.partitions import PartitionInfo
+from headwater.storage.commit.entries import epoch_millis, partition_statistics
+from headwater.storage.rows.partition import partition_spec
+from headwater.storage.scan.plan import live_entries
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
+
+__all__ = ["FileInfo", "list_files", "partitions_of"]
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """A data file of a table's snapshot.
+
+    Attributes:
+        partition: As in its directory's name, ``dt=2026-01-01/hour=7``; empty without partitions.
+        bucket: Its bucket.
+        level: Its level in the LSM tree.
+        row_count: Rows, deletes included.
+        delete_row_count: Rows that retract; None when the writer did not count them.
+        file_size: Bytes.
+        schema_id: The schema it was written with.
+        min_sequence_number: Smallest sequence number.
+        max_sequence_number: Greatest.
+        created_at: Milliseconds since the epoch; None when not known.
+        name: The file's name.
+    """
+
+    partition: str
+    bucket: int
+    level: int
+    row_count: int
+    delete_row_count: int | None
+    file_size: int
+    schema_id: int
+    min_sequence_number: int
+    max_sequence_number: int
+    created_at: int | None
+    name: str
+
+
+def list_files(storage: TableStorage, snapshot: Snapshot) -> list[FileInfo]:
+    """The data files of a snapshot, by partition, bucket, level and name."""
+    found: list[FileInfo] = []
+    for entry in live_entries(storage, snapshot):
+        file = entry.file
+        spec = partition_spec(storage, entry.partition)
+        found.append(
+            FileInfo(
+                "/".join(f"{name}={value}" for name, value in spec),
+                entry.bucket,
+                file.level,
+                file.row_count,
+                file.delete_row_count,
+                file.file_size,
+                file.schema_id,
+                file.min_sequence_number,
+                file.max_sequence_number,
+                None if file.creation_time is None else epoch_millis(file.creation_time),
+                file.file_name,
+            )
+        )
+    return sorted(found, key=lambda file: (file.partition, file.bucket, file.level, file.name))
+
+
+def partitions_of(storage: TableStorage, snapshot: Snapshot) -> list[PartitionInfo]:
+    """What each partition of a snapshot holds, read from its manifests; by name."""
+    found = [
+        PartitionInfo(
+            spec=item.spec,
+            record_count=item.record_count,
+            file_size_in_bytes=item.file_size_in_bytes,
+            file_count=item.file_count,
+            last_file_creation_time=item.last_file_creation_time,
+            total_buckets=item.total_buckets,
+        )
+        for item in partition_statistics(storage, live_entries(storage, snapshot))
+    ]
+    return sorted(found, key=lambda partition: partition.name)

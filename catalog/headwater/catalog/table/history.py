@@ -1,0 +1,431 @@
+"""A table's history: snapshots, tags, consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Self, TypeVar
+
+from headwater.catalog.model.branches import branch_of
+from headwater.catalog.model.catalog import Catalog, ConsumerInfo, TableInfo, TagInfo
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import all_pages
+from headwater.catalog.table.pointer import CatalogPointer
+from headwater.storage.errors import Conflict, Invalid, NotFound, ResourceType
+from headwater.storage.files.access import FileAccess
+from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.open_files import open_file_access
+from headwater.storage.maintenance.expire import delete_tag_data
+from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+from headwater.storage.schema.change import SchemaChange
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.snapshot.files import FileSnapshotPointer, snapshot_file_ids
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.tag import expired_tags
+from headwater.storage.table_storage import SnapshotPointer, TableStorage
+
+__all__ = ["Consumer", "TableHistory"]
+
+T = TypeVar("T")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TableHistory:
+    """What a table is and was; `headwater.catalog.table.table.Table` adds reading and writing.
+
+    Args:
+        catalog: Who keeps the table.
+        info: The table as the catalog has it.
+        runtime: Clock and names.
+        options: Table options laid over the table's own, for this handle alone.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        info: TableInfo,
+        runtime: Runtime = SYSTEM_RUNTIME,
+        *,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self._info = info
+        self._runtime = runtime
+        self._overlay = dict(options or {})
+        self._files: FileAccess = open_file_access(info.path, catalog.storage_options)
+        self._storage = self._make_storage()
+
+    def _make_storage(self) -> TableStorage:
+        return TableStorage(
+            str(self._info.identifier),
+            TableLayout(self._info.path.rstrip("/"), self._info.identifier.branch),
+            self._files,
+            self._info.schema.with_options(self._overlay),
+            self._runtime,
+        )
+
+    def __repr__(self) -> str:
+        return f"Table({self.name})"
+
+    # What it is -------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """``database.table``."""
+        return str(self._info.identifier)
+
+    @property
+    def identifier(self) -> Identifier:
+        """The name's parts."""
+        return self._info.identifier
+
+    @property
+    def info(self) -> TableInfo:
+        """The table as the catalog has it."""
+        return self._info
+
+    @property
+    def catalog(self) -> Catalog:
+        """Who keeps the table."""
+        return self._catalog
+
+    @property
+    def schema(self) -> TableSchema:
+        """Its columns, keys and options."""
+        return self._storage.schema
+
+    @property
+    def storage(self) -> TableStorage:
+        """What storage functions take; it pickles without a connection to the catalog."""
+        return self._storage
+
+    @property
+    def pointer(self) -> SnapshotPointer:
+        """Who decides which snapshot is the latest: for an external table its own files."""
+        if self._info.is_external:
+            return FileSnapshotPointer(self._files, self._storage.layout)
+        return CatalogPointer(self._catalog, self._info.identifier, self._info.id)
+
+    def refresh(self) -> Self:
+        """Take over what the catalog now says of the table; the handle itself.
+
+        Raises:
+            NotFound: The table was dropped.
+        """
+        self._info = self._catalog.get_table(self._info.identifier)
+        self._storage = self._make_storage()
+        return self
+
+    def with_options(self, options: Mapping[str, str]) -> Self:
+        """Another handle with table options laid over; the table itself keeps its own."""
+        return type(self)(
+            self._catalog, self._info, self._runtime, options={**self._overlay, **options}
+        )
+
+    def alter(self, *changes: SchemaChange) -> Self:
+        """Apply changes to the schema, all or none; the handle itself, refreshed.
+
+        Raises:
+            AlreadyExists, Invalid, NotFound: As `Catalog.alter_table`.
+        """
+        self._catalog.alter_table(self._info.identifier, changes)
+        return self.refresh()
+
+    # Snapshots and tags -----------------------------------------------------------------------
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The latest snapshot; None for a table that nobody wrote yet."""
+        return self.pointer.latest()
+
+    def snapshots(self) -> list[Snapshot]:
+        """The snapshots that still exist, newest first."""
+        if self._info.is_external:
+            ids = snapshot_file_ids(self._files, self._storage.layout)
+            return [self._storage.snapshot(number) for number in reversed(ids)]
+        return all_pages(
+            lambda token: self._catalog.list_snapshots(self.identifier, page_token=token)
+        )
+
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        """A snapshot; NotFound (SNAPSHOT)."""
+        if self._info.is_external:
+            return self._storage.snapshot(snapshot_id)
+        return self._catalog.get_snapshot(self.identifier, str(snapshot_id))
+
+    def snapshot_at(self, timestamp: int | datetime | str) -> Snapshot:
+        """The latest snapshot that was committed at or before a moment.
+
+        Args:
+            timestamp: Milliseconds since the epoch, a ``datetime`` with a time zone, or ISO 8601
+                text with one.
+
+        Raises:
+            NotFound: The table had no snapshot then, or it has expired.
+            Invalid: The time zone is missing, or the text is not a time.
+        """
+        moment = _millis(timestamp)
+        latest = self.pointer.latest()
+        missing = NotFound(
+            f"table {self.name} has no snapshot from before {timestamp}: there was none, or it "
+            "has expired",
+            resource_type=ResourceType.SNAPSHOT,
+            resource_name=str(timestamp),
+        )
+        if latest is None:
+            raise missing
+        if latest.time_millis <= moment:
+            return latest
+        ids = snapshot_file_ids(self._files, self._storage.layout)
+        if not ids:
+            raise missing
+        found = self.snapshot(ids[0])
+        if found.time_millis > moment:
+            raise missing
+        # Times follow ids, and ids have no gaps.
+        low, high = found.id, latest.id
+        while high - low > 1:
+            middle = self.snapshot((low + high) // 2)
+            if middle.time_millis <= moment:
+                low, found = middle.id, middle
+            else:
+                high = middle.id
+        return found
+
+    def rollback(self, *, snapshot_id: int | None = None, tag: str | None = None) -> None:
+        """Make an earlier snapshot the latest; later snapshots and their tags go away.
+
+        Raises:
+            NotFound: There is no such snapshot or tag.
+            Invalid: Neither or both are given.
+        """
+        if (snapshot_id is None) == (tag is None):
+            raise Invalid("give one of snapshot_id and tag")
+        if snapshot_id is not None:
+            self._catalog.rollback_to_snapshot(self.identifier, snapshot_id)
+        elif tag is not None:
+            self._catalog.rollback_to_tag(self.identifier, tag)
+
+    def rollback_schema(self, schema_id: int) -> Self:
+        """Make an earlier schema the latest; the handle itself, refreshed.
+
+        Raises:
+            Invalid: There is no such schema.
+            Conflict: A snapshot, tag or changelog still refers to a later one.
+        """
+        self._catalog.rollback_schema(self.identifier, schema_id)
+        return self.refresh()
+
+    def tags(self) -> list[TagInfo]:
+        """The tags, by name."""
+        names = all_pages(lambda token: self._catalog.list_tags(self.identifier, page_token=token))
+        found: list[TagInfo] = []
+        for name in names:
+            # One deleted since the listing is no longer a tag.
+            with suppress(NotFound):
+                found.append(self.tag(name))
+        return found
+
+    def tag(self, name: str) -> TagInfo:
+        """A tag; NotFound (TAG)."""
+        return self._catalog.get_tag(self.identifier, name)
+
+    def create_tag(
+        self,
+        name: str,
+        snapshot_id: int | None = None,
+        *,
+        retained: timedelta | None = None,
+    ) -> None:
+        """Name a snapshot, so that expiry keeps what it needs to be read.
+
+        Args:
+            name: The tag.
+            snapshot_id: The snapshot; None names the latest.
+            retained: How long the tag is to be kept; None is what the table's
+                ``tag.default-time-retained`` says, and for ever without it.
+
+        Raises:
+            AlreadyExists: There is a tag of that name.
+            NotFound: There is no such snapshot.
+        """
+        millis = None if retained is None else retained // timedelta(milliseconds=1)
+        self._catalog.create_tag(self.identifier, name, snapshot_id, retained_millis=millis)
+
+    def delete_tag(self, name: str) -> None:
+        """Delete a tag, and the files that it alone kept.
+
+        Raises:
+            NotFound: There is no such tag.
+        """
+        tagged = self.tag(name).snapshot
+        self._catalog.delete_tag(self.identifier, name)
+        delete_tag_data(self._storage, tagged, self.pointer.latest())
+
+    def expire_tags(
+        self, *, older_than: datetime | None = None, dry_run: bool = False
+    ) -> list[str]:
+        """Delete the tags whose time is over, and the files that they alone kept.
+
+        Args:
+            older_than: Tags made before this moment go, too, whatever they say.
+            dry_run: Only say which would go.
+
+        Returns:
+            The names of the tags that went (``TagTimeExpire.java``).
+
+        Raises:
+            Invalid: The moment has no time zone.
+        """
+        before = None if older_than is None else _millis(older_than)
+        gone: list[str] = []
+        for name in expired_tags(self._storage, before):
+            if not dry_run:
+                try:
+                    self.delete_tag(name)
+                except NotFound:
+                    continue  # somebody else deleted it
+            gone.append(name)
+        return gone
+
+    # Branches ---------------------------------------------------------------------------------
+
+    def branches(self) -> list[str]:
+        """The names of the branches, without ``main``."""
+        return list(self._catalog.branches.list(self.identifier))
+
+    def branch(self, name: str) -> Self:
+        """A handle of a branch, for reading and writing it as a table of its own.
+
+        Raises:
+            NotFound: There is no such branch.
+        """
+        info = self._catalog.get_table(branch_of(self.identifier, name))
+        return type(self)(self._catalog, info, self._runtime, options=self._overlay)
+
+    def create_branch(
+        self, name: str, *, tag: str | None = None, snapshot_id: int | None = None
+    ) -> Self:
+        """Begin a branch, and a handle of it.
+
+        Args:
+            name: The branch.
+            tag: Begin with what this tag names; it keeps the files for every engine.
+            snapshot_id: Begin with this snapshot. With neither, the branch begins empty.
+
+        Raises:
+            AlreadyExists: There is a branch of that name.
+            NotFound: There is no such tag or snapshot.
+            Invalid: It cannot be the name of a branch, or both are given.
+        """
+        self._catalog.branches.create(
+            self.identifier, name, from_tag=tag, from_snapshot=snapshot_id
+        )
+        return self.branch(name)
+
+    def rename_branch(self, name: str, new_name: str) -> None:
+        """Give a branch another name; AlreadyExists, NotFound, Invalid."""
+        self._catalog.branches.rename(self.identifier, name, new_name)
+
+    def fast_forward(self, name: str) -> Self:
+        """Hold what a branch holds from now on; the handle itself, refreshed.
+
+        What both have in common stays; the snapshots and tags after it go away. A branch without
+        a snapshot changes nothing.
+
+        Raises:
+            NotFound: There is no such branch.
+        """
+        self._catalog.branches.fast_forward(self.identifier, name)
+        return self.refresh()
+
+    def drop_branch(self, name: str) -> None:
+        """Drop a branch; NotFound, or Invalid when the table's options refer to it."""
+        self._catalog.branches.drop(self.identifier, name)
+
+    # Consumers --------------------------------------------------------------------------------
+
+    def consumer(self, consumer_id: str) -> Consumer:
+        """A consumer, whether it has a saved position or not."""
+        return Consumer(self, consumer_id)
+
+    def consumers(self) -> list[ConsumerInfo]:
+        """The saved positions, by consumer id."""
+        return all_pages(
+            lambda token: self._catalog.list_consumers(self.identifier, page_token=token)
+        )
+
+
+class Consumer:
+    """A saved position in a table's history; made by `Table.consumer`.
+
+    Args:
+        table: The table.
+        consumer_id: The name readers use.
+    """
+
+    def __init__(self, table: TableHistory, consumer_id: str) -> None:
+        self._table = table
+        self.consumer_id = consumer_id
+
+    def __repr__(self) -> str:
+        return f"Consumer({self.consumer_id} of {self._table.name})"
+
+    @property
+    def next_snapshot(self) -> int | None:
+        """The first snapshot not yet consumed; None when there is no saved position."""
+        for info in self._table.consumers():
+            if info.consumer_id == self.consumer_id:
+                return info.next_snapshot
+        return None
+
+    @property
+    def lag(self) -> int | None:
+        """Snapshots not yet consumed; None when there is no saved position."""
+        position = self.next_snapshot
+        if position is None:
+            return None
+        latest = self._table.latest_snapshot()
+        return 0 if latest is None else max(0, latest.id + 1 - position)
+
+    def advance(self, next_snapshot: int) -> None:
+        """Move forward, once everything before a snapshot has been consumed for good.
+
+        Raises:
+            Conflict: The saved position is further on: another reader uses the same id.
+        """
+        position = self.next_snapshot
+        if position is not None and position > next_snapshot:
+            raise Conflict(
+                f"table {self._table.name}: consumer '{self.consumer_id}' is at snapshot "
+                f"{position} already, which is after {next_snapshot}; is another reader using "
+                "the same id?"
+            )
+        self.reset(next_snapshot)
+
+    def reset(self, next_snapshot: int) -> None:
+        """Move to any snapshot, making the consumer if need be.
+
+        Raises:
+            Invalid: The id cannot name a consumer, or the snapshot's id is not positive.
+        """
+        self._table.catalog.reset_consumer(self._table.identifier, self.consumer_id, next_snapshot)
+
+    def delete(self) -> None:
+        """Forget the position; nothing happens when there is none."""
+        self._table.catalog.reset_consumer(self._table.identifier, self.consumer_id, None)
+
+
+def _millis(timestamp: int | datetime | str) -> int:
+    if isinstance(timestamp, int):
+        return timestamp
+    moment = timestamp
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError:
+            raise Invalid(f"'{timestamp}' is not a time such as 2026-01-31T12:00:00Z") from None
+    if moment.tzinfo is None:
+        raise Invalid(f"{timestamp} has no time zone; write 2026-01-31T12:00:00Z for UTC")
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

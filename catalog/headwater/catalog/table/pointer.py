@@ -1,0 +1,42 @@
+"""The catalog as the one who decides a table's snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+
+__all__ = ["CatalogPointer"]
+
+
+@dataclass(frozen=True)
+class CatalogPointer:
+    """Lets the catalog decide which snapshot of a table is the latest.
+
+    Attributes:
+        catalog: Who decides.
+        identifier: The table.
+        table_id: Its id, so that a table of the same name made later is not mistaken for it.
+    """
+
+    catalog: Catalog
+    identifier: Identifier
+    table_id: str
+
+    def latest(self) -> Snapshot | None:
+        """The latest snapshot; None for a table that nobody wrote yet."""
+        found = self.catalog.latest_snapshot(self.identifier)
+        return None if found is None else found.snapshot
+
+    def commit(
+        self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
+    ) -> bool:
+        """Make `snapshot` the latest if `base` still is; False when another commit came first."""
+        base_uuid = None if base is None else base.uuid
+        return self.catalog.commit_snapshot(
+            self.identifier, self.table_id, snapshot, base_uuid, statistics
+        )

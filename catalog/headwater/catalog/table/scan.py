@@ -1,0 +1,177 @@
+"""Reading a table: one snapshot, or the changes between two, in whatever shape is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headwater.storage.predicate.filter import Predicate
+from headwater.storage.read.split import read_schema, read_split
+from headwater.storage.scan.plan import ScanPlan, Split, plan_snapshot
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+__all__ = ["Changes", "Rows", "Scan"]
+
+_BATCH_ROWS = 65536
+
+
+class Rows:
+    """Splits to be read, and the shapes their rows can be had in.
+
+    It pickles without a connection to the catalog, so that Spark's executors can read its splits.
+
+    Args:
+        storage: The table, with the schema that the rows are to have.
+        columns: Which columns, in this order; None means all.
+        predicate: Only rows for which it is true; None means all.
+        row_kinds: Whether rows bear a column ``_ROW_KIND``.
+    """
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        columns: Sequence[str] | None,
+        predicate: Predicate | None,
+        *,
+        row_kinds: bool = False,
+    ) -> None:
+        self.storage = storage
+        self.columns = None if columns is None else tuple(columns)
+        self.predicate = predicate
+        self.row_kinds = row_kinds
+        self.schema: pa.Schema = read_schema(storage.schema, columns, row_kinds=row_kinds)
+
+    @cached_property
+    def splits(self) -> tuple[Split, ...]:
+        """What is to be read; each split independently of the others."""
+        raise NotImplementedError
+
+    def read_split(
+        self, split: Split, *, batch_rows: int = _BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one split."""
+        return read_split(
+            self.storage,
+            split,
+            columns=self.columns,
+            predicate=self.predicate,
+            row_kinds=self.row_kinds,
+            batch_rows=batch_rows,
+        )
+
+    def to_batches(self, *, batch_rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The rows in batches of about so many rows; memory is bounded by it.
+
+        Raises:
+            CorruptData: A file is missing or damaged; the message names it.
+        """
+        for split in self.splits:
+            yield from self.read_split(split, batch_rows=batch_rows)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as an Arrow stream."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
+
+    def to_polars(self) -> pl.DataFrame:
+        """The rows as a Polars frame."""
+        # Here, because whoever does not want one is not to wait for it.
+        import polars as pl
+
+        frame = pl.from_arrow(self.to_arrow())
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a pandas frame."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+    def count(self) -> int:
+        """How many rows there are; of files that need no merge, the metadata tells."""
+        total = 0
+        for split in self.splits:
+            if split.needs_merge or split.streaming or self.predicate is not None:
+                rows = read_split(
+                    self.storage,
+                    split,
+                    columns=[],
+                    predicate=self.predicate,
+                    row_kinds=self.row_kinds,
+                )
+                total += sum(batch.num_rows for batch in rows)
+            else:
+                total += split.row_count
+        return total
+
+
+class Scan(Rows):
+    """The rows of a table as of one snapshot.
+
+    The snapshot is chosen when the scan is made: reading it twice gives the same rows.
+
+    Args:
+        storage: The table, with the schema that the rows are to have.
+        snapshot: The snapshot; None for a table that nobody wrote yet.
+        columns: Which columns, in this order; None means all.
+        predicate: Only rows for which it is true; None means all.
+    """
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        snapshot: Snapshot | None,
+        columns: Sequence[str] | None,
+        predicate: Predicate | None,
+    ) -> None:
+        super().__init__(storage, columns, predicate)
+        self.snapshot = snapshot
+
+    @cached_property
+    def plan(self) -> ScanPlan | None:
+        """What is to be read and what was left out; None for a table without a snapshot."""
+        if self.snapshot is None:
+            return None
+        return plan_snapshot(self.storage, self.snapshot, predicate=self.predicate)
+
+    @cached_property
+    def splits(self) -> tuple[Split, ...]:
+        """What is to be read; each split independently of the others."""
+        return () if self.plan is None else self.plan.splits
+
+
+class Changes(Rows):
+    """What some snapshots changed: rows with a column ``_ROW_KIND``, in the order of commits.
+
+    Args:
+        storage: The table.
+        plans: The plans of the snapshots' changes, oldest first.
+        columns: Which columns, in this order; None means all.
+        predicate: Only rows for which it is true; None means all.
+    """
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        plans: Sequence[ScanPlan],
+        columns: Sequence[str] | None,
+        predicate: Predicate | None,
+    ) -> None:
+        super().__init__(storage, columns, predicate, row_kinds=True)
+        self.plans = tuple(plans)
+
+    @cached_property
+    def splits(self) -> tuple[Split, ...]:
+        """What is to be read; to keep the order of changes, one after another."""
+        return tuple(split for plan in self.plans for split in plan.splits)

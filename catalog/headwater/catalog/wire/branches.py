@@ -1,0 +1,37 @@
+"""The JSON about branches. See `…catalog.wire`."""
+
+from __future__ import annotations
+
+from headwater.catalog.wire.tables import WireModel
+
+__all__ = ["CreateBranchRequest", "ForwardBranchRequest", "RenameBranchRequest"]
+
+
+class CreateBranchRequest(WireModel):
+    """``POST …/branches``.
+
+    Attributes:
+        branch: The new branch.
+        from_tag: What it begins with; without it the branch begins empty.
+        from_snapshot: Begin with this snapshot instead; Headwater's addition.
+    """
+
+    branch: str
+    from_tag: str | None = None
+    from_snapshot: int | None = None
+
+
+class RenameBranchRequest(WireModel):
+    """``POST …/branches/{branch}/rename``."""
+
+    to_branch: str
+
+
+class ForwardBranchRequest(WireModel):
+    """``POST …/branches/{branch}/forward``.
+
+    Attributes:
+        branch: In the specification, though no client sends it: the path names the branch.
+    """
+
+    branch: str | None = None

@@ -1,0 +1,336 @@
+"""The JSON about functions. See `…catalog.wire`; the sources are ``FunctionDefinition.java`` and
+``FunctionChange.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from headwater.catalog.model.column import Column
+from headwater.catalog.model.functions import (
+    AddDefinition,
+    DropDefinition,
+    FileDefinition,
+    FileResource,
+    FunctionChange,
+    FunctionDefinition,
+    FunctionInfo,
+    FunctionSpec,
+    LambdaDefinition,
+    SqlDefinition,
+    UpdateDefinition,
+)
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.wire.objects import (
+    ColumnModel,
+    RemoveOptionModel,
+    SetOptionModel,
+    UpdateCommentModel,
+)
+from headwater.catalog.wire.tables import Audited, IdentifierModel, Paged, WireModel, without_nulls
+from headwater.storage.errors import Invalid
+from headwater.storage.schema.change import RemoveOption, SetOption, UpdateComment
+
+__all__ = [
+    "AddDefinitionModel",
+    "AlterFunctionRequest",
+    "CreateFunctionRequest",
+    "DropDefinitionModel",
+    "FileDefinitionModel",
+    "FileResourceModel",
+    "FunctionSpecModel",
+    "GetFunctionResponse",
+    "LambdaDefinitionModel",
+    "ListFunctionDetailsResponse",
+    "ListFunctionsGloballyResponse",
+    "ListFunctionsResponse",
+    "SqlDefinitionModel",
+    "UpdateDefinitionModel",
+    "definition_from_json",
+    "function_change_model",
+]
+
+
+class FileResourceModel(WireModel):
+    """A file that a definition needs: `resourceType` is ``jar``, ``file``…"""
+
+    resource_type: str
+    uri: str
+
+
+class FileDefinitionModel(WireModel):
+    """A function in files."""
+
+    type: Literal["file"] = "file"
+    file_resources: list[FileResourceModel] | None = None
+    language: str
+    class_name: str
+    function_name: str
+
+    def definition_of(self) -> FileDefinition:
+        """The definition."""
+        resources = self.file_resources
+        return FileDefinition(
+            None
+            if resources is None
+            else tuple(FileResource(item.resource_type, item.uri) for item in resources),
+            self.language,
+            self.class_name,
+            self.function_name,
+        )
+
+
+class SqlDefinitionModel(WireModel):
+    """A function as a SQL expression."""
+
+    type: Literal["sql"] = "sql"
+    definition: str
+
+    def definition_of(self) -> SqlDefinition:
+        """The definition."""
+        return SqlDefinition(self.definition)
+
+
+class LambdaDefinitionModel(WireModel):
+    """A function as source text in a language."""
+
+    type: Literal["lambda"] = "lambda"
+    definition: str
+    language: str
+
+    def definition_of(self) -> LambdaDefinition:
+        """The definition."""
+        return LambdaDefinition(self.definition, self.language)
+
+
+_DefinitionModel: TypeAlias = Annotated[
+    FileDefinitionModel | SqlDefinitionModel | LambdaDefinitionModel, Field(discriminator="type")
+]
+
+
+def definition_from_json(text: str) -> FunctionDefinition:
+    """Read a definition's JSON; raises Invalid saying what is wrong with it."""
+    adapter: TypeAdapter[_DefinitionModel] = TypeAdapter(_DefinitionModel)
+    try:
+        return adapter.validate_json(text).definition_of()
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise Invalid(
+            f"not a function's definition: {where} {problem['msg']}; write for example "
+            '{"type": "lambda", "language": "java", "definition": "…"}'
+        ) from error
+
+
+def _definition_model(definition: FunctionDefinition) -> _DefinitionModel:
+    match definition:
+        case FileDefinition():
+            resources = definition.file_resources
+            return FileDefinitionModel(
+                file_resources=None
+                if resources is None
+                else [
+                    FileResourceModel(resource_type=item.resource_type, uri=item.uri)
+                    for item in resources
+                ],
+                language=definition.language,
+                class_name=definition.class_name,
+                function_name=definition.function_name,
+            )
+        case SqlDefinition():
+            return SqlDefinitionModel(definition=definition.definition)
+        case LambdaDefinition():
+            return LambdaDefinitionModel(
+                definition=definition.definition, language=definition.language
+            )
+
+
+class FunctionSpecModel(WireModel):
+    """What a function says; `definitions` are by the engine's name."""
+
+    input_params: list[ColumnModel] | None = None
+    return_params: list[ColumnModel] | None = None
+    deterministic: bool = False
+    definitions: dict[str, _DefinitionModel] | None = None
+    comment: str | None = None
+    options: dict[str, str | None] | None = None
+
+    @staticmethod
+    def of(spec: FunctionSpec) -> FunctionSpecModel:
+        """The wire form."""
+        return FunctionSpecModel(
+            input_params=_models(spec.input_params),
+            return_params=_models(spec.return_params),
+            deterministic=spec.is_deterministic,
+            definitions=_definition_models(spec.definitions),
+            comment=spec.comment,
+            options=dict(spec.options),
+        )
+
+    def spec(self) -> FunctionSpec:
+        """The function; raises Invalid when a parameter's type is none of Paimon's."""
+        return FunctionSpec(
+            input_params=_columns(self.input_params),
+            return_params=_columns(self.return_params),
+            definitions={
+                name: definition.definition_of()
+                for name, definition in (self.definitions or {}).items()
+            },
+            is_deterministic=self.deterministic,
+            comment=self.comment,
+            options=without_nulls(self.options),
+        )
+
+
+def _definition_models(
+    definitions: Mapping[str, FunctionDefinition],
+) -> dict[str, _DefinitionModel]:
+    return {name: _definition_model(definition) for name, definition in definitions.items()}
+
+
+def _models(columns: tuple[Column, ...] | None) -> list[ColumnModel] | None:
+    return None if columns is None else [ColumnModel.of(column) for column in columns]
+
+
+def _columns(models: list[ColumnModel] | None) -> tuple[Column, ...] | None:
+    return None if models is None else tuple(model.column() for model in models)
+
+
+class CreateFunctionRequest(FunctionSpecModel):
+    """``POST …/functions``."""
+
+    name: str
+
+
+class AddDefinitionModel(WireModel):
+    """Define a function for an engine that has no definition yet."""
+
+    action: Literal["addDefinition"] = "addDefinition"
+    name: str
+    definition: _DefinitionModel
+
+    def change(self) -> AddDefinition:
+        """The change."""
+        return AddDefinition(self.name, self.definition.definition_of())
+
+
+class UpdateDefinitionModel(WireModel):
+    """Replace an engine's definition."""
+
+    action: Literal["updateDefinition"] = "updateDefinition"
+    name: str
+    definition: _DefinitionModel
+
+    def change(self) -> UpdateDefinition:
+        """The change."""
+        return UpdateDefinition(self.name, self.definition.definition_of())
+
+
+class DropDefinitionModel(WireModel):
+    """Take an engine's definition away."""
+
+    action: Literal["dropDefinition"] = "dropDefinition"
+    name: str
+
+    def change(self) -> DropDefinition:
+        """The change."""
+        return DropDefinition(self.name)
+
+
+_ChangeModel: TypeAlias = Annotated[
+    SetOptionModel
+    | RemoveOptionModel
+    | UpdateCommentModel
+    | AddDefinitionModel
+    | UpdateDefinitionModel
+    | DropDefinitionModel,
+    Field(discriminator="action"),
+]
+
+
+class AlterFunctionRequest(WireModel):
+    """``POST …/functions/{function}``."""
+
+    changes: list[_ChangeModel]
+
+
+def function_change_model(change: FunctionChange) -> _ChangeModel:
+    """The wire form of a change."""
+    match change:
+        case SetOption():
+            return SetOptionModel(key=change.key, value=change.value)
+        case RemoveOption():
+            return RemoveOptionModel(key=change.key)
+        case UpdateComment():
+            return UpdateCommentModel(comment=change.comment)
+        case AddDefinition():
+            return AddDefinitionModel(
+                name=change.name, definition=_definition_model(change.definition)
+            )
+        case UpdateDefinition():
+            return UpdateDefinitionModel(
+                name=change.name, definition=_definition_model(change.definition)
+            )
+        case DropDefinition():
+            return DropDefinitionModel(name=change.name)
+
+
+class GetFunctionResponse(Audited, FunctionSpecModel):
+    """A function."""
+
+    uuid: str
+    name: str
+
+    @staticmethod
+    def of_info(info: FunctionInfo) -> GetFunctionResponse:
+        """The wire form."""
+        spec = info.spec
+        return GetFunctionResponse(
+            uuid=info.id,
+            name=info.identifier.name,
+            input_params=_models(spec.input_params),
+            return_params=_models(spec.return_params),
+            deterministic=spec.is_deterministic,
+            definitions=_definition_models(spec.definitions),
+            comment=spec.comment,
+            options=dict(spec.options),
+            owner=info.owner or "",
+            created_at=info.created_at,
+            created_by=info.created_by or "",
+            updated_at=info.updated_at,
+            updated_by=info.updated_by or "",
+        )
+
+    def info(self, database: str) -> FunctionInfo:
+        """The function; the answer leaves its database to be known."""
+        return FunctionInfo(
+            id=self.uuid,
+            identifier=Identifier(database, self.name),
+            spec=self.spec(),
+            owner=self.owner or None,
+            created_at=self.created_at or 0,
+            created_by=self.created_by or None,
+            updated_at=self.updated_at or 0,
+            updated_by=self.updated_by or None,
+        )
+
+
+class ListFunctionsResponse(Paged):
+    """Function names."""
+
+    functions: list[str] | None = None
+
+
+class ListFunctionDetailsResponse(Paged):
+    """Functions with their definitions."""
+
+    function_details: list[GetFunctionResponse] | None = None
+
+
+class ListFunctionsGloballyResponse(Paged):
+    """Functions of all databases."""
+
+    functions: list[IdentifierModel] | None = None

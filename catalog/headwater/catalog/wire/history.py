@@ -1,0 +1,326 @@
+"""The JSON about a table's history: commits, snapshots, tags, consumers. See `…catalog.wire`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from headwater.catalog.model.catalog import ConsumerInfo, ConsumerLag, SnapshotInfo, TagInfo
+from headwater.catalog.wire.tables import JsonObject, Paged, WireModel
+from headwater.storage.errors import CorruptData, Invalid
+from headwater.storage.options import parse_duration
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+
+__all__ = [
+    "CommitTableRequest",
+    "CommitTableResponse",
+    "ConsumerModel",
+    "CreateTagRequest",
+    "GetTableSnapshotResponse",
+    "GetTagResponse",
+    "GetVersionSnapshotResponse",
+    "ListConsumersResponse",
+    "ListSnapshotsResponse",
+    "ListTagsResponse",
+    "PartitionStatisticsModel",
+    "ResetConsumerRequest",
+    "RollbackSchemaRequest",
+    "RollbackTableRequest",
+    "SnapshotInstant",
+    "TableSnapshotModel",
+    "TagInstant",
+    "duration_text",
+    "parse_retention",
+    "snapshot_from_wire",
+    "snapshots_from_wire",
+]
+
+_ISO_DURATION = re.compile(
+    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.IGNORECASE
+)
+# Milliseconds in each of the units that an answer uses, the largest first.
+_UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
+
+
+class PartitionStatisticsModel(WireModel):
+    """What a commit changed in one partition; -1 is not known."""
+
+    spec: dict[str, str | None]
+    record_count: int = 0
+    file_size_in_bytes: int = 0
+    file_count: int = 0
+    last_file_creation_time: int = 0
+    total_buckets: int = 0
+
+    @staticmethod
+    def of(statistics: PartitionStatistics) -> PartitionStatisticsModel:
+        """The wire form."""
+        return PartitionStatisticsModel(
+            spec=dict(statistics.spec),
+            record_count=statistics.record_count,
+            file_size_in_bytes=statistics.file_size_in_bytes,
+            file_count=statistics.file_count,
+            last_file_creation_time=statistics.last_file_creation_time,
+            total_buckets=statistics.total_buckets,
+        )
+
+    def statistics(self) -> PartitionStatistics:
+        """The statistics."""
+        return PartitionStatistics(
+            spec={key: value for key, value in self.spec.items() if value is not None},
+            record_count=self.record_count,
+            file_size_in_bytes=self.file_size_in_bytes,
+            file_count=self.file_count,
+            last_file_creation_time=self.last_file_creation_time,
+            total_buckets=self.total_buckets,
+        )
+
+
+class CommitTableRequest(WireModel):
+    """``POST …/commit``.
+
+    Attributes:
+        table_id: The id of the table that was written; another table may have its name by now.
+        base_snapshot_uuid: The uuid of the snapshot it builds on; null for the first, and from
+            clients before 2.0.
+        snapshot: The snapshot's JSON, stored as it is.
+        statistics: What it changed, by partition.
+    """
+
+    table_id: str | None = None
+    base_snapshot_uuid: str | None = None
+    snapshot: JsonObject
+    statistics: list[PartitionStatisticsModel] | None = None
+
+
+class CommitTableResponse(WireModel):
+    """Whether the snapshot is the latest now; false when another commit came first."""
+
+    success: bool
+
+
+class TableSnapshotModel(WireModel):
+    """A snapshot with the sizes of the table."""
+
+    snapshot: JsonObject
+    record_count: int = 0
+    file_size_in_bytes: int = 0
+    file_count: int = 0
+    last_file_creation_time: int = 0
+
+    @staticmethod
+    def of(info: SnapshotInfo) -> TableSnapshotModel:
+        """The wire form."""
+        return TableSnapshotModel(
+            snapshot=dict(info.snapshot.document),
+            record_count=info.record_count,
+            file_size_in_bytes=info.file_size_in_bytes,
+            file_count=info.file_count,
+            last_file_creation_time=info.last_file_creation_time,
+        )
+
+    def info(self) -> SnapshotInfo:
+        """The snapshot."""
+        return SnapshotInfo(
+            snapshot=Snapshot.from_document(self.snapshot, "the catalog's snapshot"),
+            record_count=self.record_count,
+            file_size_in_bytes=self.file_size_in_bytes,
+            file_count=self.file_count,
+            last_file_creation_time=self.last_file_creation_time,
+        )
+
+
+class GetTableSnapshotResponse(WireModel):
+    """``GET …/snapshot``.
+
+    Attributes:
+        snapshot: The latest snapshot, with the sizes of the table.
+    """
+
+    snapshot: TableSnapshotModel
+
+
+class GetVersionSnapshotResponse(WireModel):
+    """``GET …/snapshots/{version}``."""
+
+    snapshot: JsonObject
+
+
+class ListSnapshotsResponse(Paged):
+    """``GET …/snapshots``, newest first."""
+
+    snapshots: list[JsonObject] | None = None
+
+
+class SnapshotInstant(WireModel):
+    """A point in a table's history: a snapshot."""
+
+    type: Literal["snapshot"] = "snapshot"
+    snapshot_id: int
+
+
+class TagInstant(WireModel):
+    """A point in a table's history: a tag."""
+
+    type: Literal["tag"] = "tag"
+    tag_name: str
+
+
+class RollbackTableRequest(WireModel):
+    """``POST …/rollback``; `from_snapshot` must still be the latest, when it is given."""
+
+    instant: Annotated[SnapshotInstant | TagInstant, Field(discriminator="type")]
+    from_snapshot: int | None = None
+
+
+class RollbackSchemaRequest(WireModel):
+    """``POST …/rollback-schema``."""
+
+    schema_id: int
+
+
+class CreateTagRequest(WireModel):
+    """``POST …/tags``.
+
+    Attributes:
+        tag_name: The tag.
+        snapshot_id: What it names; the latest when null.
+        time_retained: How long it is kept, such as ``1 d`` or ``PT24H``; null is for ever.
+        ignore_if_exists: In the specification, though no client sends it.
+    """
+
+    tag_name: str
+    snapshot_id: int | None = None
+    time_retained: str | None = None
+    ignore_if_exists: bool | None = None
+
+
+class GetTagResponse(WireModel):
+    """A tag: its creation in milliseconds since the epoch, its retention as ISO 8601."""
+
+    tag_name: str
+    snapshot: JsonObject
+    tag_create_time: int | None = None
+    tag_time_retained: str | None = None
+
+    @staticmethod
+    def of(info: TagInfo) -> GetTagResponse:
+        """The wire form."""
+        retained = info.retained_millis
+        return GetTagResponse(
+            tag_name=info.name,
+            snapshot=dict(info.snapshot.document),
+            tag_create_time=info.created_at,
+            tag_time_retained=None if retained is None else duration_text(retained),
+        )
+
+    def info(self) -> TagInfo:
+        """The tag."""
+        retained = self.tag_time_retained
+        return TagInfo(
+            name=self.tag_name,
+            snapshot=Snapshot.from_document(self.snapshot, f"the catalog's tag '{self.tag_name}'"),
+            created_at=self.tag_create_time,
+            retained_millis=None if retained is None else parse_retention(retained),
+        )
+
+
+class ConsumerModel(WireModel):
+    """A saved position; all but its first two fields are Headwater's addition.
+
+    Attributes:
+        consumer_id: The name readers use.
+        next_snapshot: The first snapshot not yet consumed.
+        updated_at: When it last moved, milliseconds since the epoch.
+        lag_snapshots: Snapshots not yet consumed.
+        lag_records: Rows that a stream has yet to read of them; null when not known.
+        lag_millis: How long ago the oldest of them was committed; null when not known.
+    """
+
+    consumer_id: str
+    next_snapshot: int
+    updated_at: int | None = None
+    lag_snapshots: int | None = None
+    lag_records: int | None = None
+    lag_millis: int | None = None
+
+    @staticmethod
+    def of(info: ConsumerInfo) -> ConsumerModel:
+        """The wire form."""
+        return ConsumerModel(
+            consumer_id=info.consumer_id,
+            next_snapshot=info.next_snapshot,
+            updated_at=info.updated_at,
+            lag_snapshots=None if info.lag is None else info.lag.snapshots,
+            lag_records=None if info.lag is None else info.lag.records,
+            lag_millis=None if info.lag is None else info.lag.millis,
+        )
+
+    def info(self) -> ConsumerInfo:
+        """The consumer."""
+        lag: ConsumerLag | None = None
+        if self.lag_snapshots is not None:
+            lag = ConsumerLag(self.lag_snapshots, self.lag_records, self.lag_millis)
+        return ConsumerInfo(self.consumer_id, self.next_snapshot, self.updated_at, lag)
+
+
+class ListConsumersResponse(Paged):
+    """Saved positions."""
+
+    consumers: list[ConsumerModel] | None = None
+
+
+class ResetConsumerRequest(WireModel):
+    """``POST …/consumers/reset``; null deletes the consumer."""
+
+    consumer_id: str
+    next_snapshot_id: int | None = None
+
+
+class ListTagsResponse(Paged):
+    """Tag names."""
+
+    tags: list[str] | None = None
+
+
+def snapshot_from_wire(text: str) -> Snapshot:
+    """The snapshot of a request, from its own text; raises Invalid when the JSON is not one."""
+    try:
+        return Snapshot.from_json(text, "the request's snapshot")
+    except CorruptData as error:
+        raise Invalid(error.message) from error
+
+
+def duration_text(millis: int) -> str:
+    """Milliseconds in the largest unit that leaves no rest: ``1d``, ``90m``, ``1500ms``.
+
+    It is the notation of the specification's examples and of what clients send: a client that asks
+    for ``1d`` reads ``1d``.
+    """
+    for unit, size in _UNITS.items():
+        if millis and millis % size == 0:
+            return f"{millis // size}{unit}"
+    return f"{millis}ms"
+
+
+def parse_retention(text: str) -> int:
+    """Milliseconds from ISO 8601 (``P1D``, ``PT1H30M``) or from Paimon's notation (``1 d``).
+
+    Raises:
+        Invalid: The text is neither.
+    """
+    match = _ISO_DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        return parse_duration(text, "timeRetained")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
+    millis = int((match[5] or "").ljust(3, "0")[:3])
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + millis
+
+
+def snapshots_from_wire(documents: Sequence[JsonObject] | None) -> list[Snapshot]:
+    """The snapshots of a listing."""
+    return [Snapshot.from_document(item, "the catalog's snapshot") for item in documents or ()]

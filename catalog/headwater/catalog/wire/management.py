@@ -1,0 +1,82 @@
+"""The JSON of ``/management/v1`` about what a warehouse holds. See `…catalog.wire`."""
+
+from __future__ import annotations
+
+from headwater.catalog.model.dropped_tables import DroppedTableInfo
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.wire.tables import IdentifierModel, Paged, WireModel
+
+__all__ = [
+    "DroppedTableModel",
+    "ListDroppedTablesResponse",
+    "ProtectionModel",
+    "RestoreTableRequest",
+    "RestoreTableResponse",
+]
+
+
+class DroppedTableModel(WireModel):
+    """A dropped table that can be restored.
+
+    Attributes:
+        id: Its UUID, by which it is restored or purged.
+        identifier: What it was called.
+        path: Where its files are.
+        dropped_at: Milliseconds since the epoch.
+        dropped_by: Who dropped it.
+        kept_until: When it is purged, milliseconds since the epoch; null is with the next sweep.
+    """
+
+    id: str
+    identifier: IdentifierModel
+    path: str
+    dropped_at: int
+    dropped_by: str | None = None
+    kept_until: int | None = None
+
+    @staticmethod
+    def of(info: DroppedTableInfo) -> DroppedTableModel:
+        """The model of what the catalog knows."""
+        return DroppedTableModel(
+            id=info.id,
+            identifier=IdentifierModel.of(info.identifier),
+            path=info.path,
+            dropped_at=info.dropped_at,
+            dropped_by=info.dropped_by,
+            kept_until=info.kept_until,
+        )
+
+    def info(self) -> DroppedTableInfo:
+        """What the model says."""
+        return DroppedTableInfo(
+            id=self.id,
+            identifier=Identifier(self.identifier.database, self.identifier.object),
+            path=self.path,
+            dropped_at=self.dropped_at,
+            dropped_by=self.dropped_by,
+            kept_until=self.kept_until,
+        )
+
+
+class ListDroppedTablesResponse(Paged):
+    """``GET …/dropped-tables``."""
+
+    dropped_tables: list[DroppedTableModel]
+
+
+class RestoreTableRequest(WireModel):
+    """``POST …/dropped-tables/{id}/restore``; without a destination it is called what it was."""
+
+    destination: IdentifierModel | None = None
+
+
+class RestoreTableResponse(WireModel):
+    """What the table is called now."""
+
+    identifier: IdentifierModel
+
+
+class ProtectionModel(WireModel):
+    """Whether a database or table refuses to be dropped."""
+
+    protected: bool

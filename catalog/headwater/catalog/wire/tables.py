@@ -1,0 +1,358 @@
+"""The JSON of the Paimon REST catalog, as models that the server and `RestCatalog` share.
+
+Names on the wire are camelCase. Fields nobody here knows are ignored in requests and responses,
+because clients and servers add some from release to release; a snapshot's JSON is the exception,
+it is passed through untouched. Source: ``docs/static/rest-catalog-open-api.yaml`` and the classes
+in ``org.apache.paimon.rest.requests`` and ``…responses``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic.alias_generators import to_camel
+
+from headwater.catalog.model.catalog import (
+    DatabaseInfo,
+    TableInfo,
+)
+from headwater.catalog.model.identifier import Identifier
+from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
+
+__all__ = [
+    "ERROR_KIND_HEADER",
+    "AlterDatabaseRequest",
+    "AlterDatabaseResponse",
+    "AlterTableRequest",
+    "AuthTableQueryRequest",
+    "AuthTableQueryResponse",
+    "ConfigResponse",
+    "CreateDatabaseRequest",
+    "CreateTableRequest",
+    "Empty",
+    "ErrorResponse",
+    "GetDatabaseResponse",
+    "GetTableResponse",
+    "GetTableTokenResponse",
+    "IdentifierModel",
+    "JsonObject",
+    "ListBranchesResponse",
+    "ListDatabasesResponse",
+    "ListTableDetailsResponse",
+    "ListTablesGloballyResponse",
+    "ListTablesResponse",
+    "Paged",
+    "RegisterTableRequest",
+    "RenameTableRequest",
+    "ReplaceTableRequest",
+    "WireModel",
+    "without_nulls",
+]
+
+JsonObject: TypeAlias = dict[str, JsonValue]
+
+ERROR_KIND_HEADER = "x-headwater-error"
+"""The response header that names an error's class, because several share an HTTP status."""
+
+
+class WireModel(BaseModel):
+    """Base of all of them: camelCase on the wire, unknown fields ignored, frozen.
+
+    Fields without a value are sent as null, as Java sends them: pypaimon needs them present.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        extra="ignore",
+        frozen=True,
+    )
+
+
+class Empty(WireModel):
+    """A request or response that says nothing, ``{}``."""
+
+
+class ErrorResponse(WireModel):
+    """The body of every error.
+
+    Attributes:
+        message: What was wrong, where, and what to do.
+        resource_type: The kind of thing it is about; clients decide by it which exception to raise.
+        resource_name: That thing's name: a snapshot's id, a tag's name…, not its table's.
+        code: The HTTP status; clients believe this one.
+    """
+
+    message: str
+    resource_type: str | None = None
+    resource_name: str | None = None
+    code: int
+
+
+class ConfigResponse(WireModel):
+    """What a client adds to its own options: defaults < its own < overrides."""
+
+    defaults: dict[str, str | None] = Field(default_factory=dict)
+    overrides: dict[str, str | None] = Field(default_factory=dict)
+
+    def merge(self, own: Mapping[str, str]) -> dict[str, str]:
+        """The client's options laid between defaults and overrides; null takes no part."""
+        merged = {**self.defaults, **own, **self.overrides}
+        return {key: value for key, value in merged.items() if value is not None}
+
+
+class IdentifierModel(WireModel):
+    """A table's name."""
+
+    database: str
+    object: str
+
+    @staticmethod
+    def of(identifier: Identifier) -> IdentifierModel:
+        """The wire form."""
+        return IdentifierModel(database=identifier.database, object=identifier.name)
+
+    def identifier(self) -> Identifier:
+        """The name."""
+        return Identifier(self.database, self.object)
+
+
+class Audited(WireModel):
+    """Who made a thing, and when; times are milliseconds since the epoch.
+
+    Names that are not known are empty and never null: Paimon's Java client puts them into a table's
+    options, where null does harm (``AuditRESTResponse.java``).
+    """
+
+    owner: str | None = ""
+    created_at: int | None = 0
+    created_by: str | None = ""
+    updated_at: int | None = 0
+    updated_by: str | None = ""
+
+
+class CreateDatabaseRequest(WireModel):
+    """``POST …/databases``."""
+
+    name: str
+    options: dict[str, str | None] | None = None
+
+
+class AlterDatabaseRequest(WireModel):
+    """``POST …/databases/{database}``."""
+
+    removals: list[str] | None = None
+    updates: dict[str, str | None] | None = None
+
+
+class AlterDatabaseResponse(WireModel):
+    """Which options were removed, which set, and which of those to remove were not there."""
+
+    removed: list[str]
+    updated: list[str]
+    missing: list[str]
+
+
+class GetDatabaseResponse(Audited):
+    """A database."""
+
+    id: str
+    name: str
+    location: str
+    options: dict[str, str] | None = None
+
+    @staticmethod
+    def of(info: DatabaseInfo) -> GetDatabaseResponse:
+        """The wire form."""
+        return GetDatabaseResponse(
+            id=info.id,
+            name=info.name,
+            location=info.location,
+            options=dict(info.options),
+            owner=info.owner or "",
+            created_at=info.created_at,
+            created_by=info.created_by or "",
+            updated_at=info.updated_at,
+            updated_by=info.updated_by or "",
+        )
+
+    def info(self) -> DatabaseInfo:
+        """The database."""
+        return DatabaseInfo(
+            id=self.id,
+            name=self.name,
+            location=self.location,
+            options=self.options or {},
+            owner=self.owner or None,
+            created_at=self.created_at or 0,
+            created_by=self.created_by or None,
+            updated_at=self.updated_at or 0,
+            updated_by=self.updated_by or None,
+        )
+
+
+class CreateTableRequest(WireModel):
+    """``POST …/tables``; the schema's own rules are checked by `Schema.from_json`."""
+
+    identifier: IdentifierModel
+    table_schema: JsonObject = Field(alias="schema")
+
+
+class ReplaceTableRequest(WireModel):
+    """``POST …/tables/{table}/replace``."""
+
+    table_schema: JsonObject = Field(alias="schema")
+
+
+class RegisterTableRequest(WireModel):
+    """``POST …/databases/{database}/register``; `path` is the table's directory."""
+
+    identifier: IdentifierModel
+    path: str
+
+
+class AlterTableRequest(WireModel):
+    """``POST …/tables/{table}``; each change is read by `schema_change_from_json`."""
+
+    changes: list[JsonObject]
+
+
+class RenameTableRequest(WireModel):
+    """``POST …/tables/rename``."""
+
+    source: IdentifierModel
+    destination: IdentifierModel
+
+
+class GetTableResponse(Audited):
+    """A table with its latest schema; `path` stands outside of the schema's options.
+
+    Attributes:
+        highest_field_id: The highest field id ever used; Headwater's addition.
+        schema_time_millis: When this version of the schema was made; Headwater's addition.
+    """
+
+    id: str
+    database: str | None = None
+    name: str
+    path: str
+    is_external: bool = False
+    schema_id: int
+    table_schema: JsonObject = Field(alias="schema")
+    highest_field_id: int | None = None
+    schema_time_millis: int | None = None
+
+    @staticmethod
+    def of(info: TableInfo) -> GetTableResponse:
+        """The wire form."""
+        return GetTableResponse(
+            id=info.id,
+            database=info.identifier.database,
+            name=info.identifier.name,
+            path=info.path,
+            is_external=info.is_external,
+            schema_id=info.schema.id,
+            schema=info.schema.to_schema().to_json(),
+            highest_field_id=info.schema.highest_field_id,
+            schema_time_millis=info.schema.time_millis,
+            owner=info.owner or "",
+            created_at=info.created_at,
+            created_by=info.created_by or "",
+            updated_at=info.updated_at,
+            updated_by=info.updated_by or "",
+        )
+
+    def info(self, database: str) -> TableInfo:
+        """The table.
+
+        A server that does not tell the highest field id ever used leaves columns dropped last
+        uncounted, as in Paimon's own clients: only the server gives out new ids.
+        """
+        schema = Schema.from_json(self.table_schema)
+        highest, time_millis = self.highest_field_id, self.schema_time_millis
+        return TableInfo(
+            id=self.id,
+            identifier=Identifier(self.database or database, self.name),
+            path=self.path,
+            is_external=self.is_external,
+            schema=TableSchema(
+                id=self.schema_id,
+                fields=schema.fields,
+                highest_field_id=highest_field_id(schema.fields) if highest is None else highest,
+                partition_keys=schema.partition_keys,
+                primary_keys=schema.primary_keys,
+                options=schema.options,
+                comment=schema.comment or None,
+                time_millis=(self.updated_at or 0) if time_millis is None else time_millis,
+            ),
+            owner=self.owner or None,
+            created_at=self.created_at or 0,
+            created_by=self.created_by or None,
+            updated_at=self.updated_at or 0,
+            updated_by=self.updated_by or None,
+        )
+
+
+class Paged(WireModel):
+    """A page of a listing; the token is null on the last one, and present: pypaimon wants it."""
+
+    next_page_token: str | None = None
+
+
+class ListDatabasesResponse(Paged):
+    """Database names."""
+
+    databases: list[str] | None = None
+
+
+class ListTablesResponse(Paged):
+    """Table names."""
+
+    tables: list[str] | None = None
+
+
+class ListTableDetailsResponse(Paged):
+    """Tables with their schemas."""
+
+    table_details: list[GetTableResponse] | None = None
+
+
+class ListTablesGloballyResponse(Paged):
+    """Tables of all databases."""
+
+    tables: list[IdentifierModel] | None = None
+
+
+class ListBranchesResponse(WireModel):
+    """Branch names, without ``main``."""
+
+    branches: list[str] | None = None
+
+
+class GetTableTokenResponse(WireModel):
+    """What reaches a table's files, until a time in milliseconds since the epoch."""
+
+    token: dict[str, str]
+    expires_at_millis: int
+
+
+class AuthTableQueryRequest(WireModel):
+    """``POST …/auth``: the columns a query is about to read; null is all."""
+
+    select: list[str] | None = None
+
+
+class AuthTableQueryResponse(WireModel):
+    """The row filters and column masks the reader must apply, each a predicate as JSON text."""
+
+    filter: list[str] | None = None
+    column_masking: dict[str, str] | None = None
+
+
+def without_nulls(values: Mapping[str, str | None] | None) -> dict[str, str]:
+    """The entries of a map that have a value; an absent map is empty."""
+    return {key: value for key, value in (values or {}).items() if value is not None}

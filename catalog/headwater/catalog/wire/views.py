@@ -1,0 +1,214 @@
+"""The JSON about views. See `…catalog.wire`; the sources are ``ViewSchema.java`` and
+``ViewChange.java``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.views import (
+    AddDialect,
+    DropDialect,
+    UpdateDialect,
+    ViewChange,
+    ViewInfo,
+    ViewSchema,
+)
+from headwater.catalog.wire.objects import (
+    ColumnModel,
+    RemoveOptionModel,
+    SetOptionModel,
+    UpdateCommentModel,
+)
+from headwater.catalog.wire.tables import Audited, IdentifierModel, Paged, WireModel, without_nulls
+from headwater.storage.schema.change import RemoveOption, SetOption, UpdateComment
+
+__all__ = [
+    "AddDialectModel",
+    "AlterViewRequest",
+    "CreateViewRequest",
+    "DropDialectModel",
+    "GetViewResponse",
+    "ListViewDetailsResponse",
+    "ListViewsGloballyResponse",
+    "ListViewsResponse",
+    "UpdateDialectModel",
+    "ViewSchemaModel",
+    "view_change_model",
+]
+
+
+class ViewSchemaModel(WireModel):
+    """What a view says.
+
+    Attributes:
+        query: The query for every engine that has none in `dialects`.
+        dialects: The queries of single engines, by the engine's name.
+    """
+
+    fields: list[ColumnModel]
+    query: str
+    dialects: dict[str, str | None] | None = None
+    comment: str | None = None
+    options: dict[str, str | None] | None = None
+
+    @staticmethod
+    def of(schema: ViewSchema) -> ViewSchemaModel:
+        """The wire form; the maps are never null, which Java does not expect."""
+        return ViewSchemaModel(
+            fields=[ColumnModel.of(column) for column in schema.columns],
+            query=schema.query,
+            dialects=dict(schema.dialects),
+            comment=schema.comment,
+            options=dict(schema.options),
+        )
+
+    def view_schema(self) -> ViewSchema:
+        """The view's schema; raises Invalid when a column's type is none of Paimon's."""
+        return ViewSchema(
+            columns=tuple(item.column() for item in self.fields),
+            query=self.query,
+            dialects=without_nulls(self.dialects),
+            comment=self.comment,
+            options=without_nulls(self.options),
+        )
+
+
+class CreateViewRequest(WireModel):
+    """``POST …/views``.
+
+    Attributes:
+        schema: The view's columns and queries.
+    """
+
+    identifier: IdentifierModel
+    view_schema: ViewSchemaModel = Field(alias="schema")
+
+
+class AddDialectModel(WireModel):
+    """Give a view a query for an engine that has none of its own yet."""
+
+    action: Literal["addDialect"] = "addDialect"
+    dialect: str
+    query: str
+
+    def change(self) -> AddDialect:
+        """The change."""
+        return AddDialect(self.dialect, self.query)
+
+
+class UpdateDialectModel(WireModel):
+    """Replace an engine's own query."""
+
+    action: Literal["updateDialect"] = "updateDialect"
+    dialect: str
+    query: str
+
+    def change(self) -> UpdateDialect:
+        """The change."""
+        return UpdateDialect(self.dialect, self.query)
+
+
+class DropDialectModel(WireModel):
+    """Take an engine's own query away."""
+
+    action: Literal["dropDialect"] = "dropDialect"
+    dialect: str
+
+    def change(self) -> DropDialect:
+        """The change."""
+        return DropDialect(self.dialect)
+
+
+_ChangeModel: TypeAlias = Annotated[
+    SetOptionModel
+    | RemoveOptionModel
+    | UpdateCommentModel
+    | AddDialectModel
+    | UpdateDialectModel
+    | DropDialectModel,
+    Field(discriminator="action"),
+]
+
+
+class AlterViewRequest(WireModel):
+    """``POST …/views/{view}``."""
+
+    changes: list[_ChangeModel]
+
+
+def view_change_model(change: ViewChange) -> _ChangeModel:
+    """The wire form of a change."""
+    match change:
+        case SetOption():
+            return SetOptionModel(key=change.key, value=change.value)
+        case RemoveOption():
+            return RemoveOptionModel(key=change.key)
+        case UpdateComment():
+            return UpdateCommentModel(comment=change.comment)
+        case AddDialect():
+            return AddDialectModel(dialect=change.dialect, query=change.query)
+        case UpdateDialect():
+            return UpdateDialectModel(dialect=change.dialect, query=change.query)
+        case DropDialect():
+            return DropDialectModel(dialect=change.dialect)
+
+
+class GetViewResponse(Audited):
+    """A view.
+
+    Attributes:
+        schema: Its columns and queries.
+    """
+
+    id: str
+    name: str
+    view_schema: ViewSchemaModel = Field(alias="schema")
+
+    @staticmethod
+    def of(info: ViewInfo) -> GetViewResponse:
+        """The wire form."""
+        return GetViewResponse(
+            id=info.id,
+            name=info.identifier.name,
+            schema=ViewSchemaModel.of(info.schema),
+            owner=info.owner or "",
+            created_at=info.created_at,
+            created_by=info.created_by or "",
+            updated_at=info.updated_at,
+            updated_by=info.updated_by or "",
+        )
+
+    def info(self, database: str) -> ViewInfo:
+        """The view; the answer leaves its database to be known."""
+        return ViewInfo(
+            id=self.id,
+            identifier=Identifier(database, self.name),
+            schema=self.view_schema.view_schema(),
+            owner=self.owner or None,
+            created_at=self.created_at or 0,
+            created_by=self.created_by or None,
+            updated_at=self.updated_at or 0,
+            updated_by=self.updated_by or None,
+        )
+
+
+class ListViewsResponse(Paged):
+    """View names."""
+
+    views: list[str] | None = None
+
+
+class ListViewDetailsResponse(Paged):
+    """Views with their schemas."""
+
+    view_details: list[GetViewResponse] | None = None
+
+
+class ListViewsGloballyResponse(Paged):
+    """Views of all databases."""
+
+    views: list[IdentifierModel] | None = None

@@ -1,0 +1,103 @@
+"""What people read in the API's description: what parameters, fields and groups of operations are.
+
+Parameters are said once here, because the same few names stand in every path. Fields are said where
+they are made, in the `Attributes` of the wire models, or in the glossary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+from headwater.server.api_description.glossary import FIELDS
+
+__all__ = ["make_readable"]
+
+_PARAMETERS: Mapping[str, tuple[str, str]] = {
+    "prefix": ("The warehouse's name, as `/v1/config` answers it.", "main"),
+    "warehouse": ("A warehouse's name.", "main"),
+    "database": ("A database's name.", "sales"),
+    "table": ("A table's name; with `$branch_…` at its end, that branch of it.", "orders"),
+    "tableId": ("A table's id, which it keeps when it is renamed.", ""),
+    "table_id": ("The id that the table had.", ""),
+    "version": ("A snapshot's id, a tag's name, `EARLIEST` or `LATEST`.", "LATEST"),
+    "tag": ("A tag's name.", "v1"),
+    "branch": ("A branch's name; the main one is not meant.", "trial"),
+    "view": ("A view's name.", "recent"),
+    "function": ("A function's name.", "area"),
+}
+"""Parameters that name things, with an example for paths if there is a telling one."""
+
+_TAGS: Mapping[str, str] = {
+    "config": "What a client asks first.",
+    "database": "Databases and their options.",
+    "table": "Tables: their schemas, names and places.",
+    "snapshot": "Commits, the history that they make, and ways back in it.",
+    "tag": "Names of snapshots, which keep them from expiring.",
+    "branch": "Histories beside a table's main one.",
+    "partition": "The partitions of tables with `metastore.partitioned-table`.",
+    "consumer": "Saved positions of readers in a table's history.",
+    "view": "Views, with a query for each dialect.",
+    "function": "Functions and their definitions.",
+    "permission": "Who was granted what: recorded, and **not enforced**.",
+    "management": "What operators do; Headwater's own, not Paimon's.",
+    "health": "For load balancers and monitoring; no token is needed.",
+}
+"""Each group of operations, in the order that people read them."""
+
+_DONE = "Done."
+_ATTRIBUTES = re.compile(r"\n*^Attributes:\n(?P<lines>.*)\Z", re.MULTILINE | re.DOTALL)
+_ATTRIBUTE = re.compile(r"^    (?P<name>\w+): (?P<text>.*(?:\n {5,}.*)*)", re.MULTILINE)
+
+
+def make_readable(document: dict[str, Any]) -> None:
+    """Add to an OpenAPI document what its readers need, in place."""
+    used = {tag for operation in _operations(document) for tag in operation.get("tags", ())}
+    document["tags"] = [
+        {"name": name, "description": text} for name, text in _TAGS.items() if name in used
+    ]
+    for operation in _operations(document):
+        for parameter in operation.get("parameters", ()):
+            _describe(parameter)
+        operation["responses"]["200"]["description"] = _DONE
+    for schema in document["components"]["schemas"].values():
+        _describe_fields(schema)
+
+
+def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for methods in document["paths"].values():
+        yield from methods.values()
+
+
+def _describe(parameter: dict[str, Any]) -> None:
+    text, example = _PARAMETERS.get(parameter["name"], ("", ""))
+    if text:
+        parameter.setdefault("description", text)
+    if example and parameter["in"] == "path":
+        parameter.setdefault("example", example)
+
+
+def _describe_fields(schema: dict[str, Any]) -> None:
+    """Move the attributes of a model's docstring to the fields that they describe."""
+    text = schema.get("description", "")
+    found = _ATTRIBUTES.search(text)
+    if found is not None:
+        schema["description"] = text[: found.start()].rstrip()
+        fields = schema.get("properties", {})
+        for attribute in _ATTRIBUTE.finditer(found["lines"]):
+            field = fields.get(attribute["name"], fields.get(to_camel(attribute["name"])))
+            if field is not None:
+                field.setdefault("description", _markdown(" ".join(attribute["text"].split())))
+    for name, field in schema.get("properties", {}).items():
+        if name in FIELDS:
+            field.setdefault("description", FIELDS[name])
+    if "description" in schema:
+        schema["description"] = _markdown(schema["description"])
+
+
+def _markdown(text: str) -> str:
+    """Docstrings write code in double backticks."""
+    return text.replace("``", "`")

@@ -1,0 +1,91 @@
+"""The errors that routes can answer, for the API's description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.catalog.wire.tables import ErrorResponse
+
+__all__ = ["failures"]
+
+_EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
+    "invalid": (400, "field 'name': Field required", None, None),
+    "unauthorised": (401, "the token is not one of this catalog's", None, None),
+    "protected": (403, "table sales.orders is protected and cannot be dropped", "TABLE",
+                  "sales.orders"),
+    "not read": (403, "this server does not read at s3://elsewhere/orders", None, None),
+    "internal": (500, "internal error; the server's log has the details under request id 7d1…",
+                 None, None),
+    "unavailable": (503, "the database did not answer; try again", None, None),
+    "not ready": (503, "not ready: no answer from database; the log says why", None, None),
+    "no database": (404, "database 'sales' does not exist", "DATABASE", "sales"),
+    "no table": (404, "table sales.orders does not exist", "TABLE", "orders"),
+    "no partition": (404, "table sales.orders has no partition dt=7", "PARTITION", "dt=7"),
+    "no column": (404, "column 'amount' does not exist", "COLUMN", "amount"),
+    "no snapshot": (404, "snapshot 7 of table sales.orders does not exist", "SNAPSHOT", "7"),
+    "no tag": (404, "tag 'v1' of table sales.orders does not exist", "TAG", "v1"),
+    "no branch": (404, "table sales.orders has no branch 'b'", "BRANCH", "b"),
+    "no view": (404, "view sales.recent does not exist", "VIEW", "recent"),
+    "no function": (404, "function sales.area does not exist", "FUNCTION", "area"),
+    "no dialect": (404, "view sales.recent has no query for 'flink'", "DIALECT", "flink"),
+    "no definition": (404, "function sales.area has no definition 'flink'", "DEFINITION",
+                      "flink"),
+    "database exists": (409, "database 'sales' exists already", "DATABASE", "sales"),
+    "table exists": (409, "table sales.orders exists already", "TABLE", "orders"),
+    "partition exists": (409, "partition dt=7 exists already", "PARTITION", "dt=7"),
+    "column exists": (409, "column 'amount' exists already", "COLUMN", "amount"),
+    "tag exists": (409, "tag 'v1' exists already", "TAG", "v1"),
+    "branch exists": (409, "table sales.orders has a branch 'b' already", "BRANCH", "b"),
+    "schema in use": (409, "Cannot rollback to schema 0, schema 1 is still referenced", None, None),
+    "busy": (409, "table sales.orders is being changed by others; retry", None, None),
+    "view exists": (409, "view sales.recent exists already", "VIEW", "recent"),
+    "dialect exists": (409, "view sales.recent has a query for 'flink' already", "DIALECT",
+                       "flink"),
+    "function exists": (409, "function sales.area exists already", "FUNCTION", "area"),
+    "definition exists": (409, "function sales.area has a definition 'flink' already",
+                          "DEFINITION", "flink"),
+    "no warehouse": (404, "there is no warehouse 'lake' in the catalog's database", None, None),
+    "warehouse exists": (409, "there is a warehouse 'lake' already", None, None),
+    "warehouse in use": (409, "warehouse 'lake' is not empty", None, None),
+    "moved on": (409, "the latest snapshot is 9, not 8", None, None),
+    "no partitions here": (501, "the partitions of this table are in its files", "TABLE",
+                           "sales.orders"),
+    "unsupported": (501, "this server does not do that yet", None, None),
+}  # fmt: skip
+
+_ALWAYS = ("invalid", "unauthorised", "internal", "unavailable")
+
+_DESCRIPTIONS = {
+    400: "The request is wrong.",
+    401: "No token, or a wrong one.",
+    403: "The caller may not do that, or nobody may.",
+    404: "Something named in the request does not exist.",
+    409: "A name is taken, or somebody else came first.",
+    500: "The server failed; the outcome is unknown.",
+    501: "This server does not do that.",
+    503: "A service behind this one did not answer; trying again does no harm.",
+}
+
+
+def failures(*names: str) -> dict[int | str, dict[str, Any]]:
+    """What FastAPI wants to know of a route's errors.
+
+    Args:
+        names: Examples beyond those that every route has, such as ``no table``.
+    """
+    responses: dict[int | str, dict[str, Any]] = {}
+    for name in sorted({*_ALWAYS, *names}, key=lambda each: (_EXAMPLES[each][0], each)):
+        code, message, resource_type, resource_name = _EXAMPLES[name]
+        example = ErrorResponse(
+            message=message, resource_type=resource_type, resource_name=resource_name, code=code
+        )
+        response = responses.setdefault(
+            code,
+            {
+                "model": ErrorResponse,
+                "description": _DESCRIPTIONS[code],
+                "content": {"application/json": {"examples": {}}},
+            },
+        )
+        response["content"]["application/json"]["examples"][name] = {"value": example.model_dump()}
+    return responses

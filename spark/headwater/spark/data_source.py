@@ -1,0 +1,174 @@
+"""The data source ``format("headwater")``.
+
+Spark makes, plans and runs a Python data source in processes of its own, so everything it needs
+travels with it: the class that a session registers holds the connection's settings, and what is
+sent to tasks holds no connection at all.
+
+A frame shows the table as it was when `load` was called; call `load` again to see later commits.
+
+Filters are not pushed: Spark 4.1 to 4.3 keeps one plan for all scans of a frame, so that a filter
+pushed for one use of the frame loses rows of another. The option ``where`` does it, and so does
+`headwater.spark.SparkLake.table`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import ClassVar
+
+import pyspark.sql.types as st
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+
+from headwater.catalog.table.scan import Scan
+from headwater.catalog.table.table import Table
+from headwater.spark.options import (
+    Connection,
+    ReadOptions,
+    SplitChoice,
+    WriteOptions,
+)
+from headwater.spark.source.batch_read import BatchReader
+from headwater.spark.source.parquet_scan import divide
+from headwater.spark.stream.read import StreamReader
+from headwater.spark.types import spark_schema
+from headwater.spark.write.tasks import BatchWriter, StreamWriter
+from headwater.storage.errors import Invalid
+from headwater.storage.predicate.filter import parse_predicate
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.schema.table_schema import TableSchema
+
+__all__ = ["FORMAT", "HeadwaterSource", "source_class"]
+
+FORMAT = "headwater"
+"""The format's name."""
+
+
+class HeadwaterSource(DataSource):
+    """Reads and writes tables of a catalog, in batches and streams."""
+
+    connection: ClassVar[Connection | None] = None
+    """Where the catalog is, unless the options say otherwise."""
+
+    format: ClassVar[str] = FORMAT
+    """The name it is registered under."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return cls.format
+
+    def schema(self) -> st.StructType:
+        """The columns of a table; with ``consumer-id`` or ``include-row-kind``, row kinds too."""
+        options = self._read_options
+        table = self._table(options.table)
+        if options.for_stream:
+            schema = table.schema
+            names = list(options.columns or schema.field_by_name)
+        else:
+            scan = self._scan(table)
+            # Spark pickles this object when the schema is known: the snapshot stays chosen.
+            self._chosen = scan
+            schema = scan.storage.schema
+            names = scan.schema.names
+        columns = spark_schema(schema.columns(names))
+        # Spark does not say whether the schema is for a stream, but only streams have consumers.
+        kinds = options.row_kind
+        if kinds is None:
+            kinds = options.consumer_id is not None and bool(schema.primary_keys)
+        return columns.add(ROW_KIND_COLUMN, st.StringType()) if kinds else columns
+
+    def reader(self, schema: st.StructType) -> DataSourceReader:
+        """Plans a batch read of the columns of `schema`."""
+        options = self._read_options
+        if options.for_stream:
+            raise Invalid("consumer-id, scan.mode and include-row-kind are for spark.readStream")
+        # A schema of the user's own was not asked of this object.
+        whole = getattr(self, "_chosen", None) or self._scan(self._table(options.table))
+        names = schema.fieldNames()
+        _check_schema(schema, whole.storage.schema)
+        scan = Scan(whole.storage, whole.snapshot, names, whole.predicate)
+        splits = scan.splits
+        if options.splits is SplitChoice.PYTHON:
+            splits = divide(scan.storage, splits, names).python
+        return BatchReader(scan, splits, schema, self._connection.parallelism)
+
+    def streamReader(self, schema: st.StructType) -> DataSourceStreamReader:
+        """Follows a table's changes."""
+        options = self._read_options
+        table = self._table(options.table)
+        kinds = ROW_KIND_COLUMN in schema.fieldNames()
+        if table.schema.primary_keys and not kinds and options.row_kind is None:
+            raise Invalid(
+                f"table {options.table} has a primary key, so its stream has updates and deletes: "
+                "set the option include-row-kind to true for a column _ROW_KIND that tells them "
+                "apart, or to false to leave deletes out"
+            )
+        _check_schema(schema, table.schema)
+        return StreamReader(self._connection, options, table, schema)
+
+    def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceWriter:
+        """Writes a batch as one commit."""
+        return BatchWriter(WriteOptions.parse(self._connection, self.options, overwrite))
+
+    def streamWriter(self, schema: st.StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Writes each micro-batch as one commit."""
+        return StreamWriter(WriteOptions.parse(self._connection, self.options, overwrite))
+
+    @cached_property
+    def _connection(self) -> Connection:
+        return Connection.of(self.connection, self.options)
+
+    @cached_property
+    def _read_options(self) -> ReadOptions:
+        return ReadOptions.parse(self.options)
+
+    def _table(self, name: str) -> Table:
+        return self._connection.open().table(name)
+
+    def _scan(self, table: Table) -> Scan:
+        options = self._read_options
+        if options.chosen is not None:
+            snapshot, schema_id = options.chosen
+            then = table.storage.schema_by_id(schema_id)
+            schema = replace(then, options=table.schema.options)
+            predicate = None if options.where is None else parse_predicate(options.where, schema)
+            storage = table.storage.with_schema(schema)
+            return Scan(storage, snapshot, options.columns, predicate)
+        return table.scan(
+            options.columns,
+            options.where,
+            snapshot_id=options.snapshot_id,
+            tag=options.tag,
+            timestamp=options.timestamp_millis,
+        )
+
+
+def source_class(connection: Connection, name: str = FORMAT) -> type[HeadwaterSource]:
+    """The data source of one session; Spark pickles the class with the settings in it."""
+
+    class SessionSource(HeadwaterSource):
+        pass
+
+    SessionSource.connection = connection
+    SessionSource.format = name
+    return SessionSource
+
+
+def _check_schema(schema: st.StructType, table: TableSchema) -> None:
+    """Refuse a schema of the user's that says other types than the table's."""
+    for field in schema.fields:
+        if field.name == ROW_KIND_COLUMN and field.name not in table.field_by_name:
+            continue
+        actual = spark_schema([table.column(field.name)]).fields[0].dataType
+        if actual != field.dataType:
+            raise Invalid(
+                f"column '{field.name}' is {actual.simpleString()}, and the schema given says "
+                f"{field.dataType.simpleString()}; read it as it is and cast it"
+            )

@@ -1,0 +1,4 @@
+"""Maintenance jobs run by Spark's tasks.
+
+May import spark's errors.
+"""

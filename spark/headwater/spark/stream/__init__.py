@@ -1,0 +1,4 @@
+"""Following a table's changes in a streaming query.
+
+May import source.
+"""

@@ -1,0 +1,233 @@
+"""Follow a table's changes in a streaming query.
+
+An offset is a `StreamPosition`: what the query wants next. A batch is the full read that a new
+query may start with, or the changes of all snapshots up to the latest.
+
+With a consumer id the position is saved in the catalog, where it outlives the checkpoint and holds
+back snapshot expiry. It moves only when Spark says that a batch is done: Spark tells a source so
+by `commit`, but for a batch that no other follows only by asking for offsets after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyspark.sql.types as st
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from headwater.catalog.table.scan import Rows
+from headwater.spark.options import Connection, ReadOptions
+from headwater.spark.source.batch_read import SplitsPartition, pack_splits
+from headwater.spark.types import conform, spark_arrow_schema
+from headwater.storage.errors import Invalid
+from headwater.storage.options import TableOptions
+from headwater.storage.predicate.filter import parse_predicate
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.scan.plan import ScanPlan, Split
+from headwater.storage.scan.stream import (
+    StreamPosition,
+    after,
+    from_consumer,
+    from_snapshot,
+    from_timestamp,
+    latest,
+    latest_full,
+    plans_before,
+)
+from headwater.storage.snapshot.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from headwater.catalog.table.table import Table
+
+__all__ = ["StreamReader"]
+
+# Spark asks for news a hundred times a second; the catalog is asked this seldom, in ms.
+_POLL_MILLIS = 100
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a table's changes, batch by batch.
+
+    Spark makes one on the driver, which lives as long as the query and plans, and another whose
+    `read` it sends to its tasks.
+
+    Args:
+        connection: Where the catalog is.
+        options: What is asked for.
+        table: The table. Its columns of now are read, whatever becomes of them.
+        schema: The frame's schema.
+    """
+
+    def __init__(
+        self, connection: Connection, options: ReadOptions, table: Table, schema: st.StructType
+    ) -> None:
+        storage = table.storage
+        names = schema.fieldNames()
+        kinds = ROW_KIND_COLUMN in names and ROW_KIND_COLUMN not in storage.schema.field_by_name
+        where = options.where
+        predicate = None if where is None else parse_predicate(where, storage.schema)
+        columns = [name for name in names if not (kinds and name == ROW_KIND_COLUMN)]
+        self._rows = Rows(storage, columns, predicate, row_kinds=kinds)
+        self._schema = schema
+        self._options = options
+        self._parallelism = connection.parallelism
+        self._table: Table | None = table
+        self._initial: StreamPosition | None = None
+        self._target: StreamPosition | None = None
+        self._polled = 0
+
+    def __getstate__(self) -> dict[str, object]:
+        # Tasks read files; they have no business with the catalog.
+        return {**self.__dict__, "_table": None}
+
+    # On the driver ----------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, int | bool]:
+        """Where a query without a checkpoint starts."""
+        if self._initial is None:
+            self._initial = self._start()
+        return self._initial.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Choose the last snapshot of a query that ends when it has caught up."""
+        newest = self._newest()
+        self._target = after(0 if newest is None else newest.id)
+
+    def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, int | bool]:
+        """The end of the next batch.
+
+        Args:
+            start: The end of the last one, which is now done.
+            limit: Not used: a batch is never less than a snapshot.
+        """
+        position = StreamPosition.from_json(start)
+        self._done(position)
+        if not position.changes:
+            # The full read makes a batch of its own, whose splits need no order.
+            return after(position.snapshot_id).to_json()
+        if self._target is not None:
+            return max(position, self._target).to_json()
+        newest = self._newest()
+        end = position if newest is None else max(position, after(newest.id))
+        return end.to_json()
+
+    def partitions(
+        self, start: Mapping[str, object], end: Mapping[str, object]
+    ) -> list[InputPartition]:
+        """What the tasks of a batch read."""
+        first, last = StreamPosition.from_json(start), StreamPosition.from_json(end)
+        if first >= last:
+            return []
+        rows = self._rows
+        newest = self._catalog_table().pointer.latest()
+        plans = list(plans_before(rows.storage, first, last, newest, predicate=rows.predicate))
+        options = TableOptions(rows.storage.schema.options)
+        packed = pack_splits(_in_order(plans), options, self._parallelism)
+        return [SplitsPartition(each) for each in packed]
+
+    def commit(self, end: Mapping[str, object]) -> None:
+        """A batch is done."""
+        self._done(StreamPosition.from_json(end))
+
+    def _catalog_table(self) -> Table:
+        assert self._table is not None
+        return self._table
+
+    def _newest(self) -> Snapshot | None:
+        """The latest snapshot, not asked for more often than is decent."""
+        runtime = self._rows.storage.runtime
+        early = self._polled + _POLL_MILLIS - runtime.now_millis()
+        if 0 < early <= _POLL_MILLIS:
+            runtime.sleep(early / 1000)
+        self._polled = runtime.now_millis()
+        return self._catalog_table().pointer.latest()
+
+    def _start(self) -> StreamPosition:
+        table, storage = self._catalog_table(), self._rows.storage
+        newest = table.pointer.latest()
+        consumer_id = self._options.consumer_id
+        if consumer_id is None:
+            return self._asked(newest)
+        consumer = table.consumer(consumer_id)
+        saved = consumer.next_snapshot
+        if saved is not None:
+            return from_consumer(storage, newest, saved)
+        position = self._asked(newest)
+        if position.changes:
+            # From now on expiry waits for this reader. A full read is not yet a position that one
+            # could go on from.
+            consumer.reset(position.next_snapshot)
+        return position
+
+    def _asked(self, newest: Snapshot | None) -> StreamPosition:
+        """Where the options say that a new query starts."""
+        options, storage = self._options, self._rows.storage
+        if options.tag is not None:
+            raise Invalid("scan.tag-name is for batch reads; a stream starts at scan.snapshot-id")
+        mode = options.mode or "default"
+        if mode == "default":
+            if options.snapshot_id is not None:
+                mode = "from-snapshot"
+            elif options.timestamp_millis is not None:
+                mode = "from-timestamp"
+            else:
+                mode = "latest-full"
+        match mode:
+            case "latest-full" | "full":
+                return latest_full(newest) or latest(newest)
+            case "latest":
+                return latest(newest)
+            case "from-snapshot" | "from-snapshot-full":
+                if options.snapshot_id is None:
+                    raise Invalid(f"scan.mode={mode} needs the option scan.snapshot-id")
+                full = mode == "from-snapshot-full"
+                return from_snapshot(storage, newest, options.snapshot_id, full=full)
+            case "from-timestamp":
+                if options.timestamp_millis is None:
+                    raise Invalid(f"scan.mode={mode} needs the option scan.timestamp-millis")
+                return from_timestamp(storage, newest, options.timestamp_millis)
+        raise Invalid(
+            f"scan.mode={mode} is not supported in a stream; use latest-full, latest, "
+            "from-snapshot, from-snapshot-full or from-timestamp"
+        )
+
+    def _done(self, position: StreamPosition) -> None:
+        """Save the position; everything before it is done for good."""
+        consumer_id = self._options.consumer_id
+        if consumer_id is None or not position.changes:
+            return
+        consumer = self._catalog_table().consumer(consumer_id)
+        saved = consumer.next_snapshot
+        if saved is None or saved < position.next_snapshot:
+            consumer.reset(position.next_snapshot)
+
+    # In tasks ---------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task's splits."""
+        if not isinstance(partition, SplitsPartition):
+            return
+        arrow = spark_arrow_schema(self._schema)
+        for split in partition.splits:
+            for batch in self._rows.read_split(split):
+                yield conform(batch, arrow)
+
+
+def _in_order(plans: Sequence[ScanPlan]) -> list[list[Split]]:
+    """Splits that must be read one after another, together.
+
+    The changes of a bucket must not overtake each other from snapshot to snapshot. A table without
+    buckets promises no order.
+    """
+    buckets: dict[tuple[bytes, int], list[Split]] = {}
+    free: list[list[Split]] = []
+    for plan in plans:
+        for split in plan.splits:
+            if split.streaming and split.total_buckets > 0:
+                buckets.setdefault((split.partition, split.bucket), []).append(split)
+            else:
+                free.append([split])
+    return [*buckets.values(), *free]

@@ -1,0 +1,88 @@
+"""Bring the rows of one bucket together, sorted, before they are written.
+
+Each bucket is then written by one task of a commit, in one sorted run however large it is: Spark
+sorts within memory and spills, which no writer in a Python worker has to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyspark.sql.types as st
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+
+from headwater.spark.types import spark_arrow_schema
+from headwater.spark.write.bucket_expression import can_compute, with_bucket
+from headwater.storage.options import TableOptions
+from headwater.storage.rows.bucket import bucket_numbers
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN, coerce
+from headwater.storage.rows.kinds import take_row_kinds
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.data_type import DataField, to_arrow
+
+__all__ = ["check_columns", "cluster"]
+
+_BUCKET = "_headwater_bucket"
+
+
+def check_columns(df: DataFrame, storage: TableStorage) -> None:
+    """Refuse a frame whose columns do not fit the table, before any task runs.
+
+    Raises:
+        Invalid: A column is unknown, missing or of the wrong type.
+    """
+    empty = spark_arrow_schema(df.schema).empty_table()
+    plain, _ = take_row_kinds(empty, None, storage.schema, storage.name)
+    coerce(plain, storage.schema, storage.name, storage.runtime.time_zone)
+
+
+def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
+    """The frame with each bucket's rows in one partition, in the order files have.
+
+    A table without buckets and partitions is left as it is: any task may add a file to it.
+    """
+    schema = storage.schema
+    buckets = TableOptions(schema.options).bucket
+    partition = [sf.col(_quoted(name)) for name in schema.partition_keys]
+    if buckets < 1:
+        return df.repartition(*partition).sortWithinPartitions(*partition) if partition else df
+    key = schema.bucket_key_fields
+    if can_compute(key):
+        placed = with_bucket(df, key, buckets, _BUCKET)
+    else:
+        placed = df.withColumn(_BUCKET, _bucket_column(key, buckets))
+    if partition:
+        # Without a number, so that Spark joins what is small.
+        placed = placed.repartition(*partition, sf.col(_BUCKET))
+    else:
+        placed = placed.repartitionById(buckets, sf.col(_BUCKET))
+    order = [*partition, sf.col(_BUCKET)]
+    if schema.primary_keys:
+        order += [sf.col(_quoted(field.name)) for field in schema.key_fields]
+        if ROW_KIND_COLUMN in df.columns and ROW_KIND_COLUMN not in schema.field_by_name:
+            # What takes a row of the same key back comes before what puts one in its place.
+            kind = sf.col(ROW_KIND_COLUMN)
+            textual = isinstance(df.schema[ROW_KIND_COLUMN].dataType, st.StringType)
+            retracts = sf.upper(kind).isin("-U", "-D") if textual else kind % 2 == 1
+            order.append(retracts.desc())
+    return placed.sortWithinPartitions(*order).drop(_BUCKET)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _bucket_column(key: Sequence[DataField], buckets: int) -> Column:
+    types = [field.type for field in key]
+    arrow = [to_arrow(item) for item in types]
+
+    def number(*columns: pa.Array) -> pa.Array:
+        whole = [column.cast(kind) for column, kind in zip(columns, arrow, strict=True)]
+        return pa.array(bucket_numbers(whole, types, buckets))
+
+    arguments = [sf.col(_quoted(field.name)) for field in key]
+    column: Column = arrow_udf(number, "int", ArrowUDFType.SCALAR)(*arguments)
+    return column

@@ -1,0 +1,256 @@
+"""Write to a table from Spark's tasks, and commit once on the driver.
+
+A task writes files and hands a description of them to the driver, which commits all of them as
+one snapshot, or deletes them when a task failed for good. A task that fails here deletes what it
+wrote. One that Spark ends (its input failed, the job was given up) leaves files that no snapshot
+names.
+
+A streaming query commits as the user ``spark-<query id>`` with the number of its batch, so that a
+batch that Spark repeats after a crash is found in the table's history and left alone. The query's
+id lives in its checkpoint: a new checkpoint is a new user.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from headwater.spark.options import WriteOptions
+from headwater.storage.commit.entries import PartitionFilter
+from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, OutcomeUnknown, TableCommit
+from headwater.storage.errors import HeadwaterError, Invalid
+from headwater.storage.options import TableOptions
+from headwater.storage.rows.binary_row import EMPTY_ROW
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.bucket_state import BucketStates
+from headwater.storage.write.table_writer import CommitMessage, SequenceNumbers, TableWriter
+
+__all__ = ["BatchWriter", "StreamWriter", "WrittenFiles"]
+
+# A task of an unclustered write takes the sequence numbers of its bucket from a range of its own,
+# so that no two files of a commit claim the same: this many rows.
+_TASK_RANGE = 1 << 28
+_QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True)
+class WrittenFiles(WriterCommitMessage):
+    """What a task wrote.
+
+    Attributes:
+        writer: Names the batch write, or the streaming query, that the task belongs to.
+        messages: For each bucket.
+    """
+
+    writer: str
+    messages: tuple[CommitMessage, ...]
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What a task must know of the table; no connection to the catalog.
+
+    Attributes:
+        storage: The table.
+        states: What its buckets hold; None when that is to be replaced.
+        clustered: As in `WriteOptions`.
+        writer: Names the batch write.
+    """
+
+    storage: TableStorage
+    states: BucketStates | None
+    clustered: bool
+    writer: str
+
+    @staticmethod
+    def of(options: WriteOptions) -> _Target:
+        table = options.open()
+        storage = table.storage
+        name = storage.runtime.new_uuid()
+        if options.overwrite:
+            return _Target(storage, None, options.clustered, name)
+        states = BucketStates(storage, table.pointer.latest())
+        if not storage.schema.partition_keys:
+            # One look for all tasks. With partitions each task looks up those it meets.
+            states.load([EMPTY_ROW])
+        return _Target(storage, states, options.clustered, name)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
+        """Write a task's rows; deletes its files when that fails."""
+        task = TaskContext.get()
+        assert task is not None
+        first = 0 if self.clustered else task.partitionId() * _TASK_RANGE
+        name = task.getLocalProperty(_QUERY_ID) or self.writer
+        rows = 0
+        with TableWriter(
+            self.storage,
+            max_sequence_numbers=self._sequences(first),
+            checked_snapshot=self._checked(),
+        ) as writer:
+            for batch in batches:
+                rows += batch.num_rows
+                if rows > _TASK_RANGE and not self.clustered:
+                    raise Invalid(
+                        f"table {self.storage.name}: one task got more than {_TASK_RANGE:,} rows; "
+                        "write with SparkLake.write, which spreads rows by bucket"
+                    )
+                writer.write(batch)
+            return WrittenFiles(name, tuple(writer.finish()))
+
+    def _sequences(self, first: int) -> SequenceNumbers:
+        states = self.states
+        if states is None:
+            return lambda partition, bucket: first - 1
+        return lambda partition, bucket: first + states(partition, bucket)
+
+    def _checked(self) -> int | None:
+        if self.states is None:
+            return None
+        return 0 if self.states.snapshot is None else self.states.snapshot.id
+
+
+class _Writer:
+    """What batch and stream writers have in common.
+
+    Spark makes a writer on the driver, pickles it for its tasks, and unpickles (or makes) it in
+    another process on the driver to commit. What the tasks need is looked up when it is pickled.
+    """
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._target: _Target | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        if self._target is None:
+            self._target = _Target.of(self._options)
+        return self.__dict__
+
+    def _write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
+        assert self._target is not None
+        return self._target.write(batches)
+
+    def _settle(
+        self, commit: TableCommit, storage: TableStorage, files: _Files, identifier: int
+    ) -> None:
+        """Commit, or delete the files if the commit certainly did not happen."""
+        files.note.touch()
+        try:
+            if not self._options.overwrite:
+                since = self._options.unchanged_since
+                commit.commit(files.messages, identifier=identifier, unchanged_since=since)
+            else:
+                replaced = self._replaced(storage, files.messages)
+                if replaced is not None:
+                    commit.overwrite(files.messages, replaced, identifier=identifier)
+        except OutcomeUnknown:
+            raise
+        except HeadwaterError:
+            commit.abort(files.messages)
+            files.note.unlink(missing_ok=True)
+            raise
+        files.note.unlink(missing_ok=True)
+
+    def _replaced(
+        self, storage: TableStorage, messages: Sequence[CommitMessage]
+    ) -> PartitionFilter | None:
+        """The partitions that an overwrite replaces; None for none."""
+        dynamic = self._options.dynamic
+        if self._options.partition is not None:
+            return PartitionFilter.static(storage, self._options.partition)
+        if dynamic is None:
+            dynamic = TableOptions(storage.schema.options).dynamic_partition_overwrite
+        if dynamic and storage.schema.partition_keys:
+            return PartitionFilter.of(storage, messages) if messages else None
+        return PartitionFilter.whole_table(storage)
+
+    def _delete(self, files: _Files) -> None:
+        """Delete what tasks wrote, unless a commit may have made it part of the table."""
+        if files.note.exists():
+            files.note.unlink(missing_ok=True)
+        elif files.messages:
+            table = self._options.open()
+            TableCommit(table.storage, table.pointer, files.writer).abort(files.messages)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What the tasks of one commit wrote.
+
+    Attributes:
+        writer: Names the batch write or the streaming query.
+        messages: What they wrote.
+        note: A file on the driver that is there while the commit's outcome is not known. Spark
+            asks to delete the files whenever a commit raises, even one whose answer was lost.
+    """
+
+    writer: str
+    messages: list[CommitMessage]
+    note: Path
+
+    @staticmethod
+    def of(messages: Sequence[WriterCommitMessage | None], batch: int = 0) -> _Files | None:
+        """None when no task wrote anything."""
+        written = [message for message in messages if isinstance(message, WrittenFiles)]
+        if not written:
+            return None
+        writer = written[0].writer
+        note = Path(tempfile.gettempdir(), f"headwater-commit-{writer}-{batch}")
+        return _Files(writer, [each for message in written for each in message.messages], note)
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """Writes one batch as one commit."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
+        """Write a task's rows."""
+        return self._write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what all tasks wrote."""
+        files = _Files.of(messages)
+        if files is not None:
+            table = self._options.open()
+            commit = TableCommit(table.storage, table.pointer, files.writer)
+            self._settle(commit, table.storage, files, BATCH_IDENTIFIER)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete what tasks wrote, as another failed."""
+        files = _Files.of(messages)
+        if files is not None:
+            self._delete(files)
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Writes each micro-batch as one commit, exactly once for one checkpoint."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
+        """Write a task's rows."""
+        return self._write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Commit the batch, unless an earlier run of the query did."""
+        files = _Files.of(messages, batchId)
+        if files is None:
+            return
+        table = self._options.open()
+        commit = TableCommit(table.storage, table.pointer, f"spark-{files.writer}")
+        if commit.filter_committed([batchId]):
+            self._settle(commit, table.storage, files, batchId)
+        else:
+            commit.abort(files.messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Delete what tasks wrote, as another failed."""
+        files = _Files.of(messages, batchId)
+        if files is not None:
+            self._delete(files)

@@ -1,0 +1,201 @@
+"""Whether a commit still fits the table that it is about to change.
+
+Each check names what must hold and raises Conflict when another commit broke it. Source:
+``ConflictDetection.java``, ``PrimaryKeyConflictDetection.java``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from headwater.storage.errors import Conflict, CorruptData, NotFound
+from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
+from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
+from headwater.storage.rows.binary_row import deserialize_row
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.values import StorageValue
+from headwater.storage.write.bucket_state import describe_partition
+
+__all__ = [
+    "bucket_counts_stay",
+    "buckets_are_unchanged",
+    "changed_files_fit",
+    "changes_between",
+    "files_are_new",
+    "key_ranges_do_not_overlap",
+    "schema_still_fits",
+]
+
+
+def schema_still_fits(storage: TableStorage, latest: TableSchema) -> None:
+    """Rows were spread over the buckets that the table still has.
+
+    Raises:
+        Conflict: The number of buckets or the bucket key was changed meanwhile.
+    """
+    for option in ("bucket", "bucket-key"):
+        was, now = storage.schema.options.get(option), latest.options.get(option)
+        if latest.id > storage.schema.id and was != now:
+            raise Conflict(
+                f"table {storage.name}: option '{option}' changed from {was} to {now} since the "
+                "rows were written; load the table anew and write them again"
+            )
+
+
+def changes_between(
+    storage: TableStorage, since: int, until: Snapshot
+) -> list[tuple[Snapshot, list[ManifestEntry]]] | None:
+    """What each snapshot with ``since < id <= until.id`` changed, oldest first.
+
+    Returns:
+        None when one of the snapshots is gone, or `until` is older than `since`.
+    """
+    if since > until.id:
+        return None
+    found: list[tuple[Snapshot, list[ManifestEntry]]] = []
+    try:
+        for snapshot_id in range(since + 1, until.id + 1):
+            snapshot = until if snapshot_id == until.id else storage.snapshot(snapshot_id)
+            manifests = read_manifest_list(storage, snapshot.delta_manifest_list)
+            entries = [
+                entry
+                for manifest in manifests
+                for entry in read_manifest(storage, manifest.file_name, expected=manifest)
+            ]
+            found.append((snapshot, entries))
+    except (NotFound, CorruptData):
+        # Expiry removes a snapshot's manifests before the snapshot itself.
+        return None
+    return found
+
+
+def bucket_counts_stay(
+    storage: TableStorage, present: Iterable[ManifestEntry], delta: Sequence[ManifestEntry]
+) -> None:
+    """A partition keeps its number of buckets.
+
+    Raises:
+        Conflict: A file is added to a partition whose other files lie in more or fewer buckets.
+    """
+    totals: dict[bytes, int] = {}
+    added = [entry for entry in delta if entry.kind is FileKind.ADD]
+    partitions = {entry.partition for entry in added}
+    for entry in itertools.chain(present, added):
+        if entry.partition not in partitions or entry.total_buckets <= 0:
+            continue
+        total = totals.setdefault(entry.partition, entry.total_buckets)
+        if total != entry.total_buckets:
+            raise Conflict(
+                f"table {storage.name}: {describe_partition(storage, entry.partition)} has files "
+                f"in {total} and in {entry.total_buckets} buckets; write the rows again, or "
+                "overwrite the partition"
+            )
+
+
+def files_are_new(
+    storage: TableStorage, present: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]
+) -> None:
+    """Files to be added are not there yet: nobody commits the same messages twice.
+
+    Raises:
+        Conflict: One is.
+    """
+    names = {entry.file.file_name for entry in present}
+    for entry in delta:
+        if entry.file.file_name in names:
+            raise Conflict(
+                f"table {storage.name}: file {entry.file.file_name} of bucket {entry.bucket} was "
+                "committed already"
+            )
+        names.add(entry.file.file_name)
+
+
+def changed_files_fit(
+    storage: TableStorage, present: Sequence[ManifestEntry], delta: Sequence[ManifestEntry]
+) -> list[ManifestEntry]:
+    """Files to be deleted are there, files to be added are not.
+
+    Returns:
+        The files that will be there.
+
+    Raises:
+        Conflict: A file was deleted or added by another commit meanwhile.
+    """
+    live = {entry.identity: entry for entry in present}
+    for entry in delta:
+        there = entry.identity in live
+        if there != (entry.kind is FileKind.DELETE):
+            done = "added already" if there else "deleted meanwhile"
+            raise Conflict(
+                f"table {storage.name}: file {entry.file.file_name} of bucket {entry.bucket} was "
+                f"{done} by another commit; read the table again and repeat the operation"
+            )
+        if there:
+            del live[entry.identity]
+        else:
+            live[entry.identity] = entry
+    return list(live.values())
+
+
+def key_ranges_do_not_overlap(
+    storage: TableStorage, after: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]
+) -> None:
+    """The files of one level above 0 are one sorted run.
+
+    Raises:
+        Conflict: Another commit added a file with the same keys to the same level.
+    """
+    touched = {
+        (entry.partition, entry.bucket, entry.file.level)
+        for entry in delta
+        if entry.kind is FileKind.ADD and entry.file.level > 0
+    }
+    levels: dict[tuple[bytes, int, int], list[DataFile]] = {}
+    for entry in after:
+        level = (entry.partition, entry.bucket, entry.file.level)
+        if level in touched:
+            levels.setdefault(level, []).append(entry.file)
+    for (partition, bucket, number), files in levels.items():
+        ranges = sorted((*_key_range(storage, file), file.file_name) for file in files)
+        for (_, last, one), (first, _, other) in itertools.pairwise(ranges):
+            if last >= first:
+                raise Conflict(
+                    f"table {storage.name}: files {one} and {other} hold the same keys on level "
+                    f"{number} of bucket {bucket} in {describe_partition(storage, partition)}: "
+                    "another commit compacted it meanwhile; repeat the operation"
+                )
+
+
+def _key_range(
+    storage: TableStorage, file: DataFile
+) -> tuple[tuple[StorageValue, ...], tuple[StorageValue, ...]]:
+    types = [field.type for field in storage.schema_by_id(file.schema_id).key_fields]
+    return deserialize_row(file.min_key, types), deserialize_row(file.max_key, types)
+
+
+def buckets_are_unchanged(
+    storage: TableStorage,
+    changes: Sequence[tuple[Snapshot, Sequence[ManifestEntry]]],
+    delta: Sequence[ManifestEntry],
+) -> None:
+    """No other commit changed the rows of the buckets that this one changes.
+
+    A compaction changes files, not rows.
+
+    Raises:
+        Conflict: One did.
+    """
+    own = {(entry.partition, entry.bucket) for entry in delta}
+    for snapshot, entries in changes:
+        if snapshot.commit_kind is CommitKind.COMPACT:
+            continue
+        for entry in entries:
+            if (entry.partition, entry.bucket) in own:
+                raise Conflict(
+                    f"table {storage.name}: snapshot {snapshot.id} changed bucket {entry.bucket} "
+                    f"in {describe_partition(storage, entry.partition)} after the rows were read; "
+                    "read the table again and repeat the operation"
+                )

@@ -1,0 +1,177 @@
+"""What a commit is made of: manifest entries, and which partitions an overwrite replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from headwater.storage.manifest.data_file import FileKind, ManifestEntry
+from headwater.storage.options import TableOptions
+from headwater.storage.rows.binary_row import deserialize_row
+from headwater.storage.rows.partition import partition_spec, partition_values, static_partition
+from headwater.storage.table_storage import PartitionStatistics, TableStorage
+from headwater.storage.types.values import StorageValue
+from headwater.storage.write.table_writer import CommitMessage
+
+__all__ = [
+    "PartitionFilter",
+    "append_entries",
+    "changelog_entries",
+    "compact_entries",
+    "epoch_millis",
+    "partition_statistics",
+    "record_count",
+    "upgraded",
+]
+
+
+@dataclass(frozen=True)
+class PartitionFilter:
+    """Some of a table's partitions: given ones, or those with given values, or all.
+
+    Attributes:
+        storage: The table.
+        partitions: Serialised partitions; None when `values` decide.
+        values: Storage values by partition column; every partition must have one of them. The
+            empty mapping alone is every partition.
+    """
+
+    storage: TableStorage
+    partitions: Collection[bytes] | None = None
+    values: tuple[Mapping[str, StorageValue], ...] = ({},)
+
+    @staticmethod
+    def whole_table(storage: TableStorage) -> PartitionFilter:
+        """Every partition."""
+        return PartitionFilter(storage)
+
+    @staticmethod
+    def static(storage: TableStorage, *partitions: Mapping[str, object]) -> PartitionFilter:
+        """Partitions given by some or all of their columns; raises Invalid for other columns."""
+        return PartitionFilter(
+            storage, None, tuple(static_partition(storage, each) for each in partitions)
+        )
+
+    @staticmethod
+    def of(storage: TableStorage, messages: Sequence[CommitMessage]) -> PartitionFilter:
+        """The partitions that messages lie in."""
+        return PartitionFilter(storage, frozenset(message.partition for message in messages))
+
+    def includes(self, partition: bytes) -> bool:
+        """Whether a serialised partition is among them."""
+        if self.partitions is not None:
+            return partition in self.partitions
+        names = self.storage.schema.partition_keys
+        own = dict(zip(names, partition_values(self.storage, partition), strict=True))
+        return any(
+            all(own[name] == value for name, value in wanted.items()) for wanted in self.values
+        )
+
+    def __str__(self) -> str:
+        if self.partitions is not None:
+            return f"{len(self.partitions)} partitions"
+        texts = [", ".join(f"{k}={v!r}" for k, v in each.items()) for each in self.values]
+        return " or ".join(f"partition {text}" if text else "the table" for text in texts)
+
+
+def _entries(
+    kind: FileKind, messages: Sequence[CommitMessage], attribute: str
+) -> list[ManifestEntry]:
+    return [
+        ManifestEntry(kind, message.partition, message.bucket, message.total_buckets, file)
+        for message in messages
+        for file in getattr(message, attribute)
+    ]
+
+
+def append_entries(messages: Sequence[CommitMessage]) -> list[ManifestEntry]:
+    """The new files."""
+    return _entries(FileKind.ADD, messages, "new_files")
+
+
+def changelog_entries(messages: Sequence[CommitMessage]) -> list[ManifestEntry]:
+    """The changelog files."""
+    return _entries(FileKind.ADD, messages, "changelog_files")
+
+
+def compact_entries(messages: Sequence[CommitMessage]) -> list[ManifestEntry]:
+    """The files that compactions took away, then those that they made."""
+    return [
+        *_entries(FileKind.DELETE, messages, "compact_before"),
+        *_entries(FileKind.ADD, messages, "compact_after"),
+    ]
+
+
+def record_count(entries: Sequence[ManifestEntry]) -> int:
+    """Rows added less rows taken away, before merging."""
+    return sum(
+        entry.file.row_count if entry.kind is FileKind.ADD else -entry.file.row_count
+        for entry in entries
+    )
+
+
+def upgraded(storage: TableStorage, entries: list[ManifestEntry]) -> list[ManifestEntry]:
+    """The files of an overwrite on the highest level, for each bucket where they are one run.
+
+    Readers then need no merge. Files with retracting rows stay on level 0, where a merge drops
+    those rows. Source: ``FileStoreCommitImpl.tryUpgrade``.
+    """
+    options = TableOptions(storage.schema.options)
+    if not storage.schema.primary_keys or not options.overwrite_upgrade:
+        return entries
+    types = [field.type for field in storage.schema.key_fields]
+    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in entries:
+        buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
+    result: list[ManifestEntry] = []
+    for group in buckets.values():
+        ranges = sorted(
+            (deserialize_row(e.file.min_key, types), deserialize_row(e.file.max_key, types))
+            for e in group
+        )
+        one_run = all(one[1] < other[0] for one, other in pairwise(ranges))
+        if not one_run or any(e.file.level or e.file.delete_row_count for e in group):
+            result += group
+            continue
+        result += [
+            ManifestEntry(
+                e.kind, e.partition, e.bucket, e.total_buckets,
+                e.file.at_level(options.highest_level),
+            )
+            for e in group
+        ]  # fmt: skip
+    return result
+
+
+def epoch_millis(wall_clock_millis: int) -> int:
+    """A file's creation time since the epoch: the inverse of `data_writer.local_wall_clock`."""
+    local = datetime.fromtimestamp(wall_clock_millis // 1000, UTC).replace(tzinfo=None)
+    return int(local.timestamp()) * 1000 + wall_clock_millis % 1000
+
+
+def partition_statistics(
+    storage: TableStorage, entries: Sequence[ManifestEntry]
+) -> list[PartitionStatistics]:
+    """What a commit changes in each partition (``PartitionEntry.java``)."""
+    groups: dict[bytes, list[ManifestEntry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.partition, []).append(entry)
+    found: list[PartitionStatistics] = []
+    for partition, group in groups.items():
+        signs = [1 if entry.kind is FileKind.ADD else -1 for entry in group]
+        times = [e.file.creation_time for e in group if e.file.creation_time is not None]
+        found.append(
+            PartitionStatistics(
+                spec=dict(partition_spec(storage, partition)),
+                record_count=record_count(group),
+                file_size_in_bytes=sum(
+                    sign * e.file.file_size for sign, e in zip(signs, group, strict=True)
+                ),
+                file_count=sum(signs),
+                last_file_creation_time=epoch_millis(max(times)) if times else 0,
+                total_buckets=group[-1].total_buckets,
+            )
+        )
+    return found

@@ -1,0 +1,544 @@
+"""Make written files part of a table, as one new snapshot, exactly once.
+
+A commit re-reads the latest snapshot, checks that it still fits, writes manifests, and offers the
+snapshot to whoever decides (the catalog). When another commit came first it starts over; when the
+answer is lost it finds out, and as long as it cannot, it keeps every file. Source:
+``FileStoreCommitImpl.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+from headwater.storage.commit.checks import (
+    bucket_counts_stay,
+    buckets_are_unchanged,
+    changed_files_fit,
+    changes_between,
+    files_are_new,
+    key_ranges_do_not_overlap,
+    schema_still_fits,
+)
+from headwater.storage.commit.entries import (
+    PartitionFilter,
+    append_entries,
+    changelog_entries,
+    compact_entries,
+    partition_statistics,
+    record_count,
+    upgraded,
+)
+from headwater.storage.commit.offer import Offer, OutcomeUnknown, wait
+from headwater.storage.errors import (
+    Conflict,
+    CorruptData,
+    HeadwaterError,
+    Invalid,
+    NotFound,
+    Unsupported,
+)
+from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
+from headwater.storage.manifest.manifest import (
+    ManifestFile,
+    read_manifest_list,
+    write_manifest_list,
+    write_manifests,
+)
+from headwater.storage.manifest.merge import merge_manifests
+from headwater.storage.options import TableOptions
+from headwater.storage.rows.partition import bucket_directory
+from headwater.storage.scan.plan import live_entries
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.snapshot.invariants import check_invariants
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.table_storage import SnapshotPointer, TableStorage
+from headwater.storage.types.data_type import Json
+from headwater.storage.write.table_writer import CommitMessage
+
+__all__ = [
+    "BATCH_IDENTIFIER",
+    "CommittedUpTo",
+    "OutcomeUnknown",
+    "TableCommit",
+    "delete_message_files",
+]
+
+BATCH_IDENTIFIER = 2**63 - 1
+"""The identifier of a commit that is not one of a numbered row (``BatchWriteBuilder.java``)."""
+
+
+@dataclass(frozen=True)
+class CommittedUpTo:
+    """What a table's history says of a user's commits.
+
+    Attributes:
+        identifier: The user's last identifier; None when no snapshot is theirs.
+        whole_history: Whether that holds for all of the table's history. When it is false and
+            `identifier` is None, the user may have committed in snapshots that have expired.
+    """
+
+    identifier: int | None
+    whole_history: bool
+
+
+_Changes = Callable[[Snapshot | None], Sequence[ManifestEntry]]
+
+
+@dataclass
+class _Attempt:
+    """One commit under way: what it wants, and the manifests written for it.
+
+    Attributes:
+        changes: The entries to commit on top of a snapshot.
+        keeps_index: Whether the indexes of the files before are those of the files after.
+        written: Names of manifests and lists to delete if the commit fails for certain.
+        delta: The entries that `delta_files` hold.
+    """
+
+    changes: _Changes
+    changelog: Sequence[ManifestEntry]
+    identifier: int
+    kind: CommitKind
+    watermark: int | None
+    properties: Mapping[str, str]
+    checked: int | None
+    unchanged_since: int | None
+    keeps_index: bool = True
+    written: list[str] = field(default_factory=list)
+    delta: Sequence[ManifestEntry] | None = None
+    delta_files: list[ManifestFile] = field(default_factory=list)
+    changelog_files: list[ManifestFile] | None = None
+
+
+class TableCommit:
+    """Commits to one table on behalf of one user.
+
+    Args:
+        storage: The table.
+        pointer: Who decides which snapshot is the latest.
+        commit_user: One id for each writing job; together with a growing identifier it lets a job
+            find its commits again.
+    """
+
+    def __init__(self, storage: TableStorage, pointer: SnapshotPointer, commit_user: str) -> None:
+        self._storage = storage
+        self._pointer = pointer
+        self._user = commit_user
+        self._options = TableOptions(storage.schema.options)
+
+    # Committing -------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        messages: Sequence[CommitMessage],
+        *,
+        identifier: int = BATCH_IDENTIFIER,
+        kind: CommitKind | None = None,
+        watermark: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        allow_empty: bool = False,
+        unchanged_since: int | None = None,
+    ) -> Snapshot | None:
+        """Commit what writers did.
+
+        New files become an APPEND snapshot, compactions a COMPACT one. With kind OVERWRITE both
+        may be given: the snapshot replaces files by others.
+
+        Args:
+            messages: What writers did.
+            identifier: The user's number of this commit.
+            kind: None or OVERWRITE.
+            watermark: Event time, milliseconds since the epoch.
+            properties: Free properties of the snapshot.
+            allow_empty: Whether a commit without files makes a snapshot all the same.
+            unchanged_since: Refuse when a snapshot after this one changed rows of the same
+                buckets; 0 stands for the empty table.
+
+        Returns:
+            The snapshot made; None when there was nothing to commit.
+
+        Raises:
+            Invalid: New files and compactions are mixed.
+            Conflict: Another commit changed what this one builds on, or was faster each time.
+            OutcomeUnknown: The commit may have happened; keep the files.
+            HeadwaterError: The commit did not happen. The messages' files are still there: give
+                them to `abort`.
+        """
+        added, compacted = append_entries(messages), compact_entries(messages)
+        changelog = changelog_entries(messages)
+        if kind is CommitKind.OVERWRITE:
+            added, compacted = [*added, *compacted], []
+        elif kind is not None:
+            raise Invalid(f"a commit is of kind OVERWRITE or of its messages' kind, not {kind}")
+        elif compacted and (added or changelog):
+            # Two snapshots would be two outcomes, and one answer could not tell both.
+            raise Invalid("commit new files and compactions separately")
+        elif compacted:
+            kind = CommitKind.COMPACT
+        if not (added or changelog or compacted or allow_empty):
+            return None
+        changes = added or compacted
+        return self._commit(
+            _Attempt(
+                lambda _: changes,
+                changelog,
+                identifier,
+                kind or CommitKind.APPEND,
+                watermark,
+                dict(properties or {}),
+                _checked(messages),
+                unchanged_since,
+            )
+        )
+
+    def overwrite(
+        self,
+        messages: Sequence[CommitMessage],
+        replaced: PartitionFilter,
+        *,
+        identifier: int = BATCH_IDENTIFIER,
+        watermark: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot:
+        """Replace all files of some partitions.
+
+        Args:
+            messages: What writers did, all within those partitions.
+            replaced: Which partitions.
+            identifier: The user's number of this commit.
+            watermark: Event time, milliseconds since the epoch.
+            properties: Free properties of the snapshot.
+
+        Raises:
+            Invalid: A message lies outside the partitions.
+            Conflict, OutcomeUnknown, HeadwaterError: As `commit`.
+        """
+        for message in messages:
+            if not replaced.includes(message.partition):
+                raise Invalid(
+                    f"table {self._storage.name}: rows lie outside {replaced}, which is to be "
+                    "overwritten"
+                )
+        added = upgraded(self._storage, append_entries(messages))
+
+        def changes(base: Snapshot | None) -> Sequence[ManifestEntry]:
+            if base is None:
+                return added
+            if base.index_manifest is not None:
+                raise Unsupported(
+                    f"table {self._storage.name} has an index manifest; Headwater does not yet "
+                    "overwrite tables with indexes"
+                )
+            present = live_entries(self._storage, base, partitions=replaced.partitions)
+            old = [entry for entry in present if replaced.includes(entry.partition)]
+            return [*(_deleted(entry) for entry in old), *added]
+
+        snapshot = self._commit(
+            _Attempt(changes, (), identifier, CommitKind.OVERWRITE, watermark,
+                     dict(properties or {}), None, None)
+        )  # fmt: skip
+        for message in messages:
+            # As in Paimon an overwrite has no changelog.
+            _delete_data_files(self._storage, message, message.changelog_files)
+        return snapshot
+
+    def truncate(self, *, identifier: int = BATCH_IDENTIFIER) -> Snapshot:
+        """Replace all files by none, their indexes included; earlier snapshots keep them.
+
+        Raises:
+            Conflict, OutcomeUnknown, HeadwaterError: As `commit`.
+        """
+
+        def changes(base: Snapshot | None) -> Sequence[ManifestEntry]:
+            present = () if base is None else live_entries(self._storage, base)
+            return [_deleted(entry) for entry in present]
+
+        return self._commit(
+            _Attempt(changes, (), identifier, CommitKind.OVERWRITE, None, {}, None, None,
+                     keeps_index=False)
+        )  # fmt: skip
+
+    def committed_up_to(self) -> CommittedUpTo:
+        """How far the user's commits got, by the snapshots that have not expired."""
+        snapshot = self._pointer.latest()
+        while snapshot is not None:
+            if snapshot.commit_user == self._user:
+                return CommittedUpTo(snapshot.commit_identifier, True)
+            if snapshot.id == 1:
+                break
+            try:
+                snapshot = self._storage.snapshot(snapshot.id - 1)
+            except NotFound:
+                return CommittedUpTo(None, False)
+        return CommittedUpTo(None, True)
+
+    def filter_committed(self, identifiers: Sequence[int]) -> list[int]:
+        """The identifiers that are still to be committed.
+
+        A user's identifiers grow from commit to commit, so everything up to the last one in the
+        table's history is done. When all of the user's snapshots have expired, everything is still
+        to be done; `committed_up_to` tells that case apart.
+        """
+        last = self.committed_up_to().identifier
+        return [number for number in identifiers if last is None or number > last]
+
+    def abort(self, messages: Sequence[CommitMessage]) -> None:
+        """Delete the files of messages that were not, and will not be, committed.
+
+        Files that the table has all the same, and files of which that cannot be found out, stay.
+        """
+        try:
+            used = self._used(messages)
+        except HeadwaterError:
+            return
+        for message in messages:
+            delete_message_files(self._storage, message, keep=used)
+
+    def _used(self, messages: Sequence[CommitMessage]) -> set[str]:
+        """Names of the files that the table has, or had after the messages were written."""
+        latest = self._pointer.latest()
+        if latest is None:
+            return set()
+        partitions = list({message.partition for message in messages})
+        entries = list(live_entries(self._storage, latest, partitions=partitions))
+        checked = _checked(messages)
+        if checked is not None:
+            changes = changes_between(self._storage, checked, latest) or []
+            entries += [entry for _, changed in changes for entry in changed]
+        return {entry.file.file_name for entry in entries}
+
+    # One attempt after another ----------------------------------------------------------------
+
+    def _commit(self, attempt: _Attempt) -> Snapshot:
+        retries = 0
+        try:
+            while True:
+                base = self._pointer.latest()
+                try:
+                    snapshot = self._try(attempt, base)
+                except CorruptData:
+                    if self._pointer.latest() == base:
+                        raise
+                    # The snapshot expired while it was being built upon.
+                    snapshot = None
+                if snapshot is not None:
+                    return snapshot
+                if retries >= self._options.commit_max_retries:
+                    raise Conflict(
+                        f"table {self._storage.name}: other commits came first {retries + 1} times "
+                        "in a row; try again later, or raise 'commit.max-retries'"
+                    )
+                wait(self._storage, retries)
+                retries += 1
+        except OutcomeUnknown:
+            raise
+        except HeadwaterError:
+            self._discard(attempt.written)
+            raise
+
+    def _try(self, attempt: _Attempt, base: Snapshot | None) -> Snapshot | None:
+        """One attempt on top of `base`; None when another commit came first."""
+        schema = self._latest_schema(base)
+        delta = attempt.changes(base)
+        self._check(attempt, base, delta, schema)
+        before = self._manifests(base)
+        merged = merge_manifests(self._storage, before)
+        known = {manifest.file_name for manifest in before}
+        scrap = [m.file_name for m in merged if m.file_name not in known]
+        attempt.written += scrap
+        base_list = self._write_list(attempt, merged)
+        if attempt.delta is None or list(attempt.delta) != list(delta):
+            self._forget(attempt, [manifest.file_name for manifest in attempt.delta_files])
+            attempt.delta = delta
+            attempt.delta_files = write_manifests(self._storage, delta)
+            attempt.written += [manifest.file_name for manifest in attempt.delta_files]
+        delta_list = self._write_list(attempt, attempt.delta_files)
+        changelog_list: tuple[str, int] | None = None
+        if attempt.changelog:
+            if attempt.changelog_files is None:
+                attempt.changelog_files = write_manifests(self._storage, attempt.changelog)
+                attempt.written += [m.file_name for m in attempt.changelog_files]
+            changelog_list = self._write_list(attempt, attempt.changelog_files)
+        snapshot = self._snapshot(
+            attempt, base, delta, schema.id, base_list, delta_list, changelog_list
+        )
+        check_invariants(base, snapshot)
+        offer = Offer(self._storage, self._pointer, snapshot, base)
+        if offer.settle(partition_statistics(self._storage, delta)):
+            return snapshot
+        lists = [base_list, delta_list, *([] if changelog_list is None else [changelog_list])]
+        self._forget(attempt, [*scrap, *(name for name, _ in lists)])
+        return None
+
+    def _write_list(self, attempt: _Attempt, files: Sequence[ManifestFile]) -> tuple[str, int]:
+        written = write_manifest_list(self._storage, files)
+        attempt.written.append(written[0])
+        return written
+
+    def _manifests(self, base: Snapshot | None) -> list[ManifestFile]:
+        if base is None:
+            return []
+        return [
+            *read_manifest_list(self._storage, base.base_manifest_list),
+            *read_manifest_list(self._storage, base.delta_manifest_list),
+        ]
+
+    def _forget(self, attempt: _Attempt, names: Sequence[str]) -> None:
+        self._discard(names)
+        attempt.written = [name for name in attempt.written if name not in names]
+
+    def _discard(self, names: Sequence[str]) -> None:
+        """Delete manifests of a commit that certainly did not happen."""
+        for name in names:
+            # What cannot be deleted is an orphan that nothing refers to.
+            with suppress(HeadwaterError):
+                self._storage.files.delete(self._storage.layout.manifest(name))
+
+    # Checking ---------------------------------------------------------------------------------
+
+    def _latest_schema(self, base: Snapshot | None) -> TableSchema:
+        storage = self._storage
+        number = max(storage.schema.id, 0 if base is None else base.schema_id)
+        while storage.files.exists(storage.layout.schema(number + 1)):
+            number += 1
+        return storage.schema_by_id(number)
+
+    def _check(
+        self,
+        attempt: _Attempt,
+        base: Snapshot | None,
+        delta: Sequence[ManifestEntry],
+        schema: TableSchema,
+    ) -> None:
+        storage = self._storage
+        schema_still_fits(storage, schema)
+        if base is None:
+            changed_files_fit(storage, (), delta)
+            bucket_counts_stay(storage, (), delta)
+            return
+        if attempt.unchanged_since is not None:
+            changes = changes_between(storage, attempt.unchanged_since, base)
+            if changes is None:
+                raise Conflict(
+                    f"table {storage.name}: the snapshots after {attempt.unchanged_since} have "
+                    "expired; read the table again and repeat the operation"
+                )
+            buckets_are_unchanged(storage, changes, delta)
+        if any(entry.kind is FileKind.DELETE for entry in delta):
+            partitions = list({entry.partition for entry in delta})
+            present = live_entries(storage, base, partitions=partitions)
+            after = changed_files_fit(storage, present, delta)
+            key_ranges_do_not_overlap(storage, after, delta)
+            if attempt.kind is not CommitKind.OVERWRITE:
+                bucket_counts_stay(storage, present, delta)
+        else:
+            unseen = self._unseen(attempt, base, delta)
+            files_are_new(storage, unseen, delta)
+            if attempt.kind is not CommitKind.OVERWRITE:
+                bucket_counts_stay(storage, unseen, delta)
+
+    def _unseen(
+        self, attempt: _Attempt, base: Snapshot, delta: Sequence[ManifestEntry]
+    ) -> list[ManifestEntry]:
+        """Files in the changed partitions that came after the writers looked."""
+        if attempt.checked is not None:
+            changes = changes_between(self._storage, attempt.checked, base)
+            if changes is not None:
+                return [e for _, entries in changes for e in entries if e.kind is FileKind.ADD]
+        partitions = list({entry.partition for entry in delta})
+        return live_entries(self._storage, base, partitions=partitions) if partitions else []
+
+    # The snapshot -----------------------------------------------------------------------------
+
+    def _snapshot(
+        self,
+        attempt: _Attempt,
+        base: Snapshot | None,
+        delta: Sequence[ManifestEntry],
+        schema_id: int,
+        base_list: tuple[str, int],
+        delta_list: tuple[str, int],
+        changelog_list: tuple[str, int] | None,
+    ) -> Snapshot:
+        runtime = self._storage.runtime
+        changed = record_count(delta)
+        marks = [attempt.watermark, None if base is None else base.watermark]
+        known_marks = [mark for mark in marks if mark is not None]
+        statistics = None
+        if base is not None and base.schema_id == schema_id:
+            statistics = base.statistics
+        fields: dict[str, Json] = {
+            "version": 3,
+            "uuid": runtime.new_uuid(),
+            "id": 1 if base is None else base.id + 1,
+            "schemaId": schema_id,
+            "baseManifestList": base_list[0],
+            "baseManifestListSize": base_list[1],
+            "deltaManifestList": delta_list[0],
+            "deltaManifestListSize": delta_list[1],
+            "changelogManifestList": None if changelog_list is None else changelog_list[0],
+            "changelogManifestListSize": None if changelog_list is None else changelog_list[1],
+            "indexManifest": base.index_manifest if base and attempt.keeps_index else None,
+            "commitUser": self._user,
+            "writerVersion": _writer_version(),
+            "commitIdentifier": attempt.identifier,
+            "commitKind": str(attempt.kind),
+            "timeMillis": max(runtime.now_millis(), 0 if base is None else base.time_millis),
+            "totalRecordCount": (0 if base is None else base.total_record_count) + changed,
+            "deltaRecordCount": changed,
+            "changelogRecordCount": record_count(attempt.changelog) if attempt.changelog else None,
+            "watermark": max(known_marks) if known_marks else None,
+            "statistics": statistics,
+            "properties": dict(attempt.properties) or None,
+            "nextRowId": None if base is None else base.next_row_id,
+        }
+        return Snapshot.from_document({k: v for k, v in fields.items() if v is not None})
+
+
+def delete_message_files(
+    storage: TableStorage, message: CommitMessage, *, keep: Collection[str] = ()
+) -> None:
+    """Delete the files of a message that was not, and will not be, committed.
+
+    Args:
+        storage: The table.
+        message: The message.
+        keep: Names of files that stay. Those that the message replaces stay in any case: an
+            upgraded file stands on both sides of a compaction.
+    """
+    kept = {*keep, *(file.file_name for file in message.compact_before)}
+    added = (*message.new_files, *message.compact_after, *message.changelog_files)
+    _delete_data_files(storage, message, [file for file in added if file.file_name not in kept])
+
+
+def _delete_data_files(
+    storage: TableStorage, message: CommitMessage, files: Sequence[DataFile]
+) -> None:
+    directory = bucket_directory(storage, message.partition, message.bucket)
+    for file in files:
+        # What cannot be deleted is an orphan that nothing refers to.
+        with suppress(HeadwaterError):
+            storage.files.delete(f"{directory}/{file.file_name}")
+
+
+def _checked(messages: Sequence[CommitMessage]) -> int | None:
+    """The oldest snapshot that a writer looked at; None when one did not look."""
+    seen = [message.checked_snapshot for message in messages]
+    known = [number for number in seen if number is not None]
+    return min(known) if known and len(known) == len(seen) else None
+
+
+def _deleted(entry: ManifestEntry) -> ManifestEntry:
+    return ManifestEntry(
+        FileKind.DELETE, entry.partition, entry.bucket, entry.total_buckets, entry.file
+    )
+
+
+def _writer_version() -> str:
+    try:
+        return f"headwater-{version('headwater')}"
+    except PackageNotFoundError:
+        return "headwater"

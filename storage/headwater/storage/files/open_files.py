@@ -1,0 +1,40 @@
+"""The file access that reaches a location, chosen by its scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.files.access import FileAccess
+from headwater.storage.files.local import LocalFileAccess
+
+__all__ = ["open_file_access"]
+
+
+def open_file_access(location: str, options: Mapping[str, str] | None = None) -> FileAccess:
+    """The file access that reaches a location.
+
+    Args:
+        location: A ``file:`` or ``s3:`` URI, or an absolute local path.
+        options: Storage options, such as ``s3.endpoint``; see `S3FileAccess`.
+
+    Raises:
+        Invalid: The location is not a URI with a scheme, nor an absolute path.
+        Unsupported: The scheme has no file access, or its extra is not installed.
+    """
+    scheme = "file" if location.startswith("/") else location.partition(":")[0].lower()
+    match scheme:
+        case "file":
+            return LocalFileAccess()
+        case "s3" | "s3a":
+            try:
+                from headwater.storage.files.s3 import S3FileAccess
+            except ModuleNotFoundError as error:
+                raise Unsupported(
+                    f"{location} needs the object store support: pip install 'headwater[s3]'"
+                ) from error
+            return S3FileAccess(dict(options or {}))
+        case _ if "://" not in location:
+            raise Invalid(f"'{location}' is neither an absolute path nor a URI with a scheme")
+        case _:
+            raise Unsupported(f"no file access for scheme '{scheme}' of {location}")

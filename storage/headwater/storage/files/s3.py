@@ -1,0 +1,244 @@
+"""File access to S3-compatible object stores, through obstore."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from obstore.store import S3Store
+
+from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable
+from headwater.storage.files.access import FileStatus
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import S3Config
+
+__all__ = ["S3FileAccess"]
+
+# obstore's setting, and the table or catalog options that give it: Paimon Java's names first,
+# pypaimon's after them.
+_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "endpoint": ("s3.endpoint", "fs.s3.endpoint"),
+    "access_key_id": ("s3.access-key", "fs.s3.accessKeyId"),
+    "secret_access_key": ("s3.secret-key", "fs.s3.accessKeySecret"),
+    "session_token": ("s3.session.token", "s3.session-token", "fs.s3.securityToken"),
+    "region": ("s3.region", "fs.s3.region", "s3.endpoint.region"),
+}
+_PATH_STYLE = ("s3.path.style.access", "s3.path-style-access")
+
+
+class S3FileAccess:
+    """Reads and writes objects of S3-compatible stores.
+
+    A put is atomic by nature; put-if-absent is a conditional put (``If-None-Match: *``), which
+    the store must support.
+
+    Options: ``s3.endpoint``, ``s3.access-key``, ``s3.secret-key``, ``s3.session.token``,
+    ``s3.region`` (default ``us-east-1``), ``s3.path.style.access`` (default: true when an endpoint
+    is set). Without keys the usual ``AWS_…`` environment variables apply.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = dict(options)
+        self._stores: dict[str, S3Store] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return "S3FileAccess(…)"  # the options hold secrets
+
+    def __reduce__(self) -> tuple[type[S3FileAccess], tuple[dict[str, str]]]:
+        return S3FileAccess, (self._options,)
+
+    def _locate(self, path: str) -> tuple[S3Store, str]:
+        scheme, separator, rest = path.partition("://")
+        bucket, _, key = rest.partition("/")
+        if not separator or scheme.lower() not in ("s3", "s3a") or not bucket:
+            raise Invalid(f"'{path}' is not an S3 path; write it as s3://bucket/key")
+        with self._lock:
+            store = self._stores.get(bucket)
+            if store is None:
+                store = self._stores[bucket] = self._open(bucket)
+        return store, key.strip("/")
+
+    def _open(self, bucket: str) -> S3Store:
+        settings: dict[str, str] = {}
+        for setting, names in _SETTINGS.items():
+            for name in names:
+                if self._options.get(name):
+                    settings[setting] = self._options[name]
+                    break
+        endpoint = settings.get("endpoint", "")
+        settings.setdefault("region", "us-east-1")
+        path_style = next(
+            (self._options[name] for name in _PATH_STYLE if name in self._options),
+            "true" if endpoint else "false",
+        )
+        settings["virtual_hosted_style_request"] = str(path_style.lower() != "true").lower()
+        settings["conditional_put"] = "etag"
+        return S3Store(
+            bucket,
+            config=cast("S3Config", settings),
+            client_options={"allow_http": endpoint.startswith("http://")},
+        )
+
+    def read(self, path: str) -> bytes:
+        """The object's content; raises NotFound."""
+        store, key = self._locate(path)
+        with _explained(path):
+            return obstore.get(store, key).bytes().to_bytes()
+
+    def exists(self, path: str) -> bool:
+        """Whether the object exists."""
+        try:
+            self.size(path)
+        except NotFound:
+            return False
+        return True
+
+    def size(self, path: str) -> int:
+        """The object's size in bytes; raises NotFound."""
+        store, key = self._locate(path)
+        with _explained(path):
+            return int(obstore.head(store, key)["size"])
+
+    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Create or replace an object; what a store has taken it keeps."""
+        store, key = self._locate(path)
+        with _explained(path):
+            obstore.put(store, key, data)
+
+    def write_if_absent(self, path: str, data: bytes) -> bool:
+        """Create an object; False, changing nothing, when it exists."""
+        store, key = self._locate(path)
+        with _explained(path):
+            try:
+                obstore.put(store, key, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+            return True
+
+    def delete(self, path: str) -> None:
+        """Delete an object; nothing happens when it does not exist."""
+        store, key = self._locate(path)
+        with _explained(path):
+            try:
+                obstore.delete(store, key)
+            except (NotFoundError, FileNotFoundError):
+                return
+
+    def make_directory(self, directory: str) -> None:
+        """Nothing: a directory is there as soon as an object is in it."""
+        self._locate(directory)
+
+    def delete_tree(self, directory: str) -> None:
+        """Delete everything below a directory."""
+        store, prefix = self._locate(directory)
+        with _explained(directory):
+            for batch in obstore.list(store, prefix + "/", chunk_size=1000):
+                obstore.delete(store, [item["path"] for item in batch])
+
+    def list(self, directory: str) -> list[FileStatus]:
+        """The objects directly in a directory, by name."""
+        store, prefix = self._locate(directory)
+        with _explained(directory):
+            found = obstore.list_with_delimiter(store, prefix + "/")["objects"]
+            return sorted(
+                (_status(directory, prefix, item) for item in found),
+                key=lambda status: status.path,
+            )
+
+    def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:
+        """All objects below a directory; an unfinished one is none."""
+        store, prefix = self._locate(directory)
+        with _explained(directory):
+            for batch in obstore.list(store, prefix + "/", chunk_size=1000):
+                for item in batch:
+                    yield _status(directory, prefix, item)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """Open for random reads; raises NotFound."""
+        store, key = self._locate(path)
+        return pa.PythonFile(_ObjectInput(store, key, path, self.size(path)), mode="r")
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
+        """Open a new object for writing; it appears when the context ends without an exception."""
+        store, key = self._locate(path)
+        # Spooled to the local disk: an aborted upload must leave nothing behind.
+        with tempfile.TemporaryDirectory(prefix="headwater-") as folder:
+            spool = Path(folder) / "upload"
+            with pa.OSFile(str(spool), "wb") as sink:
+                yield sink
+            with _explained(path):
+                obstore.put(store, key, spool)
+
+
+class _ObjectInput(io.RawIOBase):
+    """Random reads of one object."""
+
+    def __init__(self, store: S3Store, key: str, path: str, size: int) -> None:
+        super().__init__()
+        self._store = store
+        self._key = key
+        self._path = path
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
+        if end <= self._at:
+            return b""
+        with _explained(self._path):
+            data = obstore.get_range(self._store, self._key, start=self._at, end=end).to_bytes()
+        self._at += len(data)
+        return data
+
+
+def _status(directory: str, prefix: str, item: ObjectMeta) -> FileStatus:
+    inner = str(item["path"]).removeprefix(prefix).lstrip("/")
+    modified = int(item["last_modified"].timestamp() * 1000)
+    return FileStatus(f"{directory.rstrip('/')}/{inner}", int(item["size"]), modified)
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Turn the store's errors into Headwater's, naming the path."""
+    try:
+        yield
+    except (NotFoundError, FileNotFoundError) as error:
+        raise NotFound(f"file {path} does not exist") from error
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise Forbidden(f"the object store refuses {path}; check the keys in s3.*") from error
+    except (BaseError, OSError) as error:
+        # The store's own debugging follows its sentence, and would reach whoever sent a request.
+        sentence = str(error).partition("\n")[0]
+        raise Unavailable(f"cannot access {path}: {sentence}") from error

@@ -1,0 +1,151 @@
+"""Delete the rows that match a filter.
+
+A primary-key table gets ``-D`` rows for the keys that match; an append table gets the files that
+hold matching rows anew, without them. Either way the commit must know from which snapshot the rows
+were read, see `TableCommit.commit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.storage.commit.table_commit import delete_message_files
+from headwater.storage.errors import Invalid
+from headwater.storage.manifest.data_file import DataFile, FileSource
+from headwater.storage.options import TableOptions
+from headwater.storage.predicate.filter import Predicate, columns_of, filter_rows, to_expression
+from headwater.storage.read.split import BucketFiles, read_split
+from headwater.storage.rows.kinds import RowKind
+from headwater.storage.scan.plan import Split, plan_snapshot
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.bucket_state import BucketStates
+from headwater.storage.write.data_file_writer import DataFileWriter
+from headwater.storage.write.table_writer import (
+    CommitMessage,
+    TableWriter,
+    refuse_unsupported_write,
+)
+
+__all__ = ["delete_rows"]
+
+_BATCH_ROWS = 65536
+
+
+def delete_rows(
+    storage: TableStorage, snapshot: Snapshot, predicate: Predicate
+) -> list[CommitMessage]:
+    """What a commit must do so that no row matches any more.
+
+    Args:
+        storage: The table.
+        snapshot: Where the rows are read.
+        predicate: Which rows; those for which it is null stay.
+
+    Returns:
+        Messages with new files for a primary-key table, with replaced files for an append table;
+        none when no row matches.
+
+    Raises:
+        Invalid: The table ignores deletes.
+        Unsupported: The table cannot be written.
+    """
+    refuse_unsupported_write(storage)
+    if storage.schema.primary_keys:
+        return _retract(storage, snapshot, predicate)
+    messages: list[CommitMessage] = []
+    try:
+        for split in plan_snapshot(storage, snapshot, predicate=predicate).splits:
+            replaced = _rewrite(storage, split, predicate)
+            if replaced is not None:
+                messages.append(replaced)
+    except BaseException:
+        for message in messages:
+            delete_message_files(storage, message)
+        raise
+    return messages
+
+
+def _retract(
+    storage: TableStorage, snapshot: Snapshot, predicate: Predicate
+) -> list[CommitMessage]:
+    if TableOptions(storage.schema.options).ignore_delete:
+        raise Invalid(
+            f"table {storage.name} ignores deletes ('ignore-delete' is true), so nothing can be "
+            "deleted from it by key; overwrite it instead"
+        )
+    states = BucketStates(storage, snapshot)
+    with TableWriter(storage, max_sequence_numbers=states, checked_snapshot=snapshot.id) as writer:
+        for split in plan_snapshot(storage, snapshot, predicate=predicate).splits:
+            for batch in read_split(storage, split, predicate=predicate):
+                kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows)
+                writer.write(batch, kinds)
+        return writer.finish()
+
+
+def _rewrite(storage: TableStorage, split: Split, predicate: Predicate) -> CommitMessage | None:
+    files = BucketFiles(storage, split.directory, split.partition_values)
+    before: list[DataFile] = []
+    after: list[DataFile] = []
+    try:
+        for file in split.files:
+            matching = _count(storage, files, file, predicate)
+            if not matching:
+                continue
+            before.append(file)
+            if matching < file.row_count:
+                after += _without(storage, split, files, file, predicate)
+    except BaseException:
+        delete_message_files(storage, _message(split, before, after))
+        raise
+    return _message(split, before, after) if before else None
+
+
+def _message(split: Split, before: list[DataFile], after: list[DataFile]) -> CommitMessage:
+    return CommitMessage(
+        split.partition,
+        split.bucket,
+        split.total_buckets,
+        compact_before=tuple(before),
+        compact_after=tuple(after),
+        checked_snapshot=split.snapshot_id,
+    )
+
+
+def _count(storage: TableStorage, files: BucketFiles, file: DataFile, predicate: Predicate) -> int:
+    """How many rows of a file match."""
+    columns = sorted(columns_of(predicate)) or [storage.schema.fields[0].name]
+    matches = to_expression(predicate, storage.schema)
+    rows = files.plain([file], columns, predicate, _BATCH_ROWS)
+    return sum(filter_rows(batch, matches).num_rows for batch in rows)
+
+
+def _without(
+    storage: TableStorage,
+    split: Split,
+    files: BucketFiles,
+    file: DataFile,
+    predicate: Predicate,
+) -> list[DataFile]:
+    """A file's rows that do not match, as new files in the old one's place in the order."""
+    columns = [field.name for field in storage.schema.fields]
+    # Null is not true: such rows stay.
+    matches = pc.coalesce(to_expression(predicate, storage.schema), pc.scalar(False))
+    writer = DataFileWriter(
+        storage,
+        split.partition,
+        split.bucket,
+        source=FileSource.APPEND,
+        first_sequence=file.min_sequence_number,
+    )
+    try:
+        rows: Iterator[pa.RecordBatch] = files.plain([file], columns, None, _BATCH_ROWS)
+        for batch in rows:
+            writer.write(filter_rows(batch, ~matches))
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise

@@ -1,0 +1,376 @@
+"""Snapshot expiry: forget old snapshots, and delete the files that nothing refers to any more.
+
+Expired are the oldest snapshots, as far as counts, times and consumers allow; tags and other
+branches keep the files they need. Files go in an order that makes a second run repeat or finish
+what a killed one began: data files, changelog files, manifests, and the snapshots last. What it
+costs grows with the snapshots that go, not with the table.
+
+Source: ``ExpireSnapshotsImpl.java``, ``SnapshotDeletion.java``, ``TagDeletion.java``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.maintenance.reachable import (
+    OtherBranches,
+    added_paths,
+    data_paths,
+    delta_entries,
+    live_paths,
+    manifest_names,
+    other_branches,
+)
+from headwater.storage.manifest.data_file import FileKind
+from headwater.storage.options import TableOptions
+from headwater.storage.snapshot.consumer import delete_consumer_file, list_consumer_files
+from headwater.storage.snapshot.files import (
+    read_snapshot_file,
+    snapshot_file_ids,
+    write_earliest_hint,
+)
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.snapshot.tag import list_tag_files
+from headwater.storage.table_storage import TableStorage
+
+__all__ = ["ExpireResult", "Retention", "delete_tag_data", "expire_snapshots"]
+
+_DELETERS = 8
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Which snapshots stay.
+
+    Attributes:
+        least: So many of the latest stay in any case, at least 1.
+        most: Older ones than so many go even when they are young.
+        millis: A snapshot stays until its successor is so old.
+        limit: One run expires at most so many.
+    """
+
+    least: int
+    most: int
+    millis: int
+    limit: int
+
+    @staticmethod
+    def of(options: TableOptions) -> Retention:
+        """What a table's options say."""
+        return Retention(
+            options.snapshot_retained_min,
+            options.snapshot_retained_max,
+            options.snapshot_time_retained,
+            options.snapshot_expire_limit,
+        )
+
+
+@dataclass(frozen=True)
+class ExpireResult:
+    """What an expiry did, or would do.
+
+    Attributes:
+        dry_run: Whether nothing was deleted.
+        expired: Ids of the snapshots that went.
+        earliest: The earliest snapshot that stays; None for a table without one.
+        data_files: Data and changelog files deleted.
+        data_bytes: Their size.
+        metadata_files: Manifests, manifest lists and statistics deleted.
+        held_back_by: The consumer without which more would have gone; None when none held back.
+    """
+
+    dry_run: bool
+    expired: tuple[int, ...] = ()
+    earliest: int | None = None
+    data_files: int = 0
+    data_bytes: int = 0
+    metadata_files: int = 0
+    held_back_by: str | None = None
+
+
+@dataclass
+class _Doomed:
+    """Files to be deleted: URIs of data files with their sizes, URIs of metadata in order."""
+
+    data: dict[str, int] = field(default_factory=dict)
+    metadata: list[str] = field(default_factory=list)
+
+
+def expire_snapshots(
+    storage: TableStorage,
+    latest: Snapshot | None,
+    retention: Retention | None = None,
+    *,
+    dry_run: bool = False,
+) -> ExpireResult:
+    """Expire a table's oldest snapshots.
+
+    Args:
+        storage: The table.
+        latest: Its latest snapshot.
+        retention: What stays; None takes the table's options.
+        dry_run: Only say what would go.
+
+    Raises:
+        Invalid: The retention contradicts itself.
+        CorruptData: A tag, a branch or a manifest cannot be read; nothing was deleted.
+        Unsupported: The table keeps changelogs longer than snapshots, or has options that
+            Headwater does not follow.
+    """
+    options = TableOptions(storage.schema.options)
+    options.refuse_unsupported(storage.name, bool(storage.schema.primary_keys))
+    for key in ("changelog.num-retained.min", "changelog.num-retained.max",
+                "changelog.time-retained"):  # fmt: skip
+        if key in options.raw:
+            raise Unsupported(
+                f"table {storage.name}: '{key}' keeps changelogs longer than snapshots, which "
+                "Headwater does not yet do; expire its snapshots with another Paimon engine"
+            )
+    rules = Retention.of(options) if retention is None else retention
+    _check(rules)
+    ids = snapshot_file_ids(storage.files, storage.layout)
+    if latest is None or not ids:
+        return ExpireResult(dry_run)
+    idle = _idle_consumers(storage, options)
+    end, consumer = _first_kept(storage, ids[0], latest, rules, idle)
+    if not dry_run:
+        for consumer_id in idle:
+            delete_consumer_file(storage.files, storage.layout, consumer_id)
+    if end <= ids[0]:
+        return ExpireResult(dry_run, earliest=ids[0], held_back_by=consumer)
+    going = _read(storage, [number for number in ids if number < end])
+    kept = read_snapshot_file(storage.files, storage.layout, end)
+    if kept is None or not going:
+        # Somebody else is expiring the same snapshots.
+        return ExpireResult(dry_run, earliest=ids[0], held_back_by=consumer)
+    doomed = _collect(storage, going, kept, latest)
+    if not dry_run:
+        _delete_all(storage, doomed.data)
+        # Oldest first and one after another: a run that is killed leaves the newer ones whole.
+        for path in doomed.metadata:
+            storage.files.delete(path)
+        write_earliest_hint(storage.files, storage.layout, end)
+        for snapshot in going:
+            storage.files.delete(storage.layout.snapshot(snapshot.id))
+    return ExpireResult(
+        dry_run,
+        tuple(snapshot.id for snapshot in going),
+        end,
+        len(doomed.data),
+        sum(doomed.data.values()),
+        len(doomed.metadata),
+        consumer,
+    )
+
+
+def _check(rules: Retention) -> None:
+    if rules.least < 1:
+        raise Invalid(f"at least one snapshot must be retained, not {rules.least}")
+    if rules.most < rules.least:
+        raise Invalid(
+            f"at most {rules.most} snapshots cannot be retained when at least {rules.least} must be"
+        )
+    if rules.millis < 0 or rules.limit < 1:
+        raise Invalid("a retention time must not be negative, and a limit must be at least 1")
+
+
+def _idle_consumers(storage: TableStorage, options: TableOptions) -> frozenset[str]:
+    """Consumers that have not moved for ``consumer.expiration-time``."""
+    after = options.consumer_expiration
+    if after is None:
+        return frozenset()
+    oldest = storage.runtime.now_millis() - after
+    consumers = list_consumer_files(storage.files, storage.layout)
+    return frozenset(
+        one.consumer_id
+        for one in consumers
+        if one.updated_at is not None and one.updated_at < oldest
+    )
+
+
+def _first_kept(
+    storage: TableStorage,
+    earliest: int,
+    latest: Snapshot,
+    rules: Retention,
+    idle: frozenset[str],
+) -> tuple[int, str | None]:
+    """The first snapshot that stays, and the consumer that made it no later one."""
+    end = min(latest.id - rules.least + 1, earliest + rules.limit)
+    consumer: str | None = None
+    if not TableOptions(storage.schema.options).consumer_changelog_only:
+        for one in list_consumer_files(storage.files, storage.layout):
+            if one.consumer_id not in idle and one.next_snapshot < end:
+                end, consumer = one.next_snapshot, one.consumer_id
+    oldest = storage.runtime.now_millis() - rules.millis
+    for number in range(max(latest.id - rules.most + 1, earliest), end):
+        following = read_snapshot_file(storage.files, storage.layout, number + 1)
+        # A snapshot goes when its successor has been the present one for long enough.
+        if following is not None and following.time_millis >= oldest:
+            return number, None
+    return end, consumer
+
+
+def _read(storage: TableStorage, ids: Iterable[int]) -> list[Snapshot]:
+    found = (read_snapshot_file(storage.files, storage.layout, number) for number in ids)
+    return [snapshot for snapshot in found if snapshot is not None]
+
+
+def _collect(
+    storage: TableStorage, going: Sequence[Snapshot], kept: Snapshot, latest: Snapshot
+) -> _Doomed:
+    """Everything that only the snapshots that go refer to."""
+    tags = sorted(
+        (tag.snapshot for tag in list_tag_files(storage.files, storage.layout)),
+        key=lambda snapshot: snapshot.id,
+    )
+    elsewhere = other_branches(storage)
+    doomed = _Doomed()
+    _collect_data(storage, [*going[1:], kept], tags, latest, doomed)
+    _collect_changelogs(storage, going, doomed)
+    for path in elsewhere.data & doomed.data.keys():
+        del doomed.data[path]
+    near = bisect_right([tag.id for tag in tags], going[0].id) - 1
+    between = [tag for tag in tags[max(near, 0) :] if tag.id < kept.id]
+    _collect_metadata(storage, going, [kept, *between], elsewhere, doomed)
+    return doomed
+
+
+def _collect_data(
+    storage: TableStorage,
+    snapshots: Sequence[Snapshot],
+    tags: Sequence[Snapshot],
+    latest: Snapshot,
+    doomed: _Doomed,
+) -> None:
+    """Files that the snapshots deleted: those before them alone held such files."""
+    whole = True
+    tag_ids = [tag.id for tag in tags]
+    # A file that a tag holds and this snapshot deleted is held by the last tag before it.
+    tagged: dict[int, set[str]] = {}
+    for snapshot in snapshots:
+        entries = delta_entries(storage, snapshot.delta_manifest_list)
+        if entries is None:
+            # An expiry that was killed got here: it had deleted the data files before.
+            whole = False
+            continue
+        deleted: dict[str, int] = {}
+        for entry in entries:
+            for path in data_paths(storage, entry):
+                # A compaction may delete a file on one level and add it on another, and a
+                # rollback may bring a deleted file back.
+                if entry.kind is FileKind.ADD:
+                    deleted.pop(path, None)
+                    doomed.data.pop(path, None)
+                else:
+                    deleted[path] = entry.file.file_size
+        at = bisect_left(tag_ids, snapshot.id) - 1
+        if deleted and at >= 0 and at not in tagged:
+            tagged[at] = live_paths(storage, tags[at])
+        needed = tagged.get(at, set())
+        doomed.data |= {path: size for path, size in deleted.items() if path not in needed}
+    if not doomed.data:
+        return
+    needed = _brought_back(storage, snapshots[-1], latest)
+    if not whole:
+        needed |= live_paths(storage, snapshots[-1])
+    for path in needed & doomed.data.keys():
+        del doomed.data[path]
+
+
+def _brought_back(storage: TableStorage, kept: Snapshot, latest: Snapshot) -> set[str]:
+    """Files that overwrites after the first kept snapshot added: a rollback adds old ones."""
+    found: set[str] = set()
+    later = _read(storage, range(kept.id + 1, latest.id + 1))
+    for snapshot in later:
+        if snapshot.commit_kind is CommitKind.OVERWRITE:
+            found |= added_paths(
+                storage, delta_entries(storage, snapshot.delta_manifest_list) or ()
+            )
+    return found
+
+
+def _collect_changelogs(storage: TableStorage, going: Sequence[Snapshot], doomed: _Doomed) -> None:
+    for snapshot in going:
+        if snapshot.changelog_manifest_list is None:
+            continue
+        for entry in delta_entries(storage, snapshot.changelog_manifest_list) or ():
+            for path in data_paths(storage, entry):
+                doomed.data[path] = entry.file.file_size
+
+
+def _collect_metadata(
+    storage: TableStorage,
+    going: Sequence[Snapshot],
+    staying: Sequence[Snapshot],
+    elsewhere: OtherBranches,
+    doomed: _Doomed,
+) -> None:
+    # Index manifests are left alone: Headwater writes none, and does not know what they need.
+    needed = set(elsewhere.manifests)
+    statistics = {one.statistics for one in staying} | elsewhere.statistics
+    for snapshot in staying:
+        needed.update(manifest_names(storage, snapshot))
+    for snapshot in going:
+        for name in manifest_names(storage, snapshot):
+            if name not in needed:
+                needed.add(name)
+                doomed.metadata.append(storage.layout.manifest(name))
+        if snapshot.statistics is not None and snapshot.statistics not in statistics:
+            statistics.add(snapshot.statistics)
+            doomed.metadata.append(storage.layout.statistics(snapshot.statistics))
+
+
+def _delete_all(storage: TableStorage, paths: Iterable[str]) -> None:
+    with ThreadPoolExecutor(_DELETERS) as pool:
+        # The list makes a failure rise.
+        list(pool.map(storage.files.delete, paths))
+
+
+# Tags -----------------------------------------------------------------------------------------
+
+
+def delete_tag_data(storage: TableStorage, tagged: Snapshot, latest: Snapshot | None) -> int:
+    """Delete the files that only a tag kept, once the tag itself is deleted.
+
+    Args:
+        storage: The table.
+        tagged: The snapshot that the tag named.
+        latest: The table's latest snapshot.
+
+    Returns:
+        How many files were deleted; none while the snapshot itself or another tag of it exists.
+
+    Raises:
+        CorruptData: A tag, a branch or a manifest cannot be read; nothing was deleted.
+    """
+    if read_snapshot_file(storage.files, storage.layout, tagged.id) is not None:
+        return 0
+    tags = sorted(
+        (tag.snapshot for tag in list_tag_files(storage.files, storage.layout)),
+        key=lambda snapshot: snapshot.id,
+    )
+    if any(tag.id == tagged.id for tag in tags):
+        return 0
+    at = bisect_left([tag.id for tag in tags], tagged.id)
+    ids = [n for n in snapshot_file_ids(storage.files, storage.layout) if n > tagged.id]
+    # Between two neighbours that both lack a file, nothing else can hold it.
+    neighbours = [*tags[max(at - 1, 0) : at + 1], *_read(storage, ids[:1])]
+    elsewhere = other_branches(storage)
+    doomed = _Doomed(dict.fromkeys(live_paths(storage, tagged), 0))
+    needed = elsewhere.data
+    for snapshot in neighbours:
+        needed |= live_paths(storage, snapshot)
+    if neighbours and latest is not None:
+        needed |= _brought_back(storage, neighbours[-1], latest)
+    for path in needed & doomed.data.keys():
+        del doomed.data[path]
+    _collect_metadata(storage, [tagged], neighbours, elsewhere, doomed)
+    _delete_all(storage, doomed.data)
+    for path in doomed.metadata:
+        storage.files.delete(path)
+    return len(doomed.data) + len(doomed.metadata)

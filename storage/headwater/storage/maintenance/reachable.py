@@ -1,0 +1,160 @@
+"""What snapshots refer to: which files must stay when others go.
+
+A table's history is a line of snapshots for each branch, and tags that keep single snapshots of
+it. Within a line a file is added once and deleted once, so that a file which both an early and a
+late snapshot hold is held by all between them: to know what a line needs of older files, its
+earliest snapshot is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from headwater.storage.errors import CorruptData, NotFound
+from headwater.storage.files.access import FileAccess
+from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
+from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
+from headwater.storage.rows.partition import bucket_directory
+from headwater.storage.scan.plan import live_entries
+from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.tag import list_tag_files
+from headwater.storage.table_storage import TableStorage
+
+__all__ = [
+    "OtherBranches",
+    "branch_names",
+    "data_paths",
+    "delta_entries",
+    "live_paths",
+    "manifest_names",
+    "other_branches",
+]
+
+
+def data_paths(storage: TableStorage, entry: ManifestEntry) -> list[str]:
+    """The URIs of an entry's file and of the files that belong to it."""
+    directory = bucket_directory(storage, entry.partition, entry.bucket)
+    file: DataFile = entry.file
+    main = file.external_path or f"{directory}/{file.file_name}"
+    beside = main.rsplit("/", 1)[0]
+    return [main, *(f"{beside}/{extra}" for extra in file.extra_files)]
+
+
+def live_paths(storage: TableStorage, snapshot: Snapshot) -> set[str]:
+    """The URIs of all data files that a snapshot holds.
+
+    Raises:
+        CorruptData: A manifest is missing or malformed.
+    """
+    entries = live_entries(storage, snapshot)
+    return {path for entry in entries for path in data_paths(storage, entry)}
+
+
+def delta_entries(storage: TableStorage, manifest_list: str) -> list[ManifestEntry] | None:
+    """The entries of a manifest list's manifests, in order; None when one of the files is gone.
+
+    Raises:
+        CorruptData: A file is there but malformed.
+    """
+    entries: list[ManifestEntry] = []
+    try:
+        for manifest in read_manifest_list(storage, manifest_list):
+            entries += read_manifest(storage, manifest.file_name, expected=manifest)
+    except CorruptData as error:
+        if isinstance(error.__cause__, NotFound):
+            return None
+        raise
+    return entries
+
+
+def manifest_names(storage: TableStorage, snapshot: Snapshot) -> Iterator[str]:
+    """Names of a snapshot's manifests and manifest lists, those of lists that are gone left out."""
+    for name in (
+        snapshot.base_manifest_list,
+        snapshot.delta_manifest_list,
+        snapshot.changelog_manifest_list,
+    ):
+        if name is None:
+            continue
+        try:
+            yield from [manifest.file_name for manifest in read_manifest_list(storage, name)]
+        except CorruptData as error:
+            if not isinstance(error.__cause__, NotFound):
+                raise
+        yield name
+
+
+@dataclass
+class OtherBranches:
+    """What the other branches of a table, and their tags, refer to.
+
+    Attributes:
+        data: URIs of data files; perhaps some more than needed, never less.
+        manifests: Names of manifests and manifest lists.
+        statistics: Names of statistics files.
+    """
+
+    data: set[str] = field(default_factory=set)
+    manifests: set[str] = field(default_factory=set)
+    statistics: set[str] = field(default_factory=set)
+
+
+def other_branches(storage: TableStorage) -> OtherBranches:
+    """What the branches beside the storage's own need.
+
+    Raises:
+        CorruptData: A branch cannot be read, so that nothing may be deleted.
+    """
+    found = OtherBranches()
+    beside = {MAIN_BRANCH, *branch_names(storage.files, storage.layout.location)}
+    for name in sorted(beside - {storage.layout.branch}):
+        layout = replace(storage.layout, branch=name)
+        branch = replace(storage, layout=layout, _schemas={})
+        history = list(_history(branch, layout))
+        tagged = [tag.snapshot for tag in list_tag_files(storage.files, layout)]
+        for position, snapshot in enumerate([*history, *tagged]):
+            if position == 0 or position >= len(history):
+                found.data |= live_paths(branch, snapshot)
+            else:
+                found.data |= _added(branch, snapshot)
+            found.manifests.update(manifest_names(branch, snapshot))
+            if snapshot.statistics is not None:
+                found.statistics.add(snapshot.statistics)
+    return found
+
+
+def branch_names(files: FileAccess, location: str) -> set[str]:
+    """The names of a table's branches that have files, without the main one."""
+    prefix = f"{location}/branch/branch-"
+    inner = (
+        status.path.removeprefix(prefix)
+        for status in files.walk(f"{location}/branch")
+        if status.path.startswith(prefix)
+    )
+    return {path.partition("/")[0] for path in inner if "/" in path}
+
+
+def _history(storage: TableStorage, layout: TableLayout) -> Iterator[Snapshot]:
+    for number in snapshot_file_ids(storage.files, layout):
+        snapshot = read_snapshot_file(storage.files, layout, number)
+        if snapshot is not None:
+            yield snapshot
+
+
+def _added(storage: TableStorage, snapshot: Snapshot) -> set[str]:
+    entries = delta_entries(storage, snapshot.delta_manifest_list)
+    if entries is None:
+        raise CorruptData(
+            f"table {storage.name}: snapshot {snapshot.id} of branch {storage.layout.branch} "
+            "lacks a manifest, so it is not known which files it needs"
+        )
+    return added_paths(storage, entries)
+
+
+def added_paths(storage: TableStorage, entries: Iterable[ManifestEntry]) -> set[str]:
+    """The URIs of the files that entries add."""
+    added = (entry for entry in entries if entry.kind is FileKind.ADD)
+    return {path for entry in added for path in data_paths(storage, entry)}

@@ -1,0 +1,277 @@
+"""Manifests and manifest lists: which files a commit added and took away.
+
+Both are Avro files (`headwater.storage.manifest.records`).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pyarrow as pa
+
+from headwater.storage.errors import CorruptData, Invalid, NotFound, Unsupported
+from headwater.storage.formats.avro_container import Record, read_avro, write_avro
+from headwater.storage.manifest.data_file import FileKind, ManifestEntry, SimpleStats
+from headwater.storage.manifest.records import (
+    MANIFEST_LIST_SCHEMA,
+    MANIFEST_SCHEMA,
+    MANIFEST_VERSION,
+    ManifestFile,
+    entry_record,
+    manifest_file_record,
+    read_entry,
+    read_manifest_file,
+)
+from headwater.storage.manifest.statistics import StatisticsMode, column_statistics
+from headwater.storage.options import TableOptions
+from headwater.storage.rows.binary_row import deserialize_row
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.data_type import to_arrow
+
+__all__ = [
+    "ManifestFile",
+    "merge_entries",
+    "read_manifest",
+    "read_manifest_list",
+    "write_manifest",
+    "write_manifest_list",
+    "write_manifests",
+]
+
+
+# Reading --------------------------------------------------------------------------------------
+
+
+def read_manifest(
+    storage: TableStorage, name: str, *, expected: ManifestFile | None = None
+) -> list[ManifestEntry]:
+    """The entries of a manifest, in order.
+
+    Args:
+        storage: The table.
+        name: The manifest's name in the manifest directory.
+        expected: What a manifest list says of it. With it, a manifest that was cut off between
+            two blocks is noticed too.
+
+    Raises:
+        CorruptData: The manifest is missing, truncated or malformed; the message names its path.
+        Unsupported: It has a format version of the future.
+    """
+    path = storage.layout.manifest(name)
+    records = _records(storage, name, None if expected is None else expected.file_size)
+    entries = _convert(records, read_entry, path)
+    if expected is not None:
+        added = sum(entry.kind is FileKind.ADD for entry in entries)
+        said = (expected.num_added_files, expected.num_deleted_files)
+        if (added, len(entries) - added) != said:
+            raise CorruptData(
+                f"{path} adds {added} and deletes {len(entries) - added} files, but its manifest "
+                f"list says {said[0]} and {said[1]}"
+            )
+    return entries
+
+
+def read_manifest_list(
+    storage: TableStorage, name: str, *, size: int | None = None
+) -> list[ManifestFile]:
+    """The manifests of a manifest list, in order.
+
+    Args:
+        storage: The table.
+        name: The list's name in the manifest directory.
+        size: Its bytes, when the snapshot tells them.
+
+    Raises:
+        CorruptData: The list is missing, truncated or malformed; the message names its path.
+        Unsupported: It has a format version of the future.
+    """
+    return _convert(
+        _records(storage, name, size), read_manifest_file, storage.layout.manifest(name)
+    )
+
+
+def _records(storage: TableStorage, name: str, size: int | None) -> list[Record]:
+    path = storage.layout.manifest(name)
+    if "/" in name or not name:
+        raise CorruptData(f"table {storage.name}: '{name}' is not the name of a manifest")
+    try:
+        data = storage.files.read(path)
+    except NotFound as error:
+        raise CorruptData(
+            f"table {storage.name}: {path} does not exist; the snapshot that names it has expired, "
+            "or the file was deleted by something else"
+        ) from error
+    if size is not None and size != len(data):
+        raise CorruptData(f"{path} has {len(data)} bytes where {size} were written")
+    records = read_avro(data, path)
+    for record in records:
+        if record.get("_VERSION") != MANIFEST_VERSION:
+            raise Unsupported(
+                f"{path} has format version {record.get('_VERSION')}; this Headwater reads "
+                f"version {MANIFEST_VERSION}"
+            )
+    return records
+
+
+_Line = TypeVar("_Line")
+
+
+def _convert(
+    records: Iterable[Record], convert: Callable[[Record], _Line], path: str
+) -> list[_Line]:
+    try:
+        return [convert(record) for record in records]
+    except (KeyError, TypeError, ValueError, struct.error) as error:
+        raise CorruptData(f"{path} holds a malformed entry: {error!r}") from error
+
+
+# Writing --------------------------------------------------------------------------------------
+
+
+def write_manifest(storage: TableStorage, entries: Sequence[ManifestEntry]) -> ManifestFile:
+    """Write entries as one manifest, whatever its size.
+
+    Raises:
+        Invalid: There are no entries, or a partition is not of the table's partition columns.
+    """
+    name = f"manifest-{storage.runtime.new_uuid()}-0"
+    return _put_manifest(storage, name, entries, _encode(storage, entries))
+
+
+def write_manifests(storage: TableStorage, entries: Sequence[ManifestEntry]) -> list[ManifestFile]:
+    """Write entries, in order, as manifests of about ``manifest.target-file-size`` at most.
+
+    Returns:
+        The manifests; none when there are no entries.
+
+    Raises:
+        Invalid: As `write_manifest`.
+    """
+    if not entries:
+        return []
+    uuid = storage.runtime.new_uuid()
+    encoded = _encode(storage, entries)
+    target = TableOptions(storage.schema.options).manifest_target_file_size
+    parts = min(len(entries), max(1, math.ceil(len(encoded) / target)))
+    if parts == 1:
+        return [_put_manifest(storage, f"manifest-{uuid}-0", entries, encoded)]
+    each = math.ceil(len(entries) / parts)
+    manifests: list[ManifestFile] = []
+    for start in range(0, len(entries), each):
+        part = entries[start : start + each]
+        name = f"manifest-{uuid}-{len(manifests)}"
+        manifests.append(_put_manifest(storage, name, part, _encode(storage, part)))
+    return manifests
+
+
+def write_manifest_list(storage: TableStorage, files: Sequence[ManifestFile]) -> tuple[str, int]:
+    """Write a manifest list (an empty one is a file too); its name, and its size in bytes."""
+    name = f"manifest-list-{storage.runtime.new_uuid()}-0"
+    records = [manifest_file_record(file) for file in files]
+    codec = TableOptions(storage.schema.options).manifest_compression
+    data = write_avro(MANIFEST_LIST_SCHEMA, records, codec)
+    storage.files.write(storage.layout.manifest(name), data)
+    return name, len(data)
+
+
+def _encode(storage: TableStorage, entries: Sequence[ManifestEntry]) -> bytes:
+    codec = TableOptions(storage.schema.options).manifest_compression
+    return write_avro(MANIFEST_SCHEMA, [entry_record(entry) for entry in entries], codec)
+
+
+def _put_manifest(
+    storage: TableStorage, name: str, entries: Sequence[ManifestEntry], data: bytes
+) -> ManifestFile:
+    if not entries:
+        raise Invalid("a manifest needs at least one entry")
+    partition_stats = _partition_stats(storage, entries)
+    storage.files.write(storage.layout.manifest(name), data)
+    added = sum(entry.kind is FileKind.ADD for entry in entries)
+    buckets = [entry.bucket for entry in entries]
+    levels = [entry.file.level for entry in entries]
+    starts = [entry.file.first_row_id for entry in entries]
+    known = [start for start in starts if start is not None]
+    ends = [
+        start + entry.file.row_count - 1
+        for start, entry in zip(starts, entries, strict=True)
+        if start is not None
+    ]
+    tracked = len(known) == len(entries)
+    return ManifestFile(
+        file_name=name,
+        file_size=len(data),
+        num_added_files=added,
+        num_deleted_files=len(entries) - added,
+        partition_stats=partition_stats,
+        schema_id=max(entry.file.schema_id for entry in entries),
+        min_bucket=min(buckets),
+        max_bucket=max(buckets),
+        min_level=min(levels),
+        max_level=max(levels),
+        min_row_id=min(known) if tracked else None,
+        max_row_id=max(ends) if tracked else None,
+    )
+
+
+def _partition_stats(storage: TableStorage, entries: Sequence[ManifestEntry]) -> SimpleStats:
+    fields = storage.schema.partition_fields
+    types = [field.type for field in fields]
+    counts = Counter(entry.partition for entry in entries)
+    try:
+        rows = [deserialize_row(row, types) for row in counts]
+    except CorruptData as error:
+        raise Invalid(
+            f"a file's partition does not fit the partition columns of table {storage.name}: "
+            f"{error.message}"
+        ) from error
+    columns = [
+        pa.array([row[position] for row in rows], to_arrow(data_type))
+        for position, data_type in enumerate(types)
+    ]
+    table = pa.table(columns, [field.name for field in fields])
+    distinct = column_statistics(table, fields, StatisticsMode.parse("full"))
+    # Nulls count once for each entry, not for each partition.
+    weights = list(counts.values())
+    nulls = tuple(
+        sum(w for row, w in zip(rows, weights, strict=True) if row[position] is None)
+        for position in range(len(types))
+    )
+    return replace(distinct, null_counts=nulls)
+
+
+# Merging --------------------------------------------------------------------------------------
+
+
+def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """What is left when each delete takes away the add before it (``FileEntry.mergeEntries``).
+
+    Args:
+        entries: In the order in which they were committed.
+
+    Returns:
+        Adds, and deletes whose add is not among the entries, in their order.
+
+    Raises:
+        CorruptData: A file is added or deleted twice.
+    """
+    merged: dict[object, ManifestEntry] = {}
+    for entry in entries:
+        before = merged.get(entry.identity)
+        if before is None:
+            merged[entry.identity] = entry
+        elif before.kind is FileKind.ADD and entry.kind is FileKind.DELETE:
+            del merged[entry.identity]
+        else:
+            raise CorruptData(
+                f"data file {entry.file.file_name} of bucket {entry.bucket} is "
+                f"{_DONE[before.kind]} and then {_DONE[entry.kind]} by the table's manifests"
+            )
+    return list(merged.values())
+
+
+_DONE: Mapping[FileKind, str] = {FileKind.ADD: "added", FileKind.DELETE: "deleted"}

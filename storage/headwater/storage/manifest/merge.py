@@ -1,0 +1,139 @@
+"""Keep a table's manifests few: merge small ones, and drop what was added and deleted again.
+
+Source: ``ManifestFileMerger.java``, ``ManifestFileLegacyMerger.java``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from headwater.storage.manifest.data_file import FileKind, ManifestEntry
+from headwater.storage.manifest.manifest import (
+    ManifestFile,
+    merge_entries,
+    read_manifest,
+    write_manifests,
+)
+from headwater.storage.options import TableOptions
+from headwater.storage.rows.binary_row import deserialize_row
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.values import StorageValue
+
+__all__ = ["merge_manifests"]
+
+
+def merge_manifests(storage: TableStorage, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+    """The manifests of a new base list; those that are not among `manifests` were written now.
+
+    When manifests that are small or hold deletes come to
+    ``manifest.full-compaction-threshold-size``, all deletes are settled; else neighbours are
+    merged up to ``manifest.target-file-size``, and the rest when they are at least
+    ``manifest.merge-min-count``.
+
+    Args:
+        storage: The table.
+        manifests: Those of the latest snapshot, base and delta, in order.
+    """
+    options = TableOptions(storage.schema.options)
+    target = options.manifest_target_file_size
+    unsettled = [m for m in manifests if _is_unsettled(m, target)]
+    if sum(m.file_size for m in unsettled) >= options.manifest_full_compaction_size:
+        settled = _settle(storage, manifests, target)
+        if settled is not None:
+            return settled
+    return _merge_neighbours(storage, manifests, target, options.manifest_merge_min_count)
+
+
+def _is_unsettled(manifest: ManifestFile, target: int) -> bool:
+    return manifest.num_deleted_files > 0 or manifest.file_size < target
+
+
+def _entries(storage: TableStorage, manifest: ManifestFile) -> list[ManifestEntry]:
+    return read_manifest(storage, manifest.file_name, expected=manifest)
+
+
+def _settle(
+    storage: TableStorage, manifests: Sequence[ManifestFile], target: int
+) -> list[ManifestFile] | None:
+    """Apply every delete; None when there is nothing to gain."""
+    changed = {
+        entry.partition
+        for manifest in manifests
+        if manifest.num_deleted_files
+        for entry in _entries(storage, manifest)
+        if entry.kind is FileKind.DELETE
+    }
+    types = [field.type for field in storage.schema.partition_fields]
+    partitions = [deserialize_row(partition, types) for partition in changed]
+    touched: list[ManifestFile] = []
+    kept: list[ManifestFile] = []
+    for manifest in manifests:
+        affected = _is_unsettled(manifest, target) or _may_hold(storage, manifest, partitions)
+        (touched if affected else kept).append(manifest)
+    if len(touched) <= 1:
+        return None
+    left: dict[object, tuple[int, ManifestEntry]] = {}
+    for number, manifest in enumerate(touched):
+        for entry in _entries(storage, manifest):
+            # A file may be added again after its deletion: a rollback does so.
+            if entry.kind is FileKind.ADD:
+                left[entry.identity] = (number, entry)
+            else:
+                left.pop(entry.identity, None)
+    counts = Counter(number for number, _ in left.values())
+    whole = {
+        number
+        for number, manifest in enumerate(touched)
+        if not _is_unsettled(manifest, target) and counts[number] == manifest.num_added_files
+    }
+    kept += [touched[number] for number in sorted(whole)]
+    rewritten = [entry for number, entry in left.values() if number not in whole]
+    return [*kept, *write_manifests(storage, rewritten)]
+
+
+def _may_hold(
+    storage: TableStorage,
+    manifest: ManifestFile,
+    partitions: Sequence[tuple[StorageValue, ...]],
+) -> bool:
+    types = [field.type for field in storage.schema.partition_fields]
+    if not types:
+        return bool(partitions)
+    low = deserialize_row(manifest.partition_stats.min_values, types)
+    high = deserialize_row(manifest.partition_stats.max_values, types)
+    return any(
+        all(
+            _may_be(value, least, most)
+            for value, least, most in zip(values, low, high, strict=True)
+        )
+        for values in partitions
+    )
+
+
+def _may_be(value: StorageValue, least: StorageValue, most: StorageValue) -> bool:
+    if value is None or least is None or most is None:
+        return True
+    return bool(least <= value <= most)  # type: ignore[operator]
+
+
+def _merge_neighbours(
+    storage: TableStorage, manifests: Sequence[ManifestFile], target: int, least: int
+) -> list[ManifestFile]:
+    result: list[ManifestFile] = []
+    waiting: list[ManifestFile] = []
+    size = 0
+    for manifest in manifests:
+        waiting.append(manifest)
+        size += manifest.file_size
+        if size >= target:
+            result += _merged(storage, waiting)
+            waiting, size = [], 0
+    return result + (_merged(storage, waiting) if len(waiting) >= least else waiting)
+
+
+def _merged(storage: TableStorage, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+    if len(manifests) == 1:
+        return list(manifests)
+    entries = (entry for manifest in manifests for entry in _entries(storage, manifest))
+    return write_manifests(storage, merge_entries(entries))

@@ -1,0 +1,360 @@
+"""Rows of a split: projected to the present schema, merged, filtered, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from headwater.storage.errors import Unsupported
+from headwater.storage.formats.parquet import ParquetReader
+from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
+from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.merge.runs import (
+    MergeRules,
+    SortedRun,
+    added_rows,
+    merge_runs,
+    needs_sequence,
+)
+from headwater.storage.predicate.filter import (
+    ColumnRange,
+    Predicate,
+    columns_of,
+    filter_rows,
+    to_expression,
+)
+from headwater.storage.read.file_columns import StoredColumn, stored_column
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.rows.kinds import KIND_NAMES
+from headwater.storage.scan.plan import Split
+from headwater.storage.scan.pruning import matching_row_groups
+from headwater.storage.scan.sections import FileRun, Section, key_sections
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.data_type import DataField, arrow_field, to_arrow
+from headwater.storage.types.values import StorageValue, arrow_scalar
+
+__all__ = ["BucketFiles", "read_schema", "read_split"]
+
+_KINDS = tuple(KIND_NAMES.values())
+
+
+def read_schema(
+    schema: TableSchema, columns: Sequence[str] | None = None, *, row_kinds: bool = False
+) -> pa.Schema:
+    """The Arrow schema of the batches that `read_split` gives.
+
+    Raises:
+        NotFound: A column does not exist.
+    """
+    names = list(schema.field_by_name) if columns is None else columns
+    fields = [arrow_field(item) for item in schema.columns(names)]
+    if row_kinds:
+        fields.append(pa.field(ROW_KIND_COLUMN, pa.string(), False))
+    return pa.schema(fields)
+
+
+def read_split(
+    storage: TableStorage,
+    split: Split,
+    *,
+    columns: Sequence[str] | None = None,
+    predicate: Predicate | None = None,
+    row_kinds: bool = False,
+    batch_rows: int = 65536,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a split.
+
+    The rows of a primary-key table are merged and deleted ones left out, unless the split is
+    `streaming`: then each row of the files is a change, given in the order of writing.
+
+    Args:
+        storage: The table, whose schema the rows have.
+        split: From `plan_snapshot`, `plan_delta` or `plan_changelog`.
+        columns: Which columns, in this order; None means all. An empty list gives batches
+            without columns that still have a number of rows.
+        predicate: Only rows for which it is true.
+        row_kinds: Append a column ``_ROW_KIND`` of ``+I``, ``-U``, ``+U``, ``-D``. Retracting rows
+            of a streaming split are given with it, and left out without.
+        batch_rows: Rows of a batch, about; what is held in memory is proportional to it.
+
+    Returns:
+        Batches of `read_schema`; there may be none.
+
+    Raises:
+        NotFound: A column does not exist.
+        CorruptData: A file is missing, truncated or not what the metadata says; the message names
+            it.
+        Unsupported: A file has a format that is not supported.
+    """
+    schema = read_schema(storage.schema, columns, row_kinds=row_kinds)
+    names = [name for name in schema.names if not (row_kinds and name == ROW_KIND_COLUMN)]
+    needed = dict.fromkeys([*names, *sorted(columns_of(predicate) if predicate else ())])
+    files = BucketFiles(storage, split.directory, split.partition_values)
+    if not storage.schema.primary_keys:
+        rows = files.plain(split.files, list(needed), predicate, batch_rows)
+    elif split.streaming:
+        rows = files.changes(split.files, list(needed), predicate, row_kinds, batch_rows)
+    else:
+        rows = files.merged(split.files, list(needed), predicate, batch_rows)
+    if predicate is not None:
+        rows = _filtered(rows, storage.schema, predicate)
+    if row_kinds:
+        rows = (_with_kind_names(batch, names) for batch in rows)
+    else:
+        rows = (batch.select(names) for batch in rows)
+    for batch in _coalesced(rows, batch_rows):
+        if schema.names:
+            batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        yield batch
+
+
+@dataclass
+class BucketFiles:
+    """Reads the files of one bucket.
+
+    Attributes:
+        storage: The table.
+        directory: The URI of the bucket's directory.
+        partition: The partition's storage values, in partition-key order.
+    """
+
+    storage: TableStorage
+    directory: str
+    partition: Sequence[StorageValue]
+    _constants: dict[str, pa.Array] = field(default_factory=dict)
+
+    def plain(
+        self,
+        files: Iterable[DataFile],
+        columns: Sequence[str],
+        predicate: Predicate | None,
+        batch_rows: int,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows as they stand in the files, row groups that cannot match left out."""
+        for file in files:
+            yield from self._open(file).rows(columns, predicate, batch_rows)
+
+    def changes(
+        self,
+        files: Iterable[DataFile],
+        columns: Sequence[str],
+        predicate: Predicate | None,
+        keep_deletes: bool,
+        batch_rows: int,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows as they stand in the files, with their ``_VALUE_KIND``."""
+        for file in files:
+            opened = self._open(file)
+            for batch in opened.rows([*columns, KIND_FIELD.name], predicate, batch_rows):
+                yield batch if keep_deletes else _without_deletes(batch)
+
+    def merged(
+        self,
+        files: Iterable[DataFile],
+        columns: Sequence[str],
+        predicate: Predicate | None,
+        batch_rows: int,
+    ) -> Iterator[pa.RecordBatch]:
+        """The newest row of each key that does not retract it; the predicate is only a hint."""
+        for section in key_sections(self.storage, files):
+            if len(section.runs) == 1:
+                # Each key occurs once, so rows may be judged by any column.
+                for file in section.files:
+                    opened = self._open(file)
+                    extra = [KIND_FIELD.name] if opened.may_delete else []
+                    for batch in opened.rows([*columns, *extra], predicate, batch_rows):
+                        yield _without_deletes(batch).select(columns)
+            else:
+                yield from self.merge(section, columns, predicate=predicate, batch_rows=batch_rows)
+
+    def merge(
+        self,
+        section: Section,
+        columns: Sequence[str],
+        *,
+        predicate: Predicate | None = None,
+        keep_deletes: bool = False,
+        ordered: bool = False,
+        batch_rows: int = 65536,
+    ) -> Iterator[pa.RecordBatch]:
+        """Merge one section, see `merge_runs`.
+
+        Args:
+            section: Files that may share keys.
+            columns: Columns of the result, ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND`` if wanted.
+            predicate: Row groups whose *keys* cannot match are left out.
+            keep_deletes: As in `merge_runs`.
+            ordered: As in `merge_runs`.
+            batch_rows: As in `merge_runs`.
+        """
+        rules = MergeRules.of(self.storage.schema)
+        by_row = needs_sequence(section.runs, rules)
+        wanted = [*rules.keys, *columns]
+        if by_row:
+            wanted += [*rules.sequence_fields, SEQUENCE_FIELD.name, KIND_FIELD.name]
+
+        def sorted_run(run: FileRun) -> SortedRun:
+            def read(rows: int) -> Iterator[pa.RecordBatch]:
+                for file in run.files:
+                    opened = self._open(file)
+                    kind = [KIND_FIELD.name] if opened.may_delete else []
+                    names = list(dict.fromkeys([*wanted, *kind]))
+                    yield from opened.rows(names, predicate, rows, keys_only=True)
+
+            name = f"{self.directory}/{run.files[0].file_name}"
+            return SortedRun(name, read, run.row_count, run.min_sequence, run.max_sequence)
+
+        yield from merge_runs(
+            [sorted_run(run) for run in section.runs],
+            rules,
+            columns,
+            keep_deletes=keep_deletes,
+            ordered=ordered,
+            batch_rows=batch_rows,
+        )
+
+    def _open(self, file: DataFile) -> _OpenFile:
+        path = file.external_path or f"{self.directory}/{file.file_name}"
+        if not file.file_name.endswith(".parquet"):
+            raise Unsupported(
+                f"file {path} is not a Parquet file; Headwater reads no other format yet"
+            )
+        if file.write_cols is not None:
+            raise Unsupported(f"file {path} holds some columns only; Headwater does not join them")
+        reader = ParquetReader(self.storage.files, path, row_count=file.row_count)
+        return _OpenFile(self, reader, self.storage.schema_by_id(file.schema_id))
+
+    def constant(self, item: DataField, rows: int) -> pa.Array:
+        """A partition column: the same value on every row."""
+        known = self._constants.get(item.name)
+        if known is None or len(known) < rows:
+            value = self.partition[self.storage.schema.partition_keys.index(item.name)]
+            known = pa.repeat(arrow_scalar(value, item.type), rows).cast(to_arrow(item.type))
+            self._constants[item.name] = known
+        return known.slice(0, rows)
+
+
+@dataclass(frozen=True)
+class _OpenFile:
+    bucket: BucketFiles
+    reader: ParquetReader
+    schema: TableSchema
+
+    @property
+    def may_delete(self) -> bool:
+        """Whether a row may retract; known without reading rows, and whatever the manifest says."""
+        for group in self.reader.row_groups:
+            found = self.reader.statistics(group, KIND_FIELD.name)
+            if found is None or found.minimum != found.maximum or found.minimum not in (0, 2):
+                return True
+        return False
+
+    def rows(
+        self,
+        columns: Sequence[str],
+        predicate: Predicate | None,
+        batch_rows: int,
+        *,
+        keys_only: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows with these columns, under their present names.
+
+        Args:
+            columns: Present columns, ``_SEQUENCE_NUMBER``, ``_VALUE_KIND``.
+            predicate: Row groups that cannot match are left out; rows are not filtered.
+            batch_rows: Rows of a batch at most.
+            keys_only: Judge row groups by keys and partitions alone.
+        """
+        present = self.bucket.storage.schema
+        partition = set(present.partition_keys)
+        system = {SEQUENCE_FIELD.name: SEQUENCE_FIELD, KIND_FIELD.name: KIND_FIELD}
+        sources: list[StoredColumn] = []
+        for name in columns:
+            if name in partition:
+                sources.append(StoredColumn(present.column(name), None))
+            elif name in system and name not in present.field_by_name:
+                sources.append(StoredColumn(system[name], system[name]))
+            else:
+                sources.append(stored_column(present.column(name), self.schema, present))
+        physical = list(dict.fromkeys(s.stored.name for s in sources if s.stored is not None))
+        groups = self._groups(predicate, keys_only)
+        for batch in self.reader.batches(physical, groups, batch_rows):
+            if not columns:
+                yield batch
+                continue
+            yield pa.RecordBatch.from_arrays(
+                [self._column(source, batch, partition) for source in sources],
+                names=list(columns),
+            )
+
+    def _column(self, source: StoredColumn, batch: pa.RecordBatch, partition: set[str]) -> pa.Array:
+        if source.wanted.name in partition:
+            return self.bucket.constant(source.wanted, batch.num_rows)
+        column = None if source.stored is None else batch.column(source.stored.name)
+        zone = self.bucket.storage.runtime.time_zone
+        return source.convert(column, batch.num_rows, f"file {self.reader.path}", zone)
+
+    def _groups(self, predicate: Predicate | None, keys_only: bool) -> list[int]:
+        if predicate is None:
+            return list(self.reader.row_groups)
+        present = self.bucket.storage.schema
+        fields = present.key_fields if keys_only else present.fields
+        stored: dict[str, tuple[DataField, DataField]] = {}
+        constants: dict[str, ColumnRange] = {}
+        for item in fields:
+            old = self.schema.field_by_id.get(item.id)
+            if old is not None and item.name not in present.partition_keys:
+                stored[item.name] = (item, old)
+            elif old is None and not keys_only:
+                constants[item.name] = ColumnRange(None, None, 1, 1)
+        for name, value in zip(present.partition_keys, self.bucket.partition, strict=True):
+            constants[name] = ColumnRange(value, value, int(value is None), 1)
+        return matching_row_groups(self.reader, predicate, stored, constants)
+
+
+def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    added = added_rows(batch)
+    return batch if added is None else batch.filter(added)
+
+
+def _with_kind_names(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    at = batch.schema.get_field_index(KIND_FIELD.name)
+    if at < 0:
+        kinds = pa.repeat(_KINDS[0], batch.num_rows)
+    else:
+        kinds = pa.array(_KINDS).take(batch.column(at))
+    return pa.RecordBatch.from_arrays(
+        [*(batch.column(name) for name in names), kinds], names=[*names, ROW_KIND_COLUMN]
+    )
+
+
+def _filtered(
+    rows: Iterable[pa.RecordBatch], schema: TableSchema, predicate: Predicate
+) -> Iterator[pa.RecordBatch]:
+    keep = to_expression(predicate, schema)
+    for batch in rows:
+        kept = filter_rows(batch, keep)
+        if kept.num_rows:
+            yield from kept.combine_chunks().to_batches()
+
+
+def _coalesced(rows: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Small batches put together; large ones pass as they are."""
+    waiting: list[pa.RecordBatch] = []
+    held = 0
+    for batch in rows:
+        if batch.num_rows == 0:
+            continue
+        if batch.num_columns == 0 or batch.num_rows * 4 >= batch_rows:
+            yield batch
+            continue
+        waiting.append(batch)
+        held += batch.num_rows
+        if held * 2 >= batch_rows:
+            yield pa.concat_batches(waiting)
+            waiting, held = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)

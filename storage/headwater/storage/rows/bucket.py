@@ -1,0 +1,109 @@
+"""Which bucket a row belongs to: murmur3 over the BinaryRow of its bucket key.
+
+Source: ``DefaultBucketFunction.java``, ``MurmurHashUtils.java`` (32 bits, seed 42, words of 4
+bytes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headwater.storage.errors import Invalid
+from headwater.storage.rows.binary_row import encode_columns
+from headwater.storage.types.data_type import DataType
+
+__all__ = ["bucket_numbers", "hash_rows"]
+
+Hashes: TypeAlias = npt.NDArray[np.uint32]
+
+_SEED = 42
+_C1 = np.uint32(0xCC9E2D51)
+_C2 = np.uint32(0x1B873593)
+# Rows hashed at once: their words and hashes stay in the processor's cache.
+_CHUNK = 32_768
+
+
+def bucket_numbers(
+    columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType], buckets: int
+) -> npt.NDArray[np.int32]:
+    """The bucket of each row.
+
+    Args:
+        columns: The bucket-key columns in the order of the bucket key, all of one length.
+        types: Their types.
+        buckets: How many buckets there are.
+
+    Returns:
+        A number from 0 to ``buckets - 1`` for each row.
+
+    Raises:
+        Invalid: There is no column, a column is not of its type, or `buckets` is not positive.
+    """
+    if buckets < 1:
+        raise Invalid(f"rows cannot be spread over {buckets} buckets")
+    if not columns:
+        raise Invalid("a bucket key needs at least one column")
+    whole = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+    rows = len(whole[0])
+    numbers = np.empty(rows, np.int32)
+    for start in range(0, max(rows, 1), _CHUNK):
+        data, offsets = encode_columns([c.slice(start, _CHUNK) for c in whole], types)
+        hashes = hash_rows(data, offsets).view(np.int32)
+        # Java's remainder keeps the sign of the hash, as fmod does.
+        numbers[start : start + _CHUNK] = np.abs(np.fmod(hashes, np.int32(buckets)))
+    return numbers
+
+
+def hash_rows(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Hashes:
+    """The murmur3 hash of each row that `encode_columns` made.
+
+    Args:
+        data: The rows' bytes; each row's length is a multiple of 4.
+        offsets: n + 1 offsets into them.
+    """
+    words = data.view(np.uint32)
+    sizes = np.diff(offsets)
+    if len(sizes) == 0:
+        return np.zeros(0, np.uint32)
+    longest = int(sizes.max())
+    if longest == sizes.min():
+        hashes = np.full(len(sizes), _SEED, np.uint32)
+        table = words.reshape(len(sizes), longest // 4)
+        for position in range(longest // 4):
+            _mix(hashes, table[:, position])
+    else:
+        # Longest first: the rows that still have a word at some position are a prefix.
+        order = np.argsort(-sizes, kind="stable")
+        begins = offsets[:-1][order] // 4
+        counts = sizes[order] // 4
+        sorted_hashes = np.full(len(sizes), _SEED, np.uint32)
+        for position in range(longest // 4):
+            alive = int(np.searchsorted(-counts, -position, side="left"))
+            _mix(sorted_hashes[:alive], words[begins[:alive] + position])
+        hashes = np.empty_like(sorted_hashes)
+        hashes[order] = sorted_hashes
+    return _finish(hashes ^ sizes.astype(np.uint32))
+
+
+def _mix(hashes: Hashes, words: Hashes) -> None:
+    """Take one word of each row into its hash, in place."""
+    mixed = words * _C1
+    mixed = (mixed << np.uint32(15)) | (mixed >> np.uint32(17))
+    mixed *= _C2
+    np.bitwise_xor(hashes, mixed, out=hashes)
+    np.bitwise_or(hashes << np.uint32(13), hashes >> np.uint32(19), out=hashes)
+    np.multiply(hashes, np.uint32(5), out=hashes)
+    np.add(hashes, np.uint32(0xE6546B64), out=hashes)
+
+
+def _finish(hashes: Hashes) -> Hashes:
+    hashes = hashes ^ (hashes >> np.uint32(16))
+    hashes = hashes * np.uint32(0x85EBCA6B)
+    hashes = hashes ^ (hashes >> np.uint32(13))
+    hashes = hashes * np.uint32(0xC2B2AE35)
+    return hashes ^ (hashes >> np.uint32(16))

@@ -1,0 +1,126 @@
+"""Spread rows over partitions and buckets, all at once."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.storage.options import TableOptions
+from headwater.storage.rows.binary_row import EMPTY_ROW, serialize_row
+from headwater.storage.rows.bucket import bucket_numbers
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.data_type import DataField
+from headwater.storage.types.values import storage_value
+
+__all__ = ["Bucket", "BucketRows", "distribute"]
+
+Bucket: TypeAlias = tuple[bytes, int]
+"""Serialised partition values, and the bucket's number."""
+
+_Codes: TypeAlias = npt.NDArray[np.int64]
+# Up to this range, codes are counted rather than sorted.
+_COUNTABLE = 1 << 22
+
+
+class BucketRows:
+    """Rows by bucket; within a bucket they keep their order."""
+
+    def __init__(
+        self, table: pa.Table, buckets: list[Bucket], order: _Codes | None, ends: _Codes
+    ) -> None:
+        self._table = table
+        self._buckets = buckets
+        self._order = order
+        self._starts = np.concatenate([[0], ends[:-1]])
+        self._ends = ends
+
+    @property
+    def numbers(self) -> list[int]:
+        """What `bucket`, `size` and `rows` are asked with."""
+        return list(range(len(self._buckets)))
+
+    @property
+    def total(self) -> int:
+        """Rows of all buckets."""
+        return int(self._table.num_rows)
+
+    def bucket(self, number: int) -> Bucket:
+        """Which bucket it is."""
+        return self._buckets[number]
+
+    def size(self, number: int) -> int:
+        """Its rows."""
+        return int(self._ends[number] - self._starts[number])
+
+    def rows(self, number: int) -> pa.Table:
+        """Its rows, copied unless there is but one bucket."""
+        if self._order is None:
+            return self._table
+        chosen = self._order[self._starts[number] : self._ends[number]]
+        return self._table.take(pa.array(chosen))
+
+
+def distribute(storage: TableStorage, rows: pa.Table) -> BucketRows:
+    """Spread rows over their partitions and buckets.
+
+    Args:
+        storage: The table.
+        rows: At least one row, with the table's columns in their Arrow forms, in one chunk.
+    """
+    partitions, codes = _partition_codes(rows, storage.schema.partition_fields)
+    total = TableOptions(storage.schema.options).bucket
+    if total > 0:
+        fields = storage.schema.bucket_key_fields
+        columns = [rows.column(field.name) for field in fields]
+        buckets = bucket_numbers(columns, [field.type for field in fields], total)
+        codes = codes * total + buckets
+    # Paimon puts the files of an unbucketed table into bucket 0.
+    total = max(total, 1)
+    present, codes = _dense(codes, len(partitions) * total)
+    names = [(partitions[int(code) // total], int(code) % total) for code in present]
+    if len(names) == 1:
+        return BucketRows(rows, names, None, np.array([rows.num_rows], np.int64))
+    small = codes.astype(np.uint16 if len(names) <= 1 << 16 else np.int64)
+    order = np.argsort(small, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(names)))
+    return BucketRows(rows, names, order, ends)
+
+
+def _partition_codes(rows: pa.Table, fields: tuple[DataField, ...]) -> tuple[list[bytes], _Codes]:
+    """The distinct partitions, and for each row which of them it lies in."""
+    codes = np.zeros(rows.num_rows, np.int64)
+    if not fields:
+        return [EMPTY_ROW], codes
+    count = 1
+    for field in fields:
+        encoded = pc.dictionary_encode(rows.column(field.name), null_encoding="encode")
+        whole = encoded.combine_chunks()
+        own = whole.indices.to_numpy().astype(np.int64)
+        size = len(whole.dictionary)
+        present, codes = _dense(codes * size + own, count * size)
+        count = len(present)
+    first = np.full(count, rows.num_rows, np.int64)
+    np.minimum.at(first, codes, np.arange(rows.num_rows))
+    samples = rows.select([field.name for field in fields]).take(pa.array(first))
+    types = [field.type for field in fields]
+    columns = [
+        [storage_value(scalar, field.type) for scalar in samples.column(field.name)]
+        for field in fields
+    ]
+    return [serialize_row(values, types) for values in zip(*columns, strict=True)], codes
+
+
+def _dense(codes: _Codes, span: int) -> tuple[_Codes, _Codes]:
+    """The codes that occur, ascending, and the rows' codes renumbered to their places."""
+    if span > _COUNTABLE:
+        present, dense = np.unique(codes, return_inverse=True)
+        return present, dense
+    occurs = np.zeros(span, np.bool_)
+    occurs[codes] = True
+    present = np.flatnonzero(occurs)
+    places = np.cumsum(occurs) - 1
+    return present, places[codes]

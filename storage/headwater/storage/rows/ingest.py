@@ -1,0 +1,374 @@
+"""Bring a caller's data to a table's schema, or say exactly why it cannot be.
+
+Nothing is guessed: a value is cast only when nothing of it is lost, a column that the table does
+not have is an error, and so is a null where the table forbids it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.storage.errors import Invalid
+from headwater.storage.schema.default_values import default_value
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import (
+    ArrayType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    refuse_kept,
+    timestamp_unit,
+    to_arrow,
+)
+from headwater.storage.types.local_time import Zone
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["ROW_KIND_COLUMN", "TabularData", "arrow_table", "coerce"]
+
+ROW_KIND_COLUMN = "_ROW_KIND"
+"""An input column of this name holds each row's kind: ``+I``, ``-U``, ``+U`` or ``-D``."""
+
+
+@runtime_checkable
+class _ArrowStream(Protocol):
+    """Whatever exports Arrow data: Arrow, Polars and pandas tables, DuckDB relations…"""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+TabularData: TypeAlias = (
+    "pa.Table | pa.RecordBatch | pl.DataFrame | pl.LazyFrame | _ArrowStream"
+    " | Mapping[str, Sequence[object]] | Sequence[Mapping[str, object]]"
+)
+
+
+def arrow_table(data: TabularData) -> pa.Table:
+    """A caller's data as an Arrow table.
+
+    Args:
+        data: An Arrow table or batch, a Polars frame, a pandas frame, anything else that exports
+            an Arrow stream, a mapping of columns, or a list of rows as mappings.
+
+    Raises:
+        Invalid: It is something else, or a column has no single type.
+    """
+    try:
+        match data:
+            case pa.Table():
+                return data
+            case pa.RecordBatch():
+                return pa.Table.from_batches([data])
+            case Mapping():
+                return pa.table(dict(data))
+            case list() | tuple():
+                return pa.Table.from_pylist(list(data))
+        if (frame := _polars_frame(data)) is not None:
+            return frame.to_arrow()
+        if type(data).__module__.split(".")[0] == "pandas":
+            # Not through the Arrow stream: that would make the index a column.
+            return pa.Table.from_pandas(data, preserve_index=False)
+        if isinstance(data, _ArrowStream):
+            return pa.table(data)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise Invalid(f"the data cannot be read as Arrow columns: {error}") from error
+    raise Invalid(
+        f"cannot write a {type(data).__name__}: pass an Arrow table, a Polars or pandas frame, "
+        "a mapping of columns or a list of rows"
+    )
+
+
+def _polars_frame(data: object) -> pl.DataFrame | None:
+    # Who has a frame has loaded Polars. Nobody else is to wait for it, nor need it be installed.
+    if "polars" not in sys.modules:
+        return None
+    import polars as pl
+
+    if isinstance(data, pl.LazyFrame):
+        return data.collect()
+    return data if isinstance(data, pl.DataFrame) else None
+
+
+def coerce(table: pa.Table, schema: TableSchema, name: str, zone: Zone) -> pa.Table:
+    """The data with exactly the table's columns, in order, in the types' Arrow forms.
+
+    A nullable column that the data lacks becomes its default value, or null.
+
+    Args:
+        table: The data.
+        schema: The table's schema.
+        name: How errors call the table.
+        zone: Of local times in defaults, see `cast`.
+
+    Raises:
+        Unsupported: Headwater does not write a column's type.
+        Invalid: A column is unknown, occurs twice, is missing though it must not be null, has a
+            type or a value that the table's type does not hold without loss, or has a null where
+            the table forbids it. The message names the column.
+    """
+    names = table.column_names
+    _check_names(names, schema, name)
+    columns: list[pa.ChunkedArray] = []
+    for field in schema.fields:
+        refuse_kept(field)
+        where = f"table {name}, column '{field.name}'"
+        if field.name in names:
+            column = _cast_column(table.column(field.name), field.type, where)
+        else:
+            column = _absent(field, table.num_rows, where, zone)
+        if not field.type.nullable and column.null_count:
+            raise Invalid(
+                f"{where} is NOT NULL, but {column.null_count} of {table.num_rows} rows are null"
+            )
+        columns.append(column)
+    return pa.table(columns, schema=schema.arrow)
+
+
+def _check_names(names: Sequence[str], schema: TableSchema, table: str) -> None:
+    seen: set[str] = set()
+    for column in names:
+        if column in seen:
+            raise Invalid(f"table {table}: the data has more than one column '{column}'")
+        seen.add(column)
+    unknown = [column for column in names if column not in schema.field_by_name]
+    if unknown:
+        raise Invalid(
+            f"table {table} has no column {', '.join(repr(c) for c in unknown)}; its columns are "
+            f"{', '.join(schema.field_by_name)}"
+        )
+    required = [f.name for f in schema.fields if not f.type.nullable and f.default_value is None]
+    missing = [column for column in required if column not in seen]
+    if missing:
+        raise Invalid(
+            f"table {table}: the data lacks the NOT NULL column "
+            f"{', '.join(repr(c) for c in missing)}"
+        )
+
+
+def _absent(field: DataField, rows: int, where: str, zone: Zone) -> pa.ChunkedArray:
+    target = to_arrow(field.type)
+    if field.default_value is None:
+        return pa.chunked_array([pa.nulls(rows, target)])
+    if not isinstance(field.type, AtomicType):
+        raise Invalid(f"{where}: a default value of type {field.type} is not supported")
+    value = default_value(where, field.type, field.default_value, zone)
+    return pa.chunked_array([pa.repeat(value, rows)])
+
+
+def _cast_column(column: pa.ChunkedArray, data_type: DataType, where: str) -> pa.ChunkedArray:
+    target = to_arrow(data_type)
+    chunks = [_cast(chunk, data_type, where) for chunk in column.chunks]
+    return pa.chunked_array(chunks, type=target)
+
+
+def _cast(array: pa.Array, data_type: DataType, where: str) -> pa.Array:
+    source = array.type
+    if pa.types.is_dictionary(source):
+        return _cast(array.dictionary_decode(), data_type, where)
+    if isinstance(source, pa.ExtensionType):
+        return _cast(array.storage, data_type, where)
+    if pa.types.is_null(source):
+        return pa.nulls(len(array), to_arrow(data_type))
+    match data_type:
+        case AtomicType():
+            return _cast_atomic(array, data_type, where)
+        case ArrayType():
+            return _cast_list(array, data_type, where)
+        case MapType():
+            return _cast_map(array, data_type, data_type.key, data_type.value, where)
+        case MultisetType():
+            count = AtomicType(Root.INT, nullable=False)
+            return _cast_map(array, data_type, data_type.element, count, where)
+        case RowType():
+            return _cast_struct(array, data_type, where)
+
+
+# Atomic types ---------------------------------------------------------------------------------
+
+
+def _refusal(array: pa.Array, data_type: DataType, where: str, why: str) -> Invalid:
+    return Invalid(f"{where} is {data_type}, which does not hold the data's {array.type}: {why}")
+
+
+def _cast_atomic(array: pa.Array, data_type: AtomicType, where: str) -> pa.Array:
+    source, target = array.type, to_arrow(data_type)
+    if not _castable(source, data_type.root):
+        raise _refusal(array, data_type, where, "cast the column first")
+    if pa.types.is_timestamp(source) and (source.tz is None) != (target.tz is None):
+        # Arrow would take local time as UTC without a word.
+        why = "one is local time and the other a moment; convert the column first"
+        raise _refusal(array, data_type, where, why)
+    if source == target:
+        cast = array
+    else:
+        try:
+            cast = _safe_cast(array, data_type, target)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _refusal(array, data_type, where, str(error)) from error
+        if pa.types.is_floating(source) and pa.types.is_floating(target):
+            _check_floats(array, cast, data_type, where)
+    _check_size(cast, data_type, where)
+    return cast
+
+
+def _castable(source: pa.DataType, root: Root) -> bool:
+    match root:
+        case Root.BOOLEAN:
+            return bool(pa.types.is_boolean(source))
+        case Root.TINYINT | Root.SMALLINT | Root.INT | Root.BIGINT:
+            # Whole numbers with nulls are floats in pandas.
+            return bool(pa.types.is_integer(source) or pa.types.is_floating(source))
+        case Root.FLOAT | Root.DOUBLE:
+            return bool(pa.types.is_integer(source) or pa.types.is_floating(source))
+        case Root.DECIMAL:
+            return bool(pa.types.is_integer(source) or pa.types.is_decimal(source))
+        case Root.CHAR | Root.VARCHAR:
+            return bool(
+                pa.types.is_string(source)
+                or pa.types.is_large_string(source)
+                or pa.types.is_string_view(source)
+            )
+        case Root.BINARY | Root.VARBINARY:
+            return bool(
+                pa.types.is_binary(source)
+                or pa.types.is_large_binary(source)
+                or pa.types.is_fixed_size_binary(source)
+                or pa.types.is_binary_view(source)
+            )
+        case Root.DATE:
+            return bool(pa.types.is_date(source))
+        case Root.TIME:
+            return bool(pa.types.is_time(source))
+        case Root.TIMESTAMP | Root.TIMESTAMP_LTZ:
+            return bool(pa.types.is_timestamp(source))
+        case Root.VARIANT | Root.BLOB | Root.VECTOR | Root.GEOMETRY | Root.GEOGRAPHY:
+            return False
+
+
+def _safe_cast(array: pa.Array, data_type: AtomicType, target: pa.DataType) -> pa.Array:
+    source = array.type
+    if data_type.root is Root.DECIMAL:
+        # Arrow wants room for the widest integer; the values may well need less.
+        if pa.types.is_integer(source):
+            array = array.cast(pa.decimal256(20, 0))
+        return array.cast(pa.decimal256(76, data_type.scale)).cast(target)
+    return array.cast(target, safe=True)
+
+
+def _check_floats(array: pa.Array, cast: pa.Array, data_type: AtomicType, where: str) -> None:
+    if array.type.bit_width <= cast.type.bit_width:
+        return
+    back = cast.cast(array.type)
+    same = pc.or_(pc.equal(back, array), pc.and_(pc.is_nan(back), pc.is_nan(array)))
+    lost = pc.sum(pc.invert(same)).as_py() or 0
+    if lost:
+        why = f"{lost} values lose digits; cast the column first"
+        raise _refusal(array, data_type, where, why)
+
+
+def _check_size(array: pa.Array, data_type: AtomicType, where: str) -> None:
+    """Refuse text and bytes that are too long and times that are too precise."""
+    match data_type.root:
+        case Root.CHAR | Root.VARCHAR if data_type.length < 2**31 - 1:
+            over = pc.greater(pc.utf8_length(array), data_type.length)
+        case Root.BINARY | Root.VARBINARY if data_type.length < 2**31 - 1:
+            over = pc.greater(pc.binary_length(array), data_type.length)
+        case Root.TIME if data_type.precision < 3:
+            over = _not_a_multiple(array.cast(pa.int32()), 10 ** (3 - data_type.precision))
+        case Root.TIMESTAMP | Root.TIMESTAMP_LTZ:
+            digits = {"ms": 3, "us": 6, "ns": 9}[timestamp_unit(data_type.precision)]
+            if digits == data_type.precision:
+                return
+            over = _not_a_multiple(array.cast(pa.int64()), 10 ** (digits - data_type.precision))
+        case _:
+            return
+    count = pc.sum(over).as_py() or 0
+    if count:
+        raise Invalid(f"{where} is {data_type}, but {count} values are longer or more precise")
+
+
+def _not_a_multiple(numbers: pa.Array, step: int) -> pa.Array:
+    unit = pa.scalar(step, numbers.type)
+    return pc.not_equal(pc.multiply(pc.divide(numbers, unit), unit), numbers)
+
+
+# Nested types ---------------------------------------------------------------------------------
+
+
+def _check_inner_nulls(inner: pa.Array, data_type: DataType, where: str) -> None:
+    if not data_type.nullable and inner.null_count:
+        raise Invalid(f"{where} is NOT NULL, but {inner.null_count} values are null")
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    """Offsets into the flattened values, which a null list has none of."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.array(offsets)
+
+
+def _cast_list(array: pa.Array, data_type: ArrayType, where: str) -> pa.Array:
+    source = array.type
+    if not (
+        pa.types.is_list(source)
+        or pa.types.is_large_list(source)
+        or pa.types.is_fixed_size_list(source)
+    ):
+        raise _refusal(array, data_type, where, "it is not a list")
+    inner = f"{where}, element"
+    values = _cast(array.flatten(), data_type.element, inner)
+    _check_inner_nulls(values, data_type.element, inner)
+    return pa.ListArray.from_arrays(
+        _offsets(array), values, type=to_arrow(data_type), mask=array.is_null()
+    )
+
+
+def _cast_map(
+    array: pa.Array, data_type: MapType | MultisetType, key: DataType, value: DataType, where: str
+) -> pa.Array:
+    if not pa.types.is_map(array.type):
+        raise _refusal(array, data_type, where, "it is not a map")
+    # As a list of pairs, whose flattening minds slices and nulls; a map's `keys` does not.
+    pairs = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+    entries = pairs.flatten()
+    keys = _cast(entries.field(0), key, f"{where}, key")
+    values = _cast(entries.field(1), value, f"{where}, value")
+    _check_inner_nulls(values, value, f"{where}, value")
+    return pa.MapArray.from_arrays(
+        _offsets(pairs), keys, values, type=to_arrow(data_type), mask=array.is_null()
+    )
+
+
+def _cast_struct(array: pa.Array, data_type: RowType, where: str) -> pa.Array:
+    source = array.type
+    if not pa.types.is_struct(source):
+        raise _refusal(array, data_type, where, "it is not a struct")
+    present = [child.name for child in source]
+    unknown = sorted(set(present) - {field.name for field in data_type.fields})
+    if unknown or len(set(present)) != len(present):
+        raise _refusal(array, data_type, where, f"check its fields {', '.join(present)}")
+    valid = array.is_valid()
+    flat = dict(zip(present, array.flatten(), strict=True))
+    children: list[pa.Array] = []
+    for field in data_type.fields:
+        inner = f"{where}, field '{field.name}'"
+        if field.name in flat:
+            child = _cast(flat[field.name], field.type, inner)
+        else:
+            child = pa.nulls(len(array), to_arrow(field.type))
+        _check_inner_nulls(child.filter(valid), field.type, inner)
+        children.append(child)
+    return pa.StructArray.from_arrays(
+        children, fields=list(to_arrow(data_type)), mask=array.is_null()
+    )

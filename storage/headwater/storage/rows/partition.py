@@ -1,0 +1,67 @@
+"""Partitions: from the serialised row in a manifest to values, names and directories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headwater.storage.errors import Invalid
+from headwater.storage.options import TableOptions
+from headwater.storage.rows.binary_row import deserialize_row
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.values import (
+    StorageValue,
+    parse_partition_text,
+    partition_text,
+    storage_value,
+)
+
+__all__ = ["bucket_directory", "partition_spec", "partition_values", "static_partition"]
+
+
+def partition_values(storage: TableStorage, partition: bytes) -> tuple[StorageValue, ...]:
+    """The storage values of a serialised partition, in partition-key order."""
+    return deserialize_row(partition, [field.type for field in storage.schema.partition_fields])
+
+
+def partition_spec(storage: TableStorage, partition: bytes) -> tuple[tuple[str, str], ...]:
+    """(column name, value as text) of a serialised partition, in partition-key order."""
+    options = TableOptions(storage.schema.options)
+    fields = storage.schema.partition_fields
+    values = partition_values(storage, partition)
+    return tuple(
+        (field.name, partition_text(value, field, options))
+        for field, value in zip(fields, values, strict=True)
+    )
+
+
+def bucket_directory(storage: TableStorage, partition: bytes, bucket: int) -> str:
+    """The URI of the directory that holds a bucket's files."""
+    return storage.layout.bucket_directory(partition_spec(storage, partition), bucket)
+
+
+def static_partition(
+    storage: TableStorage, partition: Mapping[str, object]
+) -> dict[str, StorageValue]:
+    """The storage values of a partition given by a user, some or all partition columns.
+
+    Text is read as in a partition's directory name, so that ``{"dt": "2026-01-01"}`` names a DATE.
+
+    Raises:
+        Invalid: A column is no partition column, or a value is not of its type.
+    """
+    keys = storage.schema.partition_keys
+    unknown = [name for name in partition if name not in keys]
+    if unknown:
+        raise Invalid(
+            f"table {storage.name}: '{unknown[0]}' is not a partition column; the partition "
+            f"columns are {', '.join(keys) or '(none)'}"
+        )
+    options = TableOptions(storage.schema.options)
+    values: dict[str, StorageValue] = {}
+    for name, value in partition.items():
+        data_type = storage.schema.column(name).type
+        if isinstance(value, str):
+            values[name] = parse_partition_text(value, data_type, options)
+        else:
+            values[name] = storage_value(value, data_type)
+    return values

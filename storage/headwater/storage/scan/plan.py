@@ -1,0 +1,416 @@
+"""Which files a snapshot holds, and how they are handed out to be read.
+
+What a scan costs grows with what is asked: manifests, then entries, then files are left out by
+partition, bucket and statistics. A primary-key table's files are left out by the values of other
+columns only together with all files that share their keys: else an old version of a row would
+come back to light.
+
+Source: ``AbstractFileStoreScan.java``, ``KeyValueFileStoreScan.java``, ``SnapshotReaderImpl.java``,
+``AppendOnlySplitGenerator.java``, ``MergeTreeSplitGenerator.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from headwater.storage.errors import CorruptData, NotFound, Unsupported
+from headwater.storage.formats.avro_container import read_avro
+from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
+from headwater.storage.manifest.manifest import merge_entries, read_manifest, read_manifest_list
+from headwater.storage.manifest.records import ManifestFile
+from headwater.storage.options import TableOptions
+from headwater.storage.predicate.filter import Predicate
+from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.scan.pruning import Pruner
+from headwater.storage.scan.sections import Section, key_sections, pack_in_order
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.values import StorageValue
+
+__all__ = [
+    "ScanPlan",
+    "Split",
+    "live_entries",
+    "max_sequence_numbers",
+    "plan_changelog",
+    "plan_delta",
+    "plan_snapshot",
+]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Files of one bucket that are read together. It pickles.
+
+    Attributes:
+        snapshot_id: The snapshot that was planned.
+        partition: Serialised partition values.
+        partition_values: The same as storage values, in partition-key order.
+        bucket: The bucket's number.
+        total_buckets: Buckets of the partition.
+        directory: The URI of the bucket's directory.
+        files: The files.
+        needs_merge: Whether rows of the files supersede or delete each other; if not, every row
+            of the files is a row of the table.
+        row_count: Rows of the files; with `needs_merge`, an upper bound of the rows read.
+        streaming: Whether the files hold changes: each row counts, none is merged.
+    """
+
+    snapshot_id: int
+    partition: bytes
+    partition_values: tuple[StorageValue, ...]
+    bucket: int
+    total_buckets: int
+    directory: str
+    files: tuple[DataFile, ...]
+    needs_merge: bool
+    row_count: int
+    streaming: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.file_size for file in self.files)
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """What to read, and what was left out.
+
+    Attributes:
+        splits: To be read in any order, each independently.
+        snapshot: What was planned.
+        manifests_read: Manifests looked into.
+        manifests_skipped: Manifests left out.
+        files_skipped: Files left out after looking into their manifests.
+    """
+
+    splits: tuple[Split, ...]
+    snapshot: Snapshot
+    manifests_read: int = 0
+    manifests_skipped: int = 0
+    files_skipped: int = 0
+
+
+@dataclass
+class _Found:
+    """Entries on their way from the manifests, and what was left out."""
+
+    entries: list[ManifestEntry] = field(default_factory=list)
+    read: int = 0
+    skipped: int = 0
+    files_skipped: int = 0
+
+    def only(self, kept: list[ManifestEntry]) -> None:
+        self.files_skipped += len(self.entries) - len(kept)
+        self.entries = kept
+
+
+def live_entries(
+    storage: TableStorage,
+    snapshot: Snapshot,
+    *,
+    predicate: Predicate | None = None,
+    partitions: Collection[bytes] | None = None,
+    bucket: int | None = None,
+    level: int | None = None,
+) -> list[ManifestEntry]:
+    """The files that a snapshot holds.
+
+    Args:
+        storage: The table.
+        snapshot: The snapshot.
+        predicate: Leave out files without matching rows: by all statistics in an append table, by
+            partition, bucket and key alone in a primary-key table.
+        partitions: Only these, serialised.
+        bucket: Only this bucket.
+        level: Only this LSM level.
+
+    Raises:
+        CorruptData: A manifest list or manifest is missing or malformed; the message names it.
+    """
+    pruner = Pruner(storage, predicate, partitions, bucket, level)
+    return _live(storage, snapshot, pruner).entries
+
+
+def max_sequence_numbers(entries: Iterable[ManifestEntry]) -> dict[tuple[bytes, int], int]:
+    """The greatest sequence number of each (partition, bucket)."""
+    found: dict[tuple[bytes, int], int] = {}
+    for entry in entries:
+        bucket = (entry.partition, entry.bucket)
+        last = entry.file.max_sequence_number
+        found[bucket] = max(found.get(bucket, last), last)
+    return found
+
+
+def plan_snapshot(
+    storage: TableStorage,
+    snapshot: Snapshot,
+    *,
+    predicate: Predicate | None = None,
+    min_level: int = 0,
+) -> ScanPlan:
+    """Plan to read a snapshot's rows.
+
+    Args:
+        storage: The table.
+        snapshot: The snapshot.
+        predicate: Which rows are wanted; what cannot hold them is left out. Reading a split
+            filters its rows exactly.
+        min_level: Only files of this LSM level and above: the table as it was when they were
+            compacted.
+
+    Raises:
+        CorruptData: A manifest list or manifest is missing or malformed; the message names it.
+        Unsupported: The table has options or deletion vectors that are not supported.
+    """
+    _refuse(storage, snapshot)
+    pruner = Pruner(storage, predicate)
+    found = _live(storage, snapshot, pruner)
+    if min_level:
+        found.only([entry for entry in found.entries if entry.file.level >= min_level])
+    splits: list[Split] = []
+    for bucket in _by_bucket(found.entries):
+        if storage.schema.primary_keys:
+            splits += _keyed_splits(storage, snapshot, bucket, pruner, found)
+        else:
+            splits += _packed(storage, snapshot, bucket, streaming=False)
+    return _plan(snapshot, splits, found)
+
+
+def plan_delta(
+    storage: TableStorage, snapshot: Snapshot, *, predicate: Predicate | None = None
+) -> ScanPlan:
+    """Plan to read the rows that a snapshot's commit added, row by row, deletes included.
+
+    Raises:
+        CorruptData: As `plan_snapshot`.
+        Unsupported: As `plan_snapshot`.
+    """
+    return _plan_changes(
+        storage, snapshot, snapshot.delta_manifest_list, "deltaManifestListSize", predicate
+    )
+
+
+def plan_changelog(
+    storage: TableStorage, snapshot: Snapshot, *, predicate: Predicate | None = None
+) -> ScanPlan:
+    """Plan to read the changelog files of a snapshot's commit, row by row; none, if it has none.
+
+    Raises:
+        CorruptData: As `plan_snapshot`.
+        Unsupported: As `plan_snapshot`.
+    """
+    if snapshot.changelog_manifest_list is None:
+        return ScanPlan((), snapshot)
+    return _plan_changes(
+        storage,
+        snapshot,
+        snapshot.changelog_manifest_list,
+        "changelogManifestListSize",
+        predicate,
+    )
+
+
+def _plan_changes(
+    storage: TableStorage,
+    snapshot: Snapshot,
+    manifest_list: str,
+    size_field: str,
+    predicate: Predicate | None,
+) -> ScanPlan:
+    _refuse(storage, snapshot)
+    pruner = Pruner(storage, predicate)
+    found = _Found()
+    _collect(storage, _manifests(storage, snapshot, manifest_list, size_field), pruner, found)
+    # An overwrite's deletes concern files of earlier commits.
+    added = [entry for entry in found.entries if entry.kind is FileKind.ADD]
+    found.entries = added
+    found.only([entry for entry in added if pruner.by_value(entry)])
+    splits: list[Split] = []
+    for bucket in _by_bucket(found.entries):
+        if TableOptions(storage.schema.options).bucket < 1 and not storage.schema.primary_keys:
+            splits += _packed(storage, snapshot, bucket, streaming=True)
+        else:
+            # One split, in the order of writing: changes of one key must not overtake each other.
+            splits.append(_split(storage, snapshot, bucket, _by_age(bucket), False, True))
+    return _plan(snapshot, splits, found)
+
+
+def _plan(snapshot: Snapshot, splits: Iterable[Split], found: _Found) -> ScanPlan:
+    return ScanPlan(tuple(splits), snapshot, found.read, found.skipped, found.files_skipped)
+
+
+# Manifests ------------------------------------------------------------------------------------
+
+
+def _manifests(
+    storage: TableStorage, snapshot: Snapshot, name: str, size_field: str
+) -> list[ManifestFile]:
+    size = snapshot.document.get(size_field)
+    return read_manifest_list(storage, name, size=size if isinstance(size, int) else None)
+
+
+def _collect(
+    storage: TableStorage, manifests: Iterable[ManifestFile], pruner: Pruner, found: _Found
+) -> None:
+    entries: list[ManifestEntry] = []
+    for manifest in manifests:
+        if not pruner.manifest(manifest):
+            found.skipped += 1
+            continue
+        found.read += 1
+        all_entries = read_manifest(storage, manifest.file_name, expected=manifest)
+        wanted = [entry for entry in all_entries if pruner.entry(entry)]
+        found.files_skipped += len(all_entries) - len(wanted)
+        entries += wanted
+    found.entries = merge_entries(entries)
+
+
+def _live(storage: TableStorage, snapshot: Snapshot, pruner: Pruner) -> _Found:
+    found = _Found()
+    manifests = [
+        *_manifests(storage, snapshot, snapshot.base_manifest_list, "baseManifestListSize"),
+        *_manifests(storage, snapshot, snapshot.delta_manifest_list, "deltaManifestListSize"),
+    ]
+    _collect(storage, manifests, pruner, found)
+    live = [entry for entry in found.entries if entry.kind is FileKind.ADD]
+    found.entries = live
+    matches = pruner.by_key if storage.schema.primary_keys else pruner.by_value
+    found.only([entry for entry in live if matches(entry)])
+    return found
+
+
+def _refuse(storage: TableStorage, snapshot: Snapshot) -> None:
+    """Refuse what would be read wrongly."""
+    options = TableOptions(storage.schema.options)
+    options.refuse_unsupported(storage.name, bool(storage.schema.primary_keys))
+    if snapshot.index_manifest is None:
+        return
+    path = storage.layout.manifest(snapshot.index_manifest)
+    try:
+        records = read_avro(storage.files.read(path), path)
+    except NotFound as error:
+        raise CorruptData(f"table {storage.name}: index manifest {path} does not exist") from error
+    if any(record.get("_INDEX_TYPE") == "DELETION_VECTORS" for record in records):
+        raise Unsupported(
+            f"table {storage.name}: snapshot {snapshot.id} has deletion vectors ({path}), which "
+            "Headwater does not yet read; compact the table with another Paimon engine"
+        )
+
+
+# Splits ---------------------------------------------------------------------------------------
+
+
+def _by_bucket(entries: Iterable[ManifestEntry]) -> Iterable[list[ManifestEntry]]:
+    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in entries:
+        buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
+    return buckets.values()
+
+
+def _by_age(bucket: Iterable[ManifestEntry]) -> list[DataFile]:
+    files = (entry.file for entry in bucket)
+    return sorted(files, key=lambda file: (file.min_sequence_number, file.max_sequence_number))
+
+
+def _split(
+    storage: TableStorage,
+    snapshot: Snapshot,
+    bucket: list[ManifestEntry],
+    files: Iterable[DataFile],
+    needs_merge: bool,
+    streaming: bool,
+) -> Split:
+    first = bucket[0]
+    chosen = tuple(files)
+    return Split(
+        snapshot.id,
+        first.partition,
+        partition_values(storage, first.partition),
+        first.bucket,
+        first.total_buckets,
+        bucket_directory(storage, first.partition, first.bucket),
+        chosen,
+        needs_merge,
+        sum(file.row_count for file in chosen),
+        streaming,
+    )
+
+
+def _packed(
+    storage: TableStorage, snapshot: Snapshot, bucket: list[ManifestEntry], *, streaming: bool
+) -> list[Split]:
+    options = TableOptions(storage.schema.options)
+    cost = options.split_open_file_cost
+    return [
+        _split(storage, snapshot, bucket, files, False, streaming)
+        for files in pack_in_order(
+            _by_age(bucket), lambda file: max(file.file_size, cost), options.split_target_size
+        )
+    ]
+
+
+def _keyed_splits(
+    storage: TableStorage,
+    snapshot: Snapshot,
+    bucket: list[ManifestEntry],
+    pruner: Pruner,
+    found: _Found,
+) -> list[Split]:
+    options = TableOptions(storage.schema.options)
+    cost = options.split_open_file_cost
+    matching = {entry.file.file_name for entry in bucket if pruner.by_value(entry)}
+    kept: list[list[DataFile]] = []
+    merged: set[str] = set()
+    for section in key_sections(storage, (entry.file for entry in bucket)):
+        files = _worth_reading(section, matching)
+        found.files_skipped += len(section.files) - len(files)
+        if len(section.runs) > 1 or any(_may_delete(file, options) for file in files):
+            merged.update(file.file_name for file in files)
+        if files and len(section.runs) > 1:
+            kept.append(files)
+        else:
+            kept.extend([file] for file in files)
+    bins = pack_in_order(
+        kept,
+        lambda files: max(sum(file.file_size for file in files), cost),
+        options.split_target_size,
+    )
+    return [
+        _split(
+            storage,
+            snapshot,
+            bucket,
+            (file for files in each for file in files),
+            any(file.file_name in merged for files in each for file in files),
+            False,
+        )
+        for each in bins
+    ]
+
+
+def _worth_reading(section: Section, matching: Collection[str]) -> list[DataFile]:
+    """The section's files, unless no version of its rows matches.
+
+    In one run every key occurs once, so each file answers for itself. With more runs a file that
+    does not match may supersede one that does.
+    """
+    files = section.files
+    if len(section.runs) == 1:
+        return [file for file in files if file.file_name in matching]
+    return files if any(file.file_name in matching for file in files) else []
+
+
+def _may_delete(file: DataFile, options: TableOptions) -> bool:
+    """Whether a file may hold retracting rows.
+
+    Some writers say 0 of files of level 0 that hold them. Old ones do not count, but the highest
+    level never holds any.
+    """
+    if file.level == 0:
+        return True
+    if file.delete_row_count is None:
+        return file.level < options.highest_level
+    return file.delete_row_count > 0

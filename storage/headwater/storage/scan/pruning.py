@@ -1,0 +1,341 @@
+"""What a scan need not read: manifests, buckets, files and row groups that a predicate excludes.
+
+Everything here may only say "no row of it can match"; the rows themselves are filtered when they
+are read. Columns of old schemas are matched by field id.
+
+Source: ``ManifestsReader.java``, ``BucketSelector.java``, ``SimpleStatsEvolution.java``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
+
+import pyarrow as pa
+
+from headwater.storage.casts.type_changes import is_widening, keeps_form
+from headwater.storage.formats.parquet import ParquetReader, RawStatistics
+from headwater.storage.manifest.data_file import DataFile, ManifestEntry, SimpleStats
+from headwater.storage.manifest.records import ManifestFile
+from headwater.storage.options import TableOptions
+from headwater.storage.predicate.filter import (
+    And,
+    ColumnRange,
+    Comparison,
+    Constant,
+    IsNull,
+    Predicate,
+    columns_of,
+    may_match,
+    pinned_values,
+)
+from headwater.storage.rows.binary_row import deserialize_row
+from headwater.storage.rows.bucket import bucket_numbers
+from headwater.storage.rows.partition import partition_values
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import DataField, DataType, to_arrow
+from headwater.storage.types.values import StorageValue
+
+__all__ = ["Pruner", "matching_row_groups"]
+
+_INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
+_FLOATS = (Root.FLOAT, Root.DOUBLE)
+_MOST_BUCKET_KEYS = 1000
+
+
+class Pruner:
+    """Decides what of one table a scan must look at.
+
+    Args:
+        storage: The table.
+        predicate: What rows are wanted; None means all.
+        partitions: Serialised partitions; None means all.
+        bucket: A bucket's number; None means all.
+        level: An LSM level; None means all.
+    """
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        predicate: Predicate | None = None,
+        partitions: Collection[bytes] | None = None,
+        bucket: int | None = None,
+        level: int | None = None,
+    ) -> None:
+        self._storage = storage
+        self._predicate = Constant(True) if predicate is None else predicate
+        self._columns = [storage.schema.column(name) for name in columns_of(self._predicate)]
+        self._partitions = None if partitions is None else frozenset(partitions)
+        self._bucket = bucket
+        self._level = level
+        self._partition_ranges: dict[bytes, Mapping[str, ColumnRange]] = {}
+        self._partition_wanted: dict[bytes, bool] = {}
+        self._buckets: dict[int, frozenset[int] | None] = {}
+        self._bucket_keys = self._pinned_bucket_keys()
+
+    # Manifests and entries -------------------------------------------------------------------
+
+    def manifest(self, manifest: ManifestFile) -> bool:
+        """Whether a manifest may hold wanted entries."""
+        if not _may_contain(manifest.min_bucket, manifest.max_bucket, self._bucket):
+            return False
+        if not _may_contain(manifest.min_level, manifest.max_level, self._level):
+            return False
+        ranges = _ranges(manifest.partition_stats, self._storage.schema.partition_fields, None)
+        if not may_match(self._predicate, ranges):
+            return False
+        return self._partitions is None or any(
+            may_match(self._is_partition(partition), ranges) for partition in self._partitions
+        )
+
+    def _is_partition(self, partition: bytes) -> Predicate:
+        fields = self._storage.schema.partition_fields
+        values = partition_values(self._storage, partition)
+        return And(
+            tuple(
+                IsNull(item.name) if value is None else Comparison(item.name, "=", value)
+                for item, value in zip(fields, values, strict=True)
+            )
+        )
+
+    def entry(self, entry: ManifestEntry) -> bool:
+        """Whether an entry's partition, bucket and level are wanted: alike for add and delete."""
+        if self._bucket is not None and entry.bucket != self._bucket:
+            return False
+        if self._level is not None and entry.file.level != self._level:
+            return False
+        if self._partitions is not None and entry.partition not in self._partitions:
+            return False
+        wanted = self._partition_wanted.get(entry.partition)
+        if wanted is None:
+            wanted = may_match(self._predicate, self._ranges_of(entry.partition))
+            self._partition_wanted[entry.partition] = wanted
+        return wanted and self._bucket_wanted(entry)
+
+    def _ranges_of(self, partition: bytes) -> Mapping[str, ColumnRange]:
+        known = self._partition_ranges.get(partition)
+        if known is None:
+            values = partition_values(self._storage, partition)
+            fields = self._storage.schema.partition_fields
+            known = {
+                item.name: ColumnRange(value, value, int(value is None), 1)
+                for item, value in zip(fields, values, strict=True)
+            }
+            self._partition_ranges[partition] = known
+        return known
+
+    # Buckets -----------------------------------------------------------------------------------
+
+    def _pinned_bucket_keys(self) -> list[tuple[StorageValue, ...]] | None:
+        """The bucket keys that matching rows can have, when they are few."""
+        schema = self._storage.schema
+        fields = schema.bucket_key_fields
+        if not fields or TableOptions(schema.options).bucket < 1:
+            return None
+        pinned = pinned_values(self._predicate)
+        if (
+            any(item.name not in pinned or _root(item.type) in _FLOATS for item in fields)
+            or math.prod(len(pinned[item.name]) for item in fields) > _MOST_BUCKET_KEYS
+        ):
+            return None
+        return list(itertools.product(*(pinned[item.name] for item in fields)))
+
+    def _bucket_wanted(self, entry: ManifestEntry) -> bool:
+        if self._bucket_keys is None or entry.total_buckets < 1:
+            return True
+        fields = self._storage.schema.bucket_key_fields
+        old = self._storage.schema_by_id(entry.file.schema_id).field_by_id
+        for item in fields:
+            # The hash is of the value that the column had when the file was written.
+            if item.id not in old or not keeps_form(old[item.id].type, item.type):
+                return True
+        if entry.total_buckets not in self._buckets:
+            self._buckets[entry.total_buckets] = self._hashed(entry.total_buckets)
+        wanted = self._buckets[entry.total_buckets]
+        return wanted is None or entry.bucket in wanted
+
+    def _hashed(self, total_buckets: int) -> frozenset[int] | None:
+        assert self._bucket_keys is not None
+        if not self._bucket_keys:
+            return frozenset()
+        types = [item.type for item in self._storage.schema.bucket_key_fields]
+        columns = zip(*self._bucket_keys, strict=True)
+        try:
+            arrays = [
+                pa.array(column, to_arrow(data_type))
+                for column, data_type in zip(columns, types, strict=True)
+            ]
+        except (pa.ArrowInvalid, OverflowError):  # a literal beyond the column's type
+            return None
+        return frozenset(bucket_numbers(arrays, types, total_buckets).tolist())
+
+    # Files -------------------------------------------------------------------------------------
+
+    def by_key(self, entry: ManifestEntry) -> bool:
+        """Whether a file may hold keys that match.
+
+        All versions of a key match or do not match together, so leaving a file out by its keys
+        never brings back an older version.
+        """
+        schema = self._storage.schema_by_id(entry.file.schema_id)
+        stats = self._evolved(entry.file, entry.file.key_stats, schema.key_fields, schema)
+        keys = {item.name for item in self._storage.schema.key_fields}
+        ranges = {name: found for name, found in stats.items() if name in keys}
+        return may_match(self._predicate, {**ranges, **self._ranges_of(entry.partition)})
+
+    def by_value(self, entry: ManifestEntry) -> bool:
+        """Whether a file may hold rows that match, each row taken for itself."""
+        file = entry.file
+        schema = self._storage.schema_by_id(file.schema_id)
+        fields: Sequence[DataField] = schema.fields
+        if file.value_stats_cols is not None:
+            by_name = schema.field_by_name
+            if any(name not in by_name for name in file.value_stats_cols):
+                return True
+            fields = schema.columns(file.value_stats_cols)
+        stats = self._evolved(file, file.value_stats, fields, schema)
+        return may_match(self._predicate, {**stats, **self._ranges_of(entry.partition)})
+
+    def _evolved(
+        self,
+        file: DataFile,
+        stats: SimpleStats,
+        fields: Sequence[DataField],
+        schema: TableSchema,
+    ) -> dict[str, ColumnRange]:
+        """Statistics of the predicate's columns, by present name."""
+        ranges: dict[str, ColumnRange] = {}
+        found: dict[str, ColumnRange] | None = None
+        for item in self._columns:
+            old = schema.field_by_id.get(item.id)
+            if old is None:
+                # The file is older than the column: all null.
+                ranges[item.name] = ColumnRange(None, None, file.row_count, file.row_count)
+            elif _comparable_types(old.type, item.type):
+                found = _ranges(stats, fields, file.row_count) if found is None else found
+                if old.name in found:
+                    ranges[item.name] = found[old.name]
+        return ranges
+
+
+def _root(data_type: DataType) -> Root | None:
+    return data_type.root if isinstance(data_type, AtomicType) else None
+
+
+def _comparable_types(old: DataType, new: DataType) -> bool:
+    """Whether a storage value of the old type is the storage value of the new one too.
+
+    Of what a cast changes, the old values' bounds say nothing: 383 becomes 127, '10' comes before
+    '9'. A whole number that gets wider is the same number.
+    """
+    if _root(old) in _INTEGERS and _root(new) in _INTEGERS:
+        return is_widening(old, new)
+    return isinstance(new, AtomicType) and keeps_form(old, new)
+
+
+def _may_contain(low: int | None, high: int | None, wanted: int | None) -> bool:
+    return wanted is None or low is None or high is None or low <= wanted <= high
+
+
+def _ranges(
+    stats: SimpleStats, fields: Sequence[DataField], row_count: int | None
+) -> dict[str, ColumnRange]:
+    """Statistics by column name; empty when the rows are not of these fields."""
+    arity = len(fields)
+    for row in (stats.min_values, stats.max_values):
+        # Some writers leave statistics out as rows without fields.
+        if len(row) < 4 or struct.unpack_from(">i", row)[0] != arity:
+            return {}
+    types = [item.type for item in fields]
+    low = deserialize_row(stats.min_values, types)
+    high = deserialize_row(stats.max_values, types)
+    nulls: Iterable[int | None] = stats.null_counts
+    if len(stats.null_counts) != arity:
+        nulls = [None] * arity
+    return {
+        item.name: ColumnRange(a, b, count, row_count)
+        for item, a, b, count in zip(fields, low, high, nulls, strict=True)
+    }
+
+
+# Row groups -----------------------------------------------------------------------------------
+
+
+def matching_row_groups(
+    reader: ParquetReader,
+    predicate: Predicate,
+    columns: Mapping[str, tuple[DataField, DataField]],
+    constants: Mapping[str, ColumnRange],
+) -> list[int]:
+    """The row groups of a file that may hold matching rows.
+
+    Args:
+        reader: The file.
+        predicate: What rows are wanted.
+        columns: (present, stored) by present name: columns whose statistics may be asked.
+        constants: What is known of columns from elsewhere.
+    """
+    asked = {
+        name: (present, stored)
+        for name, (present, stored) in columns.items()
+        if name in columns_of(predicate)
+        and _comparable_types(stored.type, present.type)
+        # Another unit or scale would make other numbers of the same values.
+        and reader.arrow_type(stored.name) == to_arrow(stored.type)
+    }
+    if not asked and may_match(predicate, constants):
+        return list(reader.row_groups)
+    groups: list[int] = []
+    for group in reader.row_groups:
+        ranges = dict(constants)
+        for name, (_, stored) in asked.items():
+            found = reader.statistics(group, stored.name)
+            known = None if found is None else _from_footer(found, stored.type)
+            if known is not None:
+                ranges[name] = known
+        if may_match(predicate, ranges):
+            groups.append(group)
+    return groups
+
+
+def _from_footer(found: RawStatistics, data_type: DataType) -> ColumnRange | None:
+    if not isinstance(data_type, AtomicType):
+        return None
+    try:
+        low = _storage_value(found.minimum, data_type)
+        high = _storage_value(found.maximum, data_type)
+    except (UnicodeDecodeError, ValueError):
+        return None
+    return ColumnRange(low, high, found.null_count, found.row_count)
+
+
+def _storage_value(raw: bool | int | float | bytes | None, data_type: AtomicType) -> StorageValue:
+    """A footer's value as a storage value; raises ValueError when it is not one as it stands."""
+    match data_type.root:
+        case Root.CHAR | Root.VARCHAR if isinstance(raw, bytes):
+            return raw.decode()
+        case Root.DECIMAL if isinstance(raw, int):
+            return Decimal(raw).scaleb(-data_type.scale)
+        case Root.DECIMAL if isinstance(raw, bytes):
+            unscaled = int.from_bytes(raw, "big", signed=True)
+            return Decimal(
+                (int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -data_type.scale)
+            )
+        case Root.BINARY | Root.VARBINARY if isinstance(raw, bytes):
+            return raw
+        case Root.BOOLEAN if isinstance(raw, bool):
+            return raw
+        case Root.FLOAT | Root.DOUBLE if isinstance(raw, float):
+            return raw
+        case Root.TIMESTAMP | Root.TIMESTAMP_LTZ if data_type.precision > 6:
+            raise ValueError
+        case _ if isinstance(raw, int) and not isinstance(raw, bool):
+            return raw
+    if raw is None:
+        return None
+    raise ValueError

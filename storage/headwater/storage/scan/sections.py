@@ -1,0 +1,184 @@
+"""The files of a bucket by key range: which must be merged with which.
+
+Source: ``IntervalPartition.java``, ``MergeTreeSplitGenerator.java``, ``BinPacking.java``.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.rows.binary_row import deserialize_row
+from headwater.storage.table_storage import TableStorage
+
+__all__ = ["FileRun", "Section", "key_sections", "pack_in_order"]
+
+_SortKey: TypeAlias = tuple[object, ...]
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class FileRun:
+    """Files whose key ranges are disjoint, by key.
+
+    Attributes:
+        files: The files.
+    """
+
+    files: tuple[DataFile, ...]
+
+    @property
+    def row_count(self) -> int:
+        """Rows, deletes included."""
+        return sum(file.row_count for file in self.files)
+
+    @property
+    def min_sequence(self) -> int:
+        """The smallest sequence number."""
+        return min(file.min_sequence_number for file in self.files)
+
+    @property
+    def max_sequence(self) -> int:
+        """The greatest sequence number."""
+        return max(file.max_sequence_number for file in self.files)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Files whose key ranges hang together; no key of theirs is in another section.
+
+    Attributes:
+        runs: The files as sorted runs, as old as their levels say. Of one run alone no key occurs
+            twice.
+    """
+
+    runs: tuple[FileRun, ...]
+
+    @property
+    def files(self) -> list[DataFile]:
+        """All files, run by run."""
+        return [file for run in self.runs for file in run.files]
+
+
+@dataclass(frozen=True)
+class _Ranged:
+    file: DataFile
+    low: _SortKey
+    high: _SortKey
+
+
+def key_sections(storage: TableStorage, files: Iterable[DataFile]) -> list[Section]:
+    """Split the files of one bucket of a primary-key table into sections, by key.
+
+    Raises:
+        CorruptData: A file's key range cannot be read.
+    """
+    ranged = sorted(
+        (
+            _Ranged(file, _sort_key(storage, file, "min_key"), _sort_key(storage, file, "max_key"))
+            # Writers at once may give rows of one key the same sequence number. Which of them wins
+            # must not depend on the order of manifests, which merging them changes.
+            for file in sorted(files, key=lambda file: file.file_name)
+        ),
+        key=lambda item: (item.low, item.high),
+    )
+    groups: list[list[_Ranged]] = []
+    bound: _SortKey = ()
+    for item in ranged:
+        if groups and not item.low > bound:
+            groups[-1].append(item)
+            bound = max(bound, item.high)
+        else:
+            groups.append([item])
+            bound = item.high
+    return [_section(group) for group in groups]
+
+
+def pack_in_order(
+    items: Iterable[_Item], weight: Callable[[_Item], int], target: int
+) -> list[list[_Item]]:
+    """Consecutive items in bins of at most a target weight, or of one item."""
+    bins: list[list[_Item]] = []
+    filled = 0
+    for item in items:
+        more = weight(item)
+        if bins and filled + more <= target:
+            bins[-1].append(item)
+            filled += more
+        else:
+            bins.append([item])
+            filled = more
+    return bins
+
+
+def _sort_key(storage: TableStorage, file: DataFile, side: str) -> _SortKey:
+    types = [item.type for item in storage.schema_by_id(file.schema_id).key_fields]
+    values = deserialize_row(file.min_key if side == "min_key" else file.max_key, types)
+    return tuple(_total_order(value) if isinstance(value, float) else value for value in values)
+
+
+def _total_order(value: float) -> int:
+    """A number that orders floats as ``Double.compare``: -0.0 below 0.0, NaN greatest."""
+    if value != value:
+        return 1 << 63
+    bits: int = struct.unpack(">q", struct.pack(">d", value))[0]
+    return bits if bits >= 0 else -(bits & 0x7FFF_FFFF_FFFF_FFFF) - 1
+
+
+def _section(group: Sequence[_Ranged]) -> Section:
+    """Sorted runs of a section: by level, and of level 0 by age as far as keys are disjoint."""
+    runs: list[list[_Ranged]] = []
+    for level in sorted({item.file.level for item in group} - {0}, reverse=True):
+        runs += _disjoint([item for item in group if item.file.level == level])
+    newest: list[_Ranged] = []
+    for flush in _flushes([item for item in group if item.file.level == 0]):
+        parts = _disjoint(flush)
+        if newest and len(parts) == 1 and _fits(newest, parts[0]):
+            newest.extend(parts[0])
+            newest.sort(key=lambda item: item.low)
+        else:
+            runs += parts
+            newest = parts[-1]
+    return Section(tuple(FileRun(tuple(item.file for item in run)) for run in runs))
+
+
+def _flushes(files: Sequence[_Ranged]) -> list[list[_Ranged]]:
+    """Files in groups whose sequence numbers do not interleave, oldest first."""
+    groups: list[list[_Ranged]] = []
+    last = -1
+    for item in sorted(files, key=lambda item: item.file.min_sequence_number):
+        if groups and item.file.min_sequence_number <= last:
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+        last = max(last, item.file.max_sequence_number)
+    return groups
+
+
+def _disjoint(files: Sequence[_Ranged]) -> list[list[_Ranged]]:
+    """Files as the fewest lists of disjoint key ranges."""
+    runs: list[list[_Ranged]] = []
+    for item in sorted(files, key=lambda item: (item.low, item.high)):
+        for run in runs:
+            if run[-1].high < item.low:
+                run.append(item)
+                break
+        else:
+            runs.append([item])
+    return runs
+
+
+def _fits(run: Sequence[_Ranged], more: Sequence[_Ranged]) -> bool:
+    """Whether the key ranges of two lists, each disjoint and sorted, are disjoint together."""
+    lows = [item.low for item in run]
+    for item in more:
+        at = bisect_left(lows, item.low)
+        if at < len(run) and not item.high < run[at].low:
+            return False
+        if at > 0 and not run[at - 1].high < item.low:
+            return False
+    return True

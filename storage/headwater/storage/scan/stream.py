@@ -1,0 +1,291 @@
+"""Following a table: the present rows once, then each commit's changes, in order.
+
+A position says what a reader wants next; planning it gives the splits and the position after it.
+Positions are values: nothing here remembers anything, so a reader can go back to any of them.
+
+Source: ``DataTableStreamScan.java``, ``DeltaFollowUpScanner.java``,
+``ChangelogFollowUpScanner.java``, ``NextSnapshotFetcher.java``, ``AbstractDataTableScan.java``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.options import ChangelogProducer, TableOptions
+from headwater.storage.predicate.filter import Predicate
+from headwater.storage.scan.plan import ScanPlan, plan_changelog, plan_delta, plan_snapshot
+from headwater.storage.snapshot.files import snapshot_file_ids
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.table_storage import TableStorage
+
+__all__ = [
+    "StreamPosition",
+    "after",
+    "from_consumer",
+    "from_snapshot",
+    "from_timestamp",
+    "latest",
+    "latest_full",
+    "next_plan",
+    "plans_before",
+]
+
+
+@dataclass(frozen=True, order=True)
+class StreamPosition:
+    """What a reader wants next. Positions of one table are ordered.
+
+    Attributes:
+        snapshot_id: A snapshot, which may not exist yet.
+        changes: Whether its changes are wanted, or (once, at the start) all its rows.
+    """
+
+    snapshot_id: int
+    changes: bool = True
+
+    @property
+    def next_snapshot(self) -> int:
+        """What a consumer at this position has as its next snapshot."""
+        return self.snapshot_id
+
+    def to_json(self) -> dict[str, int | bool]:
+        """The position as a JSON object."""
+        return {"snapshotId": self.snapshot_id, "changes": self.changes}
+
+    @staticmethod
+    def from_json(document: object) -> StreamPosition:
+        """Read `to_json`'s object; raises Invalid when it is something else."""
+        match document:
+            case {"snapshotId": int(number), "changes": bool(changes)} if number > 0:
+                return StreamPosition(number, changes)
+        raise Invalid(f"{document!r} is not a stream position")
+
+
+# Where to start ---------------------------------------------------------------------------------
+
+
+def latest_full(newest: Snapshot | None) -> StreamPosition | None:
+    """All rows, then changes; None as long as the table has no snapshot."""
+    return None if newest is None else StreamPosition(newest.id, changes=False)
+
+
+def latest(newest: Snapshot | None) -> StreamPosition:
+    """Only what is committed from now on."""
+    return after(newest.id if newest is not None else 0)
+
+
+def after(snapshot_id: int) -> StreamPosition:
+    """The changes after a snapshot."""
+    return StreamPosition(snapshot_id + 1)
+
+
+def from_snapshot(
+    storage: TableStorage, newest: Snapshot | None, snapshot_id: int, *, full: bool = False
+) -> StreamPosition:
+    """The changes of a snapshot and what follows; with `full`, its rows instead of its changes.
+
+    Raises:
+        NotFound: The snapshot has expired.
+        Invalid: It is not the latest, nor before it, nor the next.
+    """
+    _check_reach(storage, newest, snapshot_id)
+    return StreamPosition(snapshot_id, changes=not full)
+
+
+def from_consumer(
+    storage: TableStorage, newest: Snapshot | None, next_snapshot: int
+) -> StreamPosition:
+    """Where a consumer left off.
+
+    Raises:
+        NotFound: That snapshot has expired: changes would be missed. Paimon goes on with the
+            earliest snapshot there is; Headwater leaves that decision to whoever can resolve it.
+        Invalid: The table has been rolled back or made anew since.
+    """
+    _check_reach(storage, newest, next_snapshot)
+    return StreamPosition(next_snapshot)
+
+
+def from_timestamp(
+    storage: TableStorage, newest: Snapshot | None, time_millis: int
+) -> StreamPosition:
+    """The changes of the first snapshot committed at or after a time, and what follows.
+
+    Args:
+        storage: The table.
+        newest: Its latest snapshot.
+        time_millis: Milliseconds since the epoch.
+    """
+    if newest is None or newest.time_millis < time_millis:
+        return latest(newest)
+    ids = [n for n in snapshot_file_ids(storage.files, storage.layout) if n < newest.id]
+
+    def committed(number: int) -> int:
+        return storage.snapshot(number).time_millis
+
+    at = bisect_left(ids, time_millis, key=committed)
+    return StreamPosition(ids[at] if at < len(ids) else newest.id)
+
+
+# What comes next --------------------------------------------------------------------------------
+
+
+def next_plan(
+    storage: TableStorage,
+    position: StreamPosition,
+    newest: Snapshot | None,
+    *,
+    predicate: Predicate | None = None,
+) -> tuple[ScanPlan | None, StreamPosition]:
+    """Plan what a reader wants next.
+
+    Snapshots without changes are passed over: compactions; overwrites, unless the table's options
+    say otherwise; those without a changelog, where a changelog is kept.
+
+    Args:
+        storage: The table.
+        position: What is wanted.
+        newest: The latest snapshot, as the catalog says.
+        predicate: Which rows are wanted; each change is judged for itself.
+
+    Returns:
+        A plan with splits and the position after it; or None, when there is nothing yet, and the
+        position to ask for again, which is further when snapshots were passed over.
+
+    Raises:
+        NotFound: The wanted snapshot has expired.
+        Invalid: The wanted snapshot lies beyond the next one: the table was rolled back or made
+            anew.
+        CorruptData: A manifest is missing or malformed.
+        Unsupported: The table's options ask for what Headwater does not do.
+    """
+    _refuse(storage)
+    while True:
+        snapshot = _find(storage, newest, position.snapshot_id)
+        if snapshot is None:
+            return None, position
+        plan = _plan(storage, position, snapshot, predicate)
+        following = after(snapshot.id)
+        if plan is not None and (plan.splits or not position.changes):
+            return plan, following
+        position = following
+
+
+def plans_before(
+    storage: TableStorage,
+    position: StreamPosition,
+    end: StreamPosition,
+    newest: Snapshot | None,
+    *,
+    predicate: Predicate | None = None,
+) -> Iterator[ScanPlan]:
+    """The plans from a position up to another, which is not included: one batch of a stream.
+
+    Planning the same range again gives the same rows, as long as its snapshots have not expired.
+
+    Raises:
+        As `next_plan`; also Invalid when `end` is not reached by what has been committed.
+    """
+    while position < end:
+        plan, following = next_plan(storage, position, newest, predicate=predicate)
+        if plan is None:
+            if following < end:
+                raise Invalid(
+                    f"table {storage.name}: snapshot {following.snapshot_id} is not there yet, but "
+                    f"the batch goes up to snapshot {end.snapshot_id}"
+                )
+            return
+        if plan.snapshot.id >= end.snapshot_id and end.changes:
+            return
+        yield plan
+        position = following
+
+
+def _plan(
+    storage: TableStorage,
+    position: StreamPosition,
+    snapshot: Snapshot,
+    predicate: Predicate | None,
+) -> ScanPlan | None:
+    options = TableOptions(storage.schema.options)
+    try:
+        if not position.changes:
+            # What a producer of changelogs has not compacted yet will come as a changelog.
+            levels = {
+                ChangelogProducer.LOOKUP: 1,
+                ChangelogProducer.FULL_COMPACTION: options.highest_level,
+            }
+            least = levels.get(options.changelog_producer, 0) if storage.schema.primary_keys else 0
+            return plan_snapshot(storage, snapshot, predicate=predicate, min_level=least)
+        if _keeps_changelog(storage):
+            return plan_changelog(storage, snapshot, predicate=predicate)
+        overwritten = snapshot.commit_kind is CommitKind.OVERWRITE
+        wanted = overwritten and options.streaming_read_append_overwrite
+        if snapshot.commit_kind is CommitKind.APPEND or wanted:
+            return plan_delta(storage, snapshot, predicate=predicate)
+        return None
+    except CorruptData as error:
+        # Expiry deletes a snapshot's manifests after its file.
+        if storage.files.exists(storage.layout.snapshot(snapshot.id)):
+            raise
+        raise _expired(storage, snapshot.id, None) from error
+
+
+def _keeps_changelog(storage: TableStorage) -> bool:
+    producer = TableOptions(storage.schema.options).changelog_producer
+    return bool(storage.schema.primary_keys) and producer is not ChangelogProducer.NONE
+
+
+def _refuse(storage: TableStorage) -> None:
+    options = TableOptions(storage.schema.options)
+    if storage.schema.primary_keys and options.streaming_read_overwrite:
+        raise Unsupported(
+            f"table {storage.name}: option streaming-read-overwrite=true is not supported for "
+            "tables with a primary key; remove it to leave overwrites out of the stream"
+        )
+
+
+def _find(storage: TableStorage, newest: Snapshot | None, snapshot_id: int) -> Snapshot | None:
+    """A snapshot; None when it is not there yet."""
+    if newest is not None and newest.id == snapshot_id:
+        return newest
+    if newest is None or snapshot_id > newest.id:
+        _check_reach(storage, newest, snapshot_id)
+        return None
+    try:
+        return storage.snapshot(snapshot_id)
+    except NotFound:
+        # The catalog decides first and writes the file then: a gap is not yet a loss.
+        ids = snapshot_file_ids(storage.files, storage.layout)
+        earliest = min((number for number in ids if number < newest.id), default=newest.id)
+        if earliest > snapshot_id:
+            raise _expired(storage, snapshot_id, earliest) from None
+        return None
+
+
+def _check_reach(storage: TableStorage, newest: Snapshot | None, snapshot_id: int) -> None:
+    last = 0 if newest is None else newest.id
+    if snapshot_id > last + 1:
+        raise Invalid(
+            f"table {storage.name}: snapshot {snapshot_id} is wanted, but the latest is "
+            f"{last or 'not there yet'}; the table was rolled back or made anew. Reset the "
+            "consumer, or start from another snapshot"
+        )
+    if snapshot_id < 1:
+        raise Invalid(f"table {storage.name}: snapshot ids start at 1, not {snapshot_id}")
+    if snapshot_id <= last:
+        _find(storage, newest, snapshot_id)
+
+
+def _expired(storage: TableStorage, snapshot_id: int, earliest: int | None) -> NotFound:
+    there = "" if earliest is None else f" The earliest snapshot is {earliest}."
+    return NotFound(
+        f"table {storage.name}: snapshot {snapshot_id} has expired, so its changes can no longer "
+        f"be read.{there} Start anew from a full read, or let snapshots live longer; a consumer "
+        "holds back expiry as long as it does not expire itself",
+        resource_type=ResourceType.SNAPSHOT,
+        resource_name=str(snapshot_id),
+    )

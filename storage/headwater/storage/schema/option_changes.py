@@ -1,0 +1,179 @@
+"""Table options as a schema changes: which may change, and which name columns.
+
+Source: ``SchemaManager.checkAlterTableOption``, ``applyRenameColumnsToOptions``, the options marked
+``@Immutable`` in ``CoreOptions.java``, and ``SchemaValidation.validateFieldsPrefix``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headwater.storage.errors import Invalid
+from headwater.storage.options import TableOptions
+from headwater.storage.schema.table_type import TYPE_OPTION, TableType
+
+__all__ = [
+    "check_field_options",
+    "check_option_change",
+    "indexed_by",
+    "is_unchanged",
+    "listed_names",
+    "options_about",
+    "renamed_in_options",
+]
+
+# Changing them would make the data there unreadable, or wrong.
+_IMMUTABLE = frozenset(
+    {
+        "type",
+        "bucket-key",
+        "bucket-function.type",
+        "data-file.path-directory",
+        "merge-engine",
+        "sequence.snapshot-ordering",
+        "aggregation.remove-record-on-delete",
+        "partial-update.remove-record-on-delete",
+        "partial-update.remove-record-on-sequence-group",
+        "rowkind.field",
+        "primary-key",
+        "primary-key.nullable",
+        "partition",
+        "dynamic-bucket.initial-buckets",
+        "force-lookup",
+        "row-tracking.enabled",
+        "data-evolution.enabled",
+        "index-file-in-data-file-dir",
+        "blob-field",
+        "blob-descriptor-field",
+        "blob-view-field",
+        "pk-clustering-override",
+        "path",
+    }
+)
+# Their values are lists of columns.
+_COLUMN_LISTS = ("bucket-key", "sequence.field", "rowkind.field", "clustering.columns")
+# As well, and the indexes that they name know a column by its name.
+_INDEXED = (
+    "pk-vector.index.columns",
+    "pk-btree.index.columns",
+    "pk-bitmap.index.columns",
+    "pk-multivalue.index.columns",
+    "pk-full-text.index.columns",
+)
+_FIELDS = "fields."
+_DEFAULT_FUNCTION = "fields.default-aggregate-function"
+# What stands after the columns in ``fields.<columns>.<…>``, with columns for a value or without.
+_NAMING_SUFFIXES = (".sequence-group", ".nested-key")
+
+
+def is_unchanged(
+    options: Mapping[str, str],
+    key: str,
+    value: str,
+    primary_keys: Sequence[str],
+    partition_keys: Sequence[str],
+) -> bool:
+    """Whether an option says already what it is set to.
+
+    Keys that were given as options stand beside them (``SchemaManager.isUnchangedNormalizedKey``).
+    """
+    present = options.get(key)
+    if key == TYPE_OPTION:
+        return value.strip().lower() == (present or TableType.TABLE).lower()
+    if present is None and key in ("primary-key", "partition"):
+        keys = primary_keys if key == "primary-key" else partition_keys
+        return listed_names(value) == list(keys)
+    return present == value
+
+
+def check_option_change(
+    options: Mapping[str, str], key: str, value: str | None, *, has_snapshots: bool
+) -> None:
+    """Refuse to set an option to another value, or to remove it (None); raises Invalid."""
+    # A format or object table holds data without snapshots: its type never changes.
+    if key == TYPE_OPTION:
+        raise Invalid("option 'type' cannot be changed; create another table")
+    if not has_snapshots:
+        return
+    if key in _IMMUTABLE:
+        raise Invalid(f"option '{key}' cannot be changed once the table holds data")
+    if key == "bucket":
+        if value is None:
+            raise Invalid("option 'bucket' cannot be removed once the table holds data")
+        before = TableOptions(options).bucket
+        after = TableOptions({"bucket": value}).bucket
+        if before != after and -1 in (before, after):
+            raise Invalid("option 'bucket' cannot change from or to -1")
+    present = options.get(key, "false").lower()
+    wanted = (value or "false").lower()
+    modifiable = options.get("deletion-vectors.modifiable", "false").lower() == "true"
+    if key == "deletion-vectors.enabled" and present != wanted and not modifiable:
+        raise Invalid(
+            f"option '{key}' cannot be changed once the table holds data: rows could come twice; "
+            "compact the table fully and set 'deletion-vectors.modifiable' = 'true' to allow it"
+        )
+    one_way = key in ("ignore-delete", "ignore-update-before")
+    if one_way and present == "true" and wanted == "false":
+        raise Invalid(f"option '{key}' cannot be changed from true to false")
+    if key == "clustering.columns" and "pk-clustering-override" in options:
+        raise Invalid(
+            "option 'clustering.columns' cannot be changed while 'pk-clustering-override' is set: "
+            "the files there are sorted by it"
+        )
+
+
+def options_about(options: Mapping[str, str], column: str) -> list[str]:
+    """The options that would name nothing without a column."""
+    found = [
+        key for key in (*_COLUMN_LISTS, *_INDEXED) if column in listed_names(options.get(key, ""))
+    ]
+    for key, value in options.items():
+        names_it = column in (_columns_of(key) or ())
+        if names_it or (key.endswith(_NAMING_SUFFIXES) and column in listed_names(value)):
+            found.append(key)
+    return found
+
+
+def indexed_by(options: Mapping[str, str], column: str) -> str | None:
+    """The option that makes an index of a primary-key table over a column; None without one."""
+    return next((key for key in _INDEXED if column in listed_names(options.get(key, ""))), None)
+
+
+def renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
+    """The options after a column got another name."""
+
+    def renamed(names: Sequence[str]) -> str:
+        return ",".join(new if name == old else name for name in names)
+
+    result: dict[str, str] = {}
+    for key, value in options.items():
+        columns = _columns_of(key)
+        named = key in _COLUMN_LISTS or (columns is not None and key.endswith(_NAMING_SUFFIXES))
+        if named and old in listed_names(value):
+            value = renamed(listed_names(value))
+        if columns is not None and old in columns:
+            suffix = key[len(_FIELDS) + len(",".join(columns)) :]
+            key = f"{_FIELDS}{renamed(columns)}{suffix}"
+        result[key] = value
+    return result
+
+
+def check_field_options(options: Mapping[str, str], columns: Sequence[str]) -> None:
+    """Refuse options about columns that do not exist; raises Invalid."""
+    for key in options:
+        for name in _columns_of(key) or ():
+            if name not in columns:
+                raise Invalid(f"option '{key}' is about column '{name}', which does not exist")
+
+
+def _columns_of(key: str) -> list[str] | None:
+    """The columns in ``fields.<column>,<column>.<…>``; None for an option of another kind."""
+    if not key.startswith(_FIELDS) or key == _DEFAULT_FUNCTION:
+        return None
+    middle, dot, _ = key.removeprefix(_FIELDS).partition(".")
+    return middle.split(",") if dot else None
+
+
+def listed_names(text: str) -> list[str]:
+    """The columns that an option's value lists, between commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]

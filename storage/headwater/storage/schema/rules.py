@@ -1,0 +1,292 @@
+"""What a schema must be like (``Schema.java``, ``SchemaValidation.java``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.options import ChangelogProducer, TableOptions
+from headwater.storage.schema.column_directives import apply_directives
+from headwater.storage.schema.default_values import check_default_value
+from headwater.storage.schema.foreign_tables import (
+    OBJECT_FIELDS,
+    check_format_options,
+    foreign_schema,
+)
+from headwater.storage.schema.option_changes import check_field_options
+from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
+from headwater.storage.schema.table_type import TableType, table_type
+from headwater.storage.schema.type_rules import check_kept_types
+from headwater.storage.types.atomic_type import AtomicType
+from headwater.storage.types.data_type import (
+    ArrayType,
+    DataField,
+    DataType,
+    FieldIds,
+    MapType,
+    MultisetType,
+    RowType,
+)
+
+__all__ = [
+    "KEY_FIELD_PREFIX",
+    "SYSTEM_FIELD_NAMES",
+    "check_schema",
+    "keys_from_option",
+    "new_table_schema",
+    "reassign_field_ids",
+    "replacing_schema",
+    "with_key_nullability",
+]
+
+KEY_FIELD_PREFIX = "_KEY_"
+SYSTEM_FIELD_NAMES = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID"})
+
+
+def new_table_schema(schema: Schema, now_millis: int) -> TableSchema:
+    """The first version of a new table's schema.
+
+    Directives in the columns' comments are obeyed (`headwater.storage.schema.column_directives`);
+    the options ``primary-key`` and ``partition`` become keys and leave the options; key columns
+    become NOT NULL; field ids that are missing or used twice are given out anew.
+
+    Raises:
+        Invalid: The schema is not allowed; the message says which rule it breaks.
+    """
+    _check_creation(schema.options)
+    kind = table_type(schema.options)
+    schema = apply_directives(schema) if kind.has_snapshots else foreign_schema(schema, kind)
+    options = dict(schema.options)
+    primary_keys = keys_from_option(options, "primary-key", schema.primary_keys)
+    partition_keys = keys_from_option(options, "partition", schema.partition_keys)
+    fields = schema.fields
+    ids = list(_field_ids(fields))
+    if len(set(ids)) < len(ids) or min(ids, default=0) < 0:
+        counter = FieldIds()
+        fields = tuple(_renumbered(item, counter) for item in fields)
+    fields = with_key_nullability(fields, primary_keys, options)
+    for item in fields:
+        check_default_value(item.name, item.type, item.default_value)
+    table_schema = TableSchema(
+        id=0,
+        fields=fields,
+        highest_field_id=highest_field_id(fields),
+        partition_keys=partition_keys,
+        primary_keys=primary_keys,
+        options=options,
+        comment=schema.comment,
+        time_millis=now_millis,
+    )
+    check_schema(table_schema)
+    return table_schema
+
+
+def replacing_schema(old: TableSchema, schema: Schema, now_millis: int) -> TableSchema:
+    """The next version of a schema that has nothing of the one before but its partitions.
+
+    Every column gets a new id, so that nothing in older files passes for it.
+
+    Raises:
+        Invalid: The schema is not allowed.
+        Unsupported: It has other partitions, by which the files there are found.
+    """
+    new = new_table_schema(schema, now_millis)
+    ids = FieldIds(old.highest_field_id)
+    fields = tuple(_renumbered(item, ids) for item in new.fields)
+    changed = replace(new, id=old.id + 1, fields=fields, highest_field_id=ids.highest)
+    kept, asked = _partition_columns(old), _partition_columns(changed)
+    if kept != asked:
+        raise Unsupported(
+            "a table that is replaced keeps its partition keys and their types, "
+            f"{', '.join(kept) or 'none'}: not {', '.join(asked) or 'none'}; drop the table and "
+            "create it anew"
+        )
+    return changed
+
+
+def _partition_columns(schema: TableSchema) -> list[str]:
+    return [f"{item.name} {replace(item.type, nullable=True)}" for item in schema.partition_fields]
+
+
+def _check_creation(options: Mapping[str, str]) -> None:
+    # CatalogUtils.validateCreateTable
+    if options.get("auto-create", "false").lower() == "true":
+        raise Invalid("option 'auto-create' is for reading files without a catalog; leave it out")
+    rows = options.get("target-file-row-num", "1").strip()
+    if not rows.isdigit() or int(rows) < 1:
+        raise Invalid(f"'target-file-row-num' must be a number of at least 1, not '{rows}'")
+
+
+def check_schema(schema: TableSchema) -> None:
+    """Check a new version of a schema before it is stored; raises Invalid naming the rule."""
+    names = [item.name for item in schema.fields]
+    if not names:
+        raise Invalid("a table needs at least one column")
+    _refuse_duplicates(names, "column")
+    kind = table_type(schema.options)
+    for name in names if kind.has_snapshots else ():
+        if name in SYSTEM_FIELD_NAMES or name.startswith(KEY_FIELD_PREFIX):
+            raise Invalid(f"column name '{name}' is reserved; choose another")
+    for keys, role in ((schema.primary_keys, "primary key"), (schema.partition_keys, "partition")):
+        _refuse_duplicates(keys, f"{role} column")
+        for key in keys:
+            if key not in names:
+                raise Invalid(f"{role} column '{key}' is not among the columns {', '.join(names)}")
+            key_type = schema.field_by_name[key].type
+            if not isinstance(key_type, AtomicType):
+                raise Invalid(f"{role} column '{key}' must not be of a nested type")
+            if key_type.root.is_opaque:
+                raise Invalid(f"{role} column '{key}' must not be of type {key_type.root}")
+    if kind is TableType.FORMAT:
+        check_format_options(schema.options)
+    if kind is TableType.OBJECT and schema.fields != OBJECT_FIELDS:
+        raise Invalid(
+            "an object table's columns cannot be changed: a listing of its files fills them"
+        )
+    if not kind.has_snapshots:
+        return
+    if not schema.primary_keys and _has_nullable_keys(schema.options):
+        raise Invalid("'primary-key.nullable' needs a primary key")
+    if schema.primary_keys and set(schema.primary_keys) <= set(schema.partition_keys):
+        raise Invalid(
+            "the primary key must have a column beside the partition columns: otherwise a "
+            "partition could hold one row only"
+        )
+    _check_options(schema)
+    check_kept_types(schema)
+
+
+def _check_options(schema: TableSchema) -> None:
+    check_field_options(schema.options, list(schema.field_by_name))
+    options = TableOptions(schema.options)
+    bucket = options.bucket
+    declared = schema.options.get("bucket-key", "").strip()
+    bucket_keys = [name.strip() for name in declared.split(",")] if declared else []
+    if bucket == -1 and bucket_keys:
+        raise Invalid("'bucket-key' needs a fixed number of buckets; set 'bucket' or drop it")
+    for key in bucket_keys:
+        if key not in schema.field_by_name:
+            raise Invalid(f"bucket-key column '{key}' does not exist")
+        if key in schema.partition_keys:
+            raise Invalid(f"bucket-key column '{key}' must not be a partition column")
+        if schema.primary_keys and key not in schema.primary_keys:
+            raise Invalid(f"bucket-key column '{key}' must be part of the primary key")
+        if not isinstance(schema.field_by_name[key].type, AtomicType):
+            raise Invalid(f"bucket-key column '{key}' must not be of a nested type")
+    if bucket > 0 and not schema.primary_keys and not bucket_keys:
+        raise Invalid("an append table with a fixed number of buckets needs a 'bucket-key'")
+    if not schema.primary_keys and options.changelog_producer is not ChangelogProducer.NONE:
+        raise Invalid("'changelog-producer' needs a primary key")
+    sequence_fields = options.sequence_fields
+    _refuse_duplicates(sequence_fields, "sequence.field column")
+    for name in sequence_fields:
+        if name not in schema.field_by_name:
+            raise Invalid(f"sequence.field column '{name}' does not exist")
+    keyed_by_partition = set(schema.partition_keys) <= set(schema.primary_keys)
+    if sequence_fields and schema.primary_keys and not keyed_by_partition:
+        raise Invalid("'sequence.field' needs every partition column to be part of the primary key")
+    kind_field = options.row_kind_field
+    if kind_field is not None and kind_field not in schema.field_by_name:
+        raise Invalid(f"rowkind.field column '{kind_field}' does not exist")
+    if options.snapshot_retained_min < 1:
+        raise Invalid("'snapshot.num-retained.min' must be at least 1")
+    if options.snapshot_retained_min > options.snapshot_retained_max:
+        raise Invalid(
+            "'snapshot.num-retained.min' must not be greater than 'snapshot.num-retained.max'"
+        )
+    # Reading each of them once tells a malformed value now, not at the first write.
+    _ = (
+        options.merge_engine,
+        options.sequence_descending,
+        options.ignore_delete,
+        options.zstd_level,
+        options.target_file_size(bool(schema.primary_keys)),
+        options.snapshot_time_retained,
+        options.consumer_expiration,
+        options.deletion_vectors_enabled,
+        options.thin_mode,
+        options.highest_level,
+        options.split_target_size,
+        options.manifest_target_file_size,
+    )
+
+
+def with_key_nullability(
+    fields: Sequence[DataField], primary_keys: Sequence[str], options: Mapping[str, str]
+) -> tuple[DataField, ...]:
+    """The fields, those of the primary key NOT NULL unless the options say otherwise."""
+    nullable = _has_nullable_keys(options)
+    return tuple(
+        replace(item, type=replace(item.type, nullable=nullable))
+        if item.name in primary_keys
+        else item
+        for item in fields
+    )
+
+
+def _has_nullable_keys(options: Mapping[str, str]) -> bool:
+    return options.get("primary-key.nullable", "false").strip().lower() == "true"
+
+
+def keys_from_option(
+    options: dict[str, str], option: str, declared: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Take keys that were given as an option out of the options.
+
+    Raises:
+        Invalid: There are keys, too.
+    """
+    text = options.pop(option, None)
+    if text is None:
+        return declared
+    if declared:
+        raise Invalid(f"define the {option} either as a key or as an option, not as both")
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _refuse_duplicates(names: Sequence[str], what: str) -> None:
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise Invalid(f"{what} {', '.join(twice)} is named twice")
+
+
+def _field_ids(fields: Sequence[DataField]) -> Iterator[int]:
+    for item in fields:
+        yield item.id
+        yield from _type_field_ids(item.type)
+
+
+def _type_field_ids(data_type: DataType) -> Iterator[int]:
+    match data_type:
+        case ArrayType() | MultisetType():
+            yield from _type_field_ids(data_type.element)
+        case MapType():
+            yield from _type_field_ids(data_type.key)
+            yield from _type_field_ids(data_type.value)
+        case RowType():
+            yield from _field_ids(data_type.fields)
+        case AtomicType():
+            return
+
+
+def _renumbered(item: DataField, ids: FieldIds) -> DataField:
+    identifier = ids.take()
+    return replace(item, id=identifier, type=reassign_field_ids(item.type, ids))
+
+
+def reassign_field_ids(data_type: DataType, ids: FieldIds) -> DataType:
+    """The same type with new ids for its nested fields (``ReassignFieldId.java``)."""
+    match data_type:
+        case AtomicType():
+            return data_type
+        case ArrayType() | MultisetType():
+            return replace(data_type, element=reassign_field_ids(data_type.element, ids))
+        case MapType():
+            key = reassign_field_ids(data_type.key, ids)
+            return replace(data_type, key=key, value=reassign_field_ids(data_type.value, ids))
+        case RowType():
+            return replace(
+                data_type, fields=tuple(_renumbered(item, ids) for item in data_type.fields)
+            )

@@ -1,0 +1,141 @@
+"""Consumers: saved positions in a table's history, each a file ``consumer/consumer-<id>``.
+
+The file is ``{"nextSnapshot": n}``: the first snapshot that the consumer has not consumed.
+Source: ``Consumer.java``, ``ConsumerManager.java``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from headwater.storage.errors import CorruptData, Invalid, NotFound
+from headwater.storage.files.access import FileAccess
+from headwater.storage.files.layout import TableLayout
+
+__all__ = [
+    "Consumer",
+    "check_consumer_id",
+    "consumer_statuses",
+    "delete_consumer_file",
+    "list_consumer_files",
+    "read_consumer_file",
+    "write_consumer_file",
+]
+
+_PREFIX = "consumer-"
+# Java reads it as a long; what it cannot read, it takes for a broken file.
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A saved position.
+
+    Attributes:
+        consumer_id: The name readers use.
+        next_snapshot: The first snapshot not yet consumed.
+        updated_at: When its file last changed, milliseconds since the epoch; None when not known.
+    """
+
+    consumer_id: str
+    next_snapshot: int
+    updated_at: int | None = None
+
+    def to_json(self) -> str:
+        """The text of the consumer file."""
+        return json.dumps({"nextSnapshot": self.next_snapshot}, indent=2)
+
+    @staticmethod
+    def from_json(
+        consumer_id: str,
+        text: str | bytes,
+        where: str = "a consumer",
+        updated_at: int | None = None,
+    ) -> Consumer:
+        """Read a consumer file; raises CorruptData, naming `where`, when the text is not one."""
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise CorruptData(f"{where} is not valid JSON: {error}") from error
+        following = document.get("nextSnapshot") if isinstance(document, dict) else None
+        if not isinstance(following, int) or isinstance(following, bool):
+            raise CorruptData(f"{where} lacks an integer 'nextSnapshot'")
+        return Consumer(consumer_id, following, updated_at)
+
+
+def check_consumer_id(consumer_id: str) -> None:
+    """Refuse an id that cannot name a file; raises Invalid."""
+    if not consumer_id.strip():
+        raise Invalid("a consumer's id must not be blank")
+    if any(character in consumer_id for character in "/\\\x00"):
+        raise Invalid(
+            f"'{consumer_id}' is not a consumer id: it must not contain a slash or a null character"
+        )
+
+
+def read_consumer_file(files: FileAccess, layout: TableLayout, consumer_id: str) -> Consumer | None:
+    """A consumer from its file, without its time; None when there is none.
+
+    Raises:
+        CorruptData: The file is not a consumer's.
+    """
+    path = layout.consumer(consumer_id)
+    try:
+        return Consumer.from_json(consumer_id, files.read(path), path)
+    except NotFound:
+        return None
+
+
+def consumer_statuses(files: FileAccess, layout: TableLayout) -> list[tuple[str, int]]:
+    """The ids of all consumers of a table and branch, in order, and when each file changed.
+
+    Times are milliseconds since the epoch.
+    """
+    statuses = files.list(layout.consumer_directory)
+    return sorted(
+        (status.name.removeprefix(_PREFIX), status.modified_millis)
+        for status in statuses
+        if status.name.startswith(_PREFIX)
+    )
+
+
+def list_consumer_files(files: FileAccess, layout: TableLayout) -> list[Consumer]:
+    """All consumers of a table and branch, by id, each with the time its file changed.
+
+    Raises:
+        CorruptData: A file is not a consumer's.
+    """
+    found: list[Consumer] = []
+    for status in files.list(layout.consumer_directory):
+        if not status.name.startswith(_PREFIX):
+            continue
+        try:
+            text = files.read(status.path)
+        except NotFound:  # deleted since the listing
+            continue
+        consumer_id = status.name.removeprefix(_PREFIX)
+        found.append(Consumer.from_json(consumer_id, text, status.path, status.modified_millis))
+    return sorted(found, key=lambda consumer: consumer.consumer_id)
+
+
+def write_consumer_file(files: FileAccess, layout: TableLayout, consumer: Consumer) -> None:
+    """Create or move a consumer."""
+    check_consumer_id(consumer.consumer_id)
+    if consumer.next_snapshot < 1:
+        raise Invalid(
+            f"consumer '{consumer.consumer_id}': snapshot ids start at 1, not "
+            f"{consumer.next_snapshot}"
+        )
+    if consumer.next_snapshot > _LARGEST:
+        raise Invalid(
+            f"consumer '{consumer.consumer_id}': {consumer.next_snapshot} is more than a snapshot "
+            "id can be"
+        )
+    files.write(layout.consumer(consumer.consumer_id), consumer.to_json().encode())
+
+
+def delete_consumer_file(files: FileAccess, layout: TableLayout, consumer_id: str) -> None:
+    """Delete a consumer; nothing happens when there is none."""
+    check_consumer_id(consumer_id)
+    files.delete(layout.consumer(consumer_id))

@@ -1,0 +1,116 @@
+"""A table's snapshots as files: finding them, and deciding by them where no catalog does.
+
+Source: ``SnapshotManager.java``, ``RenamingSnapshotCommit.java``, ``HintFileUtils.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwater.storage.errors import NotFound
+from headwater.storage.files.access import FileAccess
+from headwater.storage.files.layout import TableLayout
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+
+__all__ = [
+    "FileSnapshotPointer",
+    "read_snapshot_file",
+    "snapshot_file_ids",
+    "write_earliest_hint",
+    "write_latest_hint",
+]
+
+_PREFIX = "snapshot-"
+
+
+def read_snapshot_file(files: FileAccess, layout: TableLayout, snapshot_id: int) -> Snapshot | None:
+    """A snapshot from its file; None when there is none.
+
+    Raises:
+        CorruptData: The file is not a snapshot.
+    """
+    path = layout.snapshot(snapshot_id)
+    try:
+        return Snapshot.from_json(files.read(path), path)
+    except NotFound:
+        return None
+
+
+def snapshot_file_ids(files: FileAccess, layout: TableLayout) -> list[int]:
+    """The ids of the snapshots that have files, ascending."""
+    names = (status.name for status in files.list(layout.snapshot_directory))
+    numbers = (name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
+    return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+def write_latest_hint(files: FileAccess, layout: TableLayout, snapshot_id: int) -> None:
+    """Note the latest snapshot's id for readers in a hurry."""
+    files.write(layout.latest_hint, str(snapshot_id).encode())
+
+
+def write_earliest_hint(files: FileAccess, layout: TableLayout, snapshot_id: int) -> None:
+    """Note the earliest snapshot's id likewise."""
+    files.write(layout.earliest_hint, str(snapshot_id).encode())
+
+
+def _hint(files: FileAccess, path: str) -> int | None:
+    try:
+        text = files.read(path).decode(errors="replace").strip()
+    except NotFound:
+        return None
+    return int(text) if text.isdecimal() else None
+
+
+@dataclass(frozen=True)
+class FileSnapshotPointer:
+    """Decides a table's snapshots by who first writes ``snapshot-<n>``, as Paimon does on files.
+
+    For external tables, whose catalog does not decide. It pickles.
+
+    Attributes:
+        files: How to reach the table's files; its `write_if_absent` is what decides.
+        layout: Where they are.
+    """
+
+    files: FileAccess
+    layout: TableLayout
+
+    def latest(self) -> Snapshot | None:
+        """The latest snapshot; None for a table that nobody wrote yet."""
+        hinted = _hint(self.files, self.layout.latest_hint)
+        if hinted is not None:
+            found = read_snapshot_file(self.files, self.layout, hinted)
+            if found is not None and not self.files.exists(self.layout.snapshot(hinted + 1)):
+                return found
+        for number in reversed(snapshot_file_ids(self.files, self.layout)):
+            found = read_snapshot_file(self.files, self.layout, number)
+            if found is not None:
+                return found
+        return None
+
+    def commit(
+        self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
+    ) -> bool:
+        """Make `snapshot` the latest if `base` still is; False when another commit came first.
+
+        Offering a snapshot again whose uuid is already that of the file answers True.
+
+        Raises:
+            Unavailable: The store did not answer; the outcome is unknown.
+        """
+        now = self.latest()
+        if now is not None and snapshot.uuid is not None and now.uuid == snapshot.uuid:
+            return True
+        if (now is None) != (base is None):
+            return False
+        if now is not None and base is not None and (now.id, now.uuid) != (base.id, base.uuid):
+            return False
+        data = snapshot.to_json().encode()
+        if not self.files.write_if_absent(self.layout.snapshot(snapshot.id), data):
+            return False
+        write_latest_hint(self.files, self.layout, snapshot.id)
+        if base is None:
+            write_earliest_hint(self.files, self.layout, snapshot.id)
+        return True

@@ -1,0 +1,209 @@
+"""Snapshots: what a table was after each commit.
+
+Source: ``docs/concepts/spec/snapshot.md``, ``Snapshot.java``. Clients add fields from release to
+release, so a snapshot keeps the whole JSON object it was read from: what is not known is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headwater.storage.errors import CorruptData
+from headwater.storage.types.data_type import Json
+
+__all__ = ["CommitKind", "Snapshot"]
+
+
+class CommitKind(StrEnum):
+    """Why a snapshot was made."""
+
+    APPEND = "APPEND"
+    COMPACT = "COMPACT"
+    OVERWRITE = "OVERWRITE"
+    ANALYZE = "ANALYZE"
+
+
+_REQUIRED: Mapping[str, type] = {
+    "id": int,
+    "schemaId": int,
+    "baseManifestList": str,
+    "deltaManifestList": str,
+    "commitUser": str,
+    "commitIdentifier": int,
+    "commitKind": str,
+    "timeMillis": int,
+}
+_OPTIONAL: Mapping[str, type] = {
+    "version": int,
+    "uuid": str,
+    "baseManifestListSize": int,
+    "deltaManifestListSize": int,
+    "changelogManifestList": str,
+    "changelogManifestListSize": int,
+    "indexManifest": str,
+    "totalRecordCount": int,
+    "deltaRecordCount": int,
+    "changelogRecordCount": int,
+    "watermark": int,
+    "statistics": str,
+    "nextRowId": int,
+}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot, read from or to be written as JSON.
+
+    Attributes:
+        document: The whole JSON object, unknown fields included. Treat it as immutable.
+        text: The JSON it was read from, if it was: it has what a parser loses, such as the digits
+            of a fraction.
+    """
+
+    document: Mapping[str, Json]
+    text: str | None = field(default=None, compare=False, repr=False)
+
+    @staticmethod
+    def from_json(text: str | bytes, where: str = "a snapshot") -> Snapshot:
+        """Read a snapshot; raises CorruptData, naming `where`, when the text is not one."""
+        try:
+            if isinstance(text, bytes):
+                text = text.decode()
+            document = json.loads(text)
+        except ValueError as error:
+            raise CorruptData(f"{where} is not valid JSON: {error}") from error
+        return Snapshot(Snapshot.from_document(document, where).document, text)
+
+    @staticmethod
+    def from_document(document: Json, where: str = "a snapshot") -> Snapshot:
+        """Check a JSON object; raises CorruptData, naming `where`, when it is not a snapshot."""
+        if not isinstance(document, dict):
+            raise CorruptData(f"{where} is not a JSON object")
+        for name, kind in _REQUIRED.items():
+            if document.get(name) is None:
+                raise CorruptData(f"{where} lacks '{name}'")
+            _check(document[name], kind, name, where)
+        for name, kind in _OPTIONAL.items():
+            if document.get(name) is not None:
+                _check(document[name], kind, name, where)
+        if document["commitKind"] not in set(CommitKind):
+            raise CorruptData(f"{where} has an unknown commitKind {document['commitKind']!r}")
+        return Snapshot(document)
+
+    def to_json(self) -> str:
+        """The text of the snapshot file."""
+        if self.text is not None:
+            return self.text
+        return json.dumps(dict(self.document), indent=2, ensure_ascii=False)
+
+    def _int(self, name: str) -> int:
+        value = self.document[name]
+        assert isinstance(value, int)
+        return value
+
+    def _optional_int(self, name: str) -> int | None:
+        value = self.document.get(name)
+        return value if isinstance(value, int) else None
+
+    def _optional_str(self, name: str) -> str | None:
+        value = self.document.get(name)
+        return value if isinstance(value, str) else None
+
+    @property
+    def id(self) -> int:
+        """The snapshot's number in its table and branch, from 1."""
+        return self._int("id")
+
+    @property
+    def uuid(self) -> str | None:
+        """Identifies this snapshot among all; None when an old client made it."""
+        return self._optional_str("uuid")
+
+    @property
+    def schema_id(self) -> int:
+        """The schema in force when it was committed."""
+        return self._int("schemaId")
+
+    @property
+    def base_manifest_list(self) -> str:
+        """File name of the list of what was there before."""
+        return str(self.document["baseManifestList"])
+
+    @property
+    def delta_manifest_list(self) -> str:
+        """File name of the list of what this commit added and deleted."""
+        return str(self.document["deltaManifestList"])
+
+    @property
+    def changelog_manifest_list(self) -> str | None:
+        """File name of the list of changelog files, if this commit made any."""
+        return self._optional_str("changelogManifestList")
+
+    @property
+    def index_manifest(self) -> str | None:
+        """File name of the index manifest (deletion vectors and the like), if any."""
+        return self._optional_str("indexManifest")
+
+    @property
+    def statistics(self) -> str | None:
+        """File name of the table statistics, if any."""
+        return self._optional_str("statistics")
+
+    @property
+    def commit_user(self) -> str:
+        """Who committed: one id for each writing job."""
+        return str(self.document["commitUser"])
+
+    @property
+    def commit_identifier(self) -> int:
+        """The user's own number of this commit, growing."""
+        return self._int("commitIdentifier")
+
+    @property
+    def commit_kind(self) -> CommitKind:
+        """Why it was made."""
+        return CommitKind(str(self.document["commitKind"]))
+
+    @property
+    def time_millis(self) -> int:
+        """When it was committed, milliseconds since the epoch."""
+        return self._int("timeMillis")
+
+    @property
+    def total_record_count(self) -> int:
+        """Rows in all live files, before merging."""
+        return self._optional_int("totalRecordCount") or 0
+
+    @property
+    def delta_record_count(self) -> int:
+        """Rows this commit added less rows in files it deleted, before merging."""
+        return self._optional_int("deltaRecordCount") or 0
+
+    @property
+    def changelog_record_count(self) -> int | None:
+        """Rows in the changelog files of this commit."""
+        return self._optional_int("changelogRecordCount")
+
+    @property
+    def watermark(self) -> int | None:
+        """The event-time watermark, milliseconds since the epoch."""
+        return self._optional_int("watermark")
+
+    @property
+    def next_row_id(self) -> int | None:
+        """The next row id of a row-tracking table."""
+        return self._optional_int("nextRowId")
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Free properties of the commit."""
+        value = self.document.get("properties")
+        return {k: str(v) for k, v in value.items()} if isinstance(value, dict) else {}
+
+
+def _check(value: Json, kind: type, name: str, where: str) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise CorruptData(f"{where}: '{name}' must be of type {kind.__name__}, not {value!r}")

@@ -1,0 +1,285 @@
+"""Write the rows of one bucket to data files, with everything a manifest says of them.
+
+Source: ``KeyValueDataFileWriter.java``, ``RowDataFileWriter.java``, ``RollingFileWriter.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.storage.errors import HeadwaterError, Unsupported
+from headwater.storage.formats.parquet import ParquetWriter
+from headwater.storage.formats.system_columns import (
+    KEY_PREFIX,
+    KIND_FIELD,
+    SEQUENCE_FIELD,
+    data_file_fields,
+)
+from headwater.storage.manifest.data_file import DataFile, FileSource, SimpleStats
+from headwater.storage.manifest.statistics import (
+    EMPTY_STATS,
+    KEY_STATISTICS,
+    column_statistics,
+    value_statistics,
+)
+from headwater.storage.options import TableOptions
+from headwater.storage.rows.binary_row import EMPTY_ROW, deserialize_row, serialize_row
+from headwater.storage.rows.partition import bucket_directory
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.data_type import DataType
+from headwater.storage.types.values import StorageValue, storage_value
+
+__all__ = ["DataFileWriter", "combine_statistics", "local_wall_clock"]
+
+# Rows handed to a file at a time, at most and at least: how finely its size is watched.
+_MOST_ROWS = 1 << 16
+_LEAST_ROWS = 1 << 8
+
+
+def local_wall_clock(epoch_millis: int) -> int:
+    """What the local clock shows at a moment, as milliseconds since 1970-01-01 on that clock.
+
+    Paimon keeps the creation time of files so (``DataFileMeta.creationTime``).
+    """
+    offset = datetime.fromtimestamp(epoch_millis // 1000, UTC).astimezone().utcoffset()
+    assert offset is not None
+    return epoch_millis + int(offset.total_seconds()) * 1000
+
+
+class DataFileWriter:
+    """Writes rows of one bucket to files of about ``target-file-size``.
+
+    Rows of a primary-key table come sorted by key and distinct, unless they are a changelog.
+
+    Args:
+        storage: The table.
+        partition: Serialised partition values.
+        bucket: The bucket's number.
+        level: The LSM level of the files.
+        source: How the files come about.
+        changelog: Whether the files are changelog files.
+        first_sequence: Append tables: the sequence number of the first row.
+
+    Attributes:
+        next_sequence: Append tables: the sequence number of the next file's first row.
+
+    Raises:
+        Unsupported: The table wants another file format than Parquet.
+    """
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        partition: bytes,
+        bucket: int,
+        *,
+        level: int = 0,
+        source: FileSource = FileSource.APPEND,
+        changelog: bool = False,
+        first_sequence: int = 0,
+    ) -> None:
+        schema = storage.schema
+        self._options = options = TableOptions(schema.options)
+        if options.file_format != "parquet":
+            raise Unsupported(
+                f"table {storage.name}: writing files of format '{options.file_format}' is not "
+                "supported; set the option 'file.format' to parquet"
+            )
+        self._storage = storage
+        self._fields = data_file_fields(schema, thin=options.thin_mode)
+        # A thin file's schema has no _KEY_ columns; every other name is that of an input column.
+        self._sources = [
+            field.name.removeprefix(KEY_PREFIX)
+            if field.name not in schema.field_by_name
+            else field.name
+            for field in self._fields
+        ]
+        self._target = options.target_file_size(bool(schema.primary_keys))
+        self._level = level
+        self._source = source
+        self._directory = bucket_directory(storage, partition, bucket)
+        self._name = f"{'changelog' if changelog else 'data'}-{storage.runtime.new_uuid()}"
+        self._started = 0
+        self._open: tuple[str, ParquetWriter, _Summary] | None = None
+        self._finished: list[DataFile] = []
+        self.next_sequence = first_sequence
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows.
+
+        Args:
+            rows: The table's columns; for a primary-key table also ``_SEQUENCE_NUMBER`` and
+                ``_VALUE_KIND``. The order of the columns does not matter.
+        """
+        row_bytes = rows.nbytes / max(rows.num_rows, 1)
+        step = min(_MOST_ROWS, max(_LEAST_ROWS, int(self._target / 8 / max(row_bytes, 1))))
+        for start in range(0, rows.num_rows, step):
+            part = rows.slice(start, step)
+            if self._open is None:
+                self._open = self._start()
+            _, file, summary = self._open
+            columns = [part.column(name) for name in self._sources]
+            file.write(pa.table(columns, names=[field.name for field in self._fields]))
+            summary.add(part)
+            if file.size_estimate >= self._target:
+                self._roll()
+
+    def finish(self) -> list[DataFile]:
+        """Close the last file; all files written, in order."""
+        self._roll()
+        return list(self._finished)
+
+    def abort(self) -> None:
+        """Delete every file written; those that cannot be deleted stay, and nothing names them."""
+        if self._open is not None:
+            self._open[1].abort()
+            self._open = None
+        for file in self._finished:
+            with suppress(HeadwaterError):
+                self._storage.files.delete(f"{self._directory}/{file.file_name}")
+        self._finished.clear()
+
+    def _start(self) -> tuple[str, ParquetWriter, _Summary]:
+        name = f"{self._name}-{self._started}.parquet"
+        self._started += 1
+        file = ParquetWriter(
+            self._storage.files,
+            f"{self._directory}/{name}",
+            self._fields,
+            compression=self._options.file_compression,
+            zstd_level=self._options.zstd_level,
+        )
+        return name, file, _Summary(self._storage)
+
+    def _roll(self) -> None:
+        if self._open is None:
+            return
+        name, file, summary = self._open
+        size = file.close().size
+        self._open = None
+        entry = summary.data_file(
+            name, size, self._level, self._source, first_sequence=self.next_sequence
+        )
+        self.next_sequence += entry.row_count
+        self._finished.append(entry)
+
+
+class _Summary:
+    """What a manifest says of one file, gathered while its rows pass by."""
+
+    def __init__(self, storage: TableStorage) -> None:
+        schema = storage.schema
+        options = TableOptions(schema.options)
+        self._storage = storage
+        self._options = options
+        self._keyed = bool(schema.primary_keys)
+        self._keys = schema.key_fields if self._keyed else ()
+        self._thin_keys = [f.name for f in self._keys] if options.thin_mode else []
+        self._rows = 0
+        self._deletes = 0
+        self._sequences: list[int] = []
+        self._min_key: bytes | None = None
+        self._max_key = EMPTY_ROW
+        self._counts: list[int] = []
+        self._key_stats: list[SimpleStats] = []
+        self._value_stats: list[SimpleStats] = []
+        self._value_columns: tuple[str, ...] | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        """Take note of rows in the file's order."""
+        self._rows += rows.num_rows
+        self._counts.append(rows.num_rows)
+        fields = self._storage.schema.fields
+        stats, self._value_columns = value_statistics(rows, fields, self._options, self._thin_keys)
+        self._value_stats.append(stats)
+        if not self._keyed:
+            return
+        self._key_stats.append(column_statistics(rows, self._keys, KEY_STATISTICS))
+        if self._min_key is None:
+            self._min_key = self._key(rows, 0)
+        self._max_key = self._key(rows, rows.num_rows - 1)
+        ends = pc.min_max(rows.column(SEQUENCE_FIELD.name))
+        self._sequences += [ends["min"].as_py(), ends["max"].as_py()]
+        kinds = rows.column(KIND_FIELD.name)
+        retracting = pc.bit_wise_and(kinds, pa.scalar(1, pa.int8()))
+        self._deletes += pc.sum(retracting).as_py() or 0
+
+    def _key(self, rows: pa.Table, at: int) -> bytes:
+        types = [field.type for field in self._keys]
+        values = [storage_value(rows.column(f.name)[at], f.type) for f in self._keys]
+        return serialize_row(values, types)
+
+    def data_file(
+        self, name: str, size: int, level: int, source: FileSource, *, first_sequence: int
+    ) -> DataFile:
+        """The file's description."""
+        fields = self._storage.schema.fields
+        columns = self._value_columns
+        if columns is not None:
+            fields = tuple(field for field in fields if field.name in columns)
+        first, last = first_sequence, first_sequence + self._rows - 1
+        key_stats = EMPTY_STATS
+        if self._keyed:
+            first, last = min(self._sequences), max(self._sequences)
+            key_types = [field.type for field in self._keys]
+            key_stats = combine_statistics(self._key_stats, self._counts, key_types)
+        return DataFile(
+            file_name=name,
+            file_size=size,
+            row_count=self._rows,
+            min_key=self._min_key or EMPTY_ROW,
+            max_key=self._max_key,
+            key_stats=key_stats,
+            value_stats=combine_statistics(
+                self._value_stats, self._counts, [field.type for field in fields]
+            ),
+            min_sequence_number=first,
+            max_sequence_number=last,
+            schema_id=self._storage.schema.id,
+            level=level,
+            creation_time=local_wall_clock(self._storage.runtime.now_millis()),
+            delete_row_count=self._deletes,
+            file_source=source,
+            value_stats_cols=columns,
+        )
+
+
+def combine_statistics(
+    parts: Sequence[SimpleStats], row_counts: Sequence[int], types: Sequence[DataType]
+) -> SimpleStats:
+    """The statistics of rows from those of their parts.
+
+    A part without a range makes the whole lack one, unless all of the part's values are null.
+
+    Args:
+        parts: At least one.
+        row_counts: The rows of each part.
+        types: The columns' types.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    minimums = [deserialize_row(part.min_values, types) for part in parts]
+    maximums = [deserialize_row(part.max_values, types) for part in parts]
+    low: list[StorageValue] = []
+    high: list[StorageValue] = []
+    nulls: list[int | None] = []
+    for column in range(len(types)):
+        counts = [part.null_counts[column] for part in parts]
+        known = [count for count in counts if count is not None]
+        nulls.append(sum(known) if len(known) == len(counts) else None)
+        holding = [i for i, rows in enumerate(row_counts) if counts[i] != rows]
+        low.append(_extreme([minimums[i][column] for i in holding], greatest=False))
+        high.append(_extreme([maximums[i][column] for i in holding], greatest=True))
+    return SimpleStats(serialize_row(low, types), serialize_row(high, types), tuple(nulls))
+
+
+def _extreme(values: Sequence[StorageValue], *, greatest: bool) -> StorageValue:
+    if not values or any(value is None for value in values):
+        return None
+    # All of one type, whose values Python orders as Paimon does.
+    return max(values) if greatest else min(values)  # type: ignore[type-var]

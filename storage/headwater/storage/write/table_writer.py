@@ -1,0 +1,338 @@
+"""Turn rows into the files of a commit: spread over partitions and buckets, sorted, deduplicated.
+
+Rows are never looped over. A writer gathers rows until ``write-buffer-size`` bytes are held, then
+sorts them by partition and bucket at once and writes each bucket's files. Source:
+``MergeTreeWriter.java``, ``AppendOnlyWriter.java``, ``TableWriteImpl.java``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
+from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.merge.runs import MergeRules, deduplicate
+from headwater.storage.options import ChangelogProducer, TableOptions
+from headwater.storage.rows.distribute import Bucket, BucketRows, distribute
+from headwater.storage.rows.ingest import TabularData, arrow_table, coerce
+from headwater.storage.rows.kinds import take_row_kinds
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.data_file_writer import DataFileWriter
+
+__all__ = ["CommitMessage", "SequenceNumbers", "TableWriter", "refuse_unsupported_write"]
+
+SequenceNumbers = Mapping[tuple[bytes, int], int] | Callable[[bytes, int], int]
+"""The greatest sequence number of a (partition, bucket); -1 for one without files."""
+
+# Append files that stay open between flushes; each holds up to a row group.
+_OPEN_FILES = 4
+# Above so many buckets at once, a full buffer writes the fullest and keeps the others.
+_FEW_BUCKETS = 32
+
+
+@dataclass(frozen=True)
+class CommitMessage:
+    """What one writer did to one bucket; it pickles, so that Spark's executors can send it.
+
+    Attributes:
+        partition: Serialised partition values.
+        bucket: The bucket's number.
+        total_buckets: How many buckets the partition has; -1 for an unbucketed table.
+        new_files: Files added.
+        compact_before: Files that `compact_after` replaces.
+        compact_after: Files that hold the rows of `compact_before`.
+        changelog_files: Files that tell streaming readers what changed.
+        checked_snapshot: The snapshot in which the writer looked the bucket up: 0 for a table
+            without one, None when it did not look.
+    """
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    new_files: tuple[DataFile, ...] = ()
+    compact_before: tuple[DataFile, ...] = ()
+    compact_after: tuple[DataFile, ...] = ()
+    changelog_files: tuple[DataFile, ...] = ()
+    checked_snapshot: int | None = None
+
+
+def refuse_unsupported_write(storage: TableStorage) -> None:
+    """Refuse a table that Headwater would write wrongly.
+
+    Raises:
+        Unsupported: The message names the option and its value.
+    """
+    schema = storage.schema
+    options = TableOptions(schema.options)
+    options.refuse_unsupported(storage.name, bool(schema.primary_keys))
+    raw = schema.options
+    allowed = {
+        "row-tracking.enabled": "false",
+        "write.sequence-number-init-mode": "scan",
+        "data-file.external-paths.strategy": "none",
+        "type": "table",
+        "file.format": "parquet",
+        "changelog-file.format": "parquet",
+    }
+    refused = [
+        f"{key}={raw[key]}"
+        for key, value in allowed.items()
+        if key in raw and raw[key].strip().lower() != value
+    ]
+    if options.bucket == -2:
+        refused.append("bucket=-2")
+    if refused:
+        raise Unsupported(
+            f"table {storage.name}: Headwater does not yet write tables with "
+            f"{', '.join(refused)}; use another Paimon engine to write it"
+        )
+
+
+@dataclass
+class _Written:
+    """The files of one bucket so far."""
+
+    new_files: list[DataFile] = field(default_factory=list)
+    changelog_files: list[DataFile] = field(default_factory=list)
+
+
+class TableWriter:
+    """Writes rows to files that a commit then makes part of the table.
+
+    As a context manager it deletes its files when an exception ends the block.
+
+    Args:
+        storage: The table.
+        max_sequence_numbers: The last sequence number of each bucket: a `BucketStates`, or a
+            mapping or function of (partition, bucket). An empty mapping when the buckets' present
+            files are to be replaced.
+        checked_snapshot: The snapshot that `max_sequence_numbers` was read from.
+        buffer_bytes: Bytes of rows held before files are written; None takes
+            ``write-buffer-size``. A flush needs about three times as much for a moment.
+
+    Raises:
+        Unsupported: The table has options that Headwater does not follow when writing.
+    """
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        *,
+        max_sequence_numbers: SequenceNumbers,
+        checked_snapshot: int | None = None,
+        buffer_bytes: int | None = None,
+    ) -> None:
+        refuse_unsupported_write(storage)
+        self._storage = storage
+        self._options = TableOptions(storage.schema.options)
+        self._keyed = bool(storage.schema.primary_keys)
+        self._rules = MergeRules.of(storage.schema) if self._keyed else None
+        self._changelog = (
+            self._keyed and self._options.changelog_producer is ChangelogProducer.INPUT
+        )
+        self._sequences = max_sequence_numbers
+        self._checked = checked_snapshot
+        self._limit = buffer_bytes or self._options.write_buffer_size
+        self._total_buckets = self._options.bucket
+        self._buffer: list[pa.Table] = []
+        self._buffered_bytes = 0
+        self._next_sequence: dict[Bucket, int] = {}
+        self._written: dict[Bucket, _Written] = {}
+        self._open: OrderedDict[Bucket, DataFileWriter] = OrderedDict()
+        self._finished: list[DataFileWriter] = []
+        self._closed = False
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.abort()
+
+    def write(self, data: TabularData, row_kinds: pa.Array | pa.ChunkedArray | None = None) -> None:
+        """Add rows.
+
+        Args:
+            data: Rows with the table's columns, in any order; nullable ones may be missing. A
+                column ``_ROW_KIND`` holds the rows' kinds.
+            row_kinds: The rows' kinds instead: ``+I``, ``-U``, ``+U``, ``-D``, or 0 to 3 in that
+                order. Without any (and without ``rowkind.field``) every row is added.
+
+        Raises:
+            Invalid: The data does not fit the table; nothing of it is written.
+        """
+        if self._closed:
+            raise Invalid(f"table {self._storage.name}: this writer was finished or aborted")
+        schema = self._storage.schema
+        plain, kinds = take_row_kinds(arrow_table(data), row_kinds, schema, self._storage.name)
+        rows = coerce(plain, schema, self._storage.name, self._storage.runtime.time_zone)
+        if kinds is not None:
+            rows = self._with_kinds(rows, kinds)
+        elif self._keyed:
+            zeros = pa.repeat(pa.scalar(0, pa.int8()), rows.num_rows)
+            rows = rows.append_column(KIND_FIELD.name, zeros)
+        try:
+            self._add(rows)
+        except BaseException:
+            self.abort()
+            raise
+
+    def _with_kinds(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Table:
+        """Drop the rows whose kind the table ignores; keep the kinds of a primary-key table."""
+        keep = np.ones(len(kinds), np.bool_)
+        if self._options.ignore_delete:
+            keep &= (kinds & 1) == 0
+        if self._options.ignore_update_before:
+            keep &= kinds != 1
+        if not keep.all():
+            rows, kinds = rows.filter(pa.array(keep)), kinds[keep]
+        if self._keyed:
+            return rows.append_column(KIND_FIELD.name, pa.array(kinds, pa.int8()))
+        retracting = int((kinds & 1).sum())
+        if retracting:
+            raise Invalid(
+                f"table {self._storage.name} has no primary key and cannot take back rows, but "
+                f"{retracting} rows are of kind -U or -D; set 'ignore-delete' to drop them"
+            )
+        return rows
+
+    def _add(self, rows: pa.Table) -> None:
+        row_bytes = rows.nbytes / max(rows.num_rows, 1)
+        while rows.num_rows:
+            room = max(1, int((self._limit - self._buffered_bytes) / max(row_bytes, 1)))
+            part, rows = rows.slice(0, room), rows.slice(room)
+            self._buffer.append(part)
+            self._buffered_bytes += int(part.num_rows * row_bytes) + 1
+            if self._buffered_bytes >= self._limit:
+                self._flush(everything=False)
+
+    def finish(self) -> list[CommitMessage]:
+        """Write what is held and close every file; the writer takes no more rows.
+
+        Returns:
+            One message for each bucket that got files.
+        """
+        if self._closed:
+            raise Invalid(f"table {self._storage.name}: this writer was finished or aborted")
+        try:
+            self._flush(everything=True)
+            while self._open:
+                self._close_oldest()
+        except BaseException:
+            self.abort()
+            raise
+        self._closed = True
+        return [
+            CommitMessage(
+                partition,
+                bucket,
+                self._total_buckets,
+                new_files=tuple(written.new_files),
+                changelog_files=tuple(written.changelog_files),
+                checked_snapshot=self._checked,
+            )
+            for (partition, bucket), written in self._written.items()
+        ]
+
+    def abort(self) -> None:
+        """Delete every file written; the writer takes no more rows."""
+        self._closed = True
+        self._buffer.clear()
+        for writer in [*self._finished, *self._open.values()]:
+            writer.abort()
+        self._finished.clear()
+        self._open.clear()
+
+    # Flushing ---------------------------------------------------------------------------------
+
+    def _flush(self, *, everything: bool) -> None:
+        if not self._buffer:
+            return
+        rows = pa.concat_tables(self._buffer).combine_chunks()
+        self._buffer.clear()
+        self._buffered_bytes = 0
+        groups = distribute(self._storage, rows)
+        chosen = groups.numbers if everything else _fullest(groups)
+        for number in chosen:
+            self._write_bucket(groups.bucket(number), groups.rows(number))
+        kept = [number for number in groups.numbers if number not in set(chosen)]
+        if kept:
+            # Gathered, so that what was written is freed.
+            rest = pa.concat_tables([groups.rows(number) for number in kept])
+            self._buffer.append(rest)
+            self._buffered_bytes = rest.nbytes
+
+    def _write_bucket(self, bucket: Bucket, rows: pa.Table) -> None:
+        first = self._first_sequence(bucket)
+        if not self._keyed:
+            self._write_append(bucket, rows, first)
+            return
+        numbers = np.arange(first, first + rows.num_rows, dtype=np.int64)
+        self._next_sequence[bucket] = first + rows.num_rows
+        rows = rows.append_column(SEQUENCE_FIELD.name, pa.array(numbers))
+        assert self._rules is not None
+        written = self._written.setdefault(bucket, _Written())
+        if self._changelog:
+            changes = rows.sort_by([(f.name, "ascending") for f in self._storage.schema.key_fields])
+            written.changelog_files += self._write_files(bucket, changes, changelog=True)
+        written.new_files += self._write_files(bucket, deduplicate(rows, self._rules))
+
+    def _write_files(
+        self, bucket: Bucket, rows: pa.Table, *, changelog: bool = False
+    ) -> list[DataFile]:
+        writer = DataFileWriter(self._storage, *bucket, changelog=changelog)
+        self._finished.append(writer)
+        writer.write(rows)
+        return writer.finish()
+
+    def _write_append(self, bucket: Bucket, rows: pa.Table, first: int) -> None:
+        writer = self._open.pop(bucket, None)
+        if writer is None:
+            while len(self._open) >= _OPEN_FILES:
+                self._close_oldest()
+            writer = DataFileWriter(self._storage, *bucket, first_sequence=first)
+        self._open[bucket] = writer
+        writer.write(rows)
+
+    def _close_oldest(self) -> None:
+        bucket, writer = self._open.popitem(last=False)
+        self._finished.append(writer)
+        files = writer.finish()
+        self._next_sequence[bucket] = writer.next_sequence
+        self._written.setdefault(bucket, _Written()).new_files += files
+
+    def _first_sequence(self, bucket: Bucket) -> int:
+        if bucket not in self._next_sequence:
+            last = -1
+            # The rows of an unbucketed table have no order to keep.
+            if self._total_buckets > 0:
+                known = self._sequences
+                last = known.get(bucket, -1) if isinstance(known, Mapping) else known(*bucket)
+            self._next_sequence[bucket] = last + 1
+        return self._next_sequence[bucket]
+
+
+def _fullest(groups: BucketRows) -> list[int]:
+    """The buckets to write when memory is full: all when they are few, else the fullest half."""
+    if len(groups.numbers) <= _FEW_BUCKETS:
+        return groups.numbers
+    by_size = sorted(groups.numbers, key=groups.size, reverse=True)
+    chosen: list[int] = []
+    rows = 0
+    while rows * 2 < groups.total:
+        chosen.append(by_size[len(chosen)])
+        rows += groups.size(chosen[-1])
+    return chosen
