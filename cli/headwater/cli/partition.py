@@ -12,7 +12,6 @@ from headwater.cli.arguments import IfExists, IfNotExists, Pattern, TableName
 from headwater.cli.connection import on_lake
 from headwater.cli.output import AsJson, print_rows, time_text
 from headwater.storage.errors import Invalid
-from headwater.storage.options import TableOptions
 from headwater.storage.types.values import parse_partition_text
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def drop(lake: Lake, table: TableName, partitions: Specs) -> None:
     specs = _specs(partitions)
     found = lake.table(str(table))
     columns = found.schema.field_by_name
-    options = TableOptions(found.schema.options)
+    options = found.schema.table_options
     snapshot = found.drop_partitions(
         *(
             {

@@ -26,7 +26,6 @@ from headwater.spark.types import paimon_schema, spark_schema, spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
 from headwater.storage.errors import Conflict, Invalid
 from headwater.storage.maintenance.expire import ExpireResult
-from headwater.storage.options import TableOptions
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.partition import static_partition
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -323,7 +322,7 @@ class SparkLake:
                 f"{', '.join(missing)}"
             )
         required = {field.name for field in schema.fields if not field.type.nullable}
-        if required.union(TableOptions(schema.options).sequence_fields) <= set(keys.columns):
+        if required.union(schema.table_options.sequence_fields) <= set(keys.columns):
             self._write(keys.withColumn(ROW_KIND_COLUMN, sf.lit("-D")), table, "append")
             return
         # A deletion is a row, too: what the frame lacks is taken from the rows it deletes.
@@ -336,7 +335,7 @@ class SparkLake:
         self, table: Table, where: str | None, choose: Callable[[DataFrame], DataFrame]
     ) -> None:
         """Delete rows of a primary-key table that a scan finds, as they are in its snapshot."""
-        retries = TableOptions(table.schema.options).commit_max_retries
+        retries = table.schema.table_options.commit_max_retries
         while True:
             scan = table.scan(where=where)
             if not scan.splits or scan.snapshot is None:

@@ -36,7 +36,6 @@ from headwater.storage.maintenance.expire import (
     expire_snapshots,
 )
 from headwater.storage.maintenance.orphans import OrphanFiles, remove_orphan_files
-from headwater.storage.options import TableOptions
 from headwater.storage.predicate.filter import Predicate, parse_predicate
 from headwater.storage.rows.ingest import TabularData, arrow_table
 from headwater.storage.rows.partition import static_partition
@@ -133,7 +132,7 @@ class Table(TableHistory):
             data = _with_partition(storage, arrow_table(data), partition)
         messages = self._written(data, None, None, None)
         if dynamic is None:
-            dynamic = TableOptions(storage.schema.options).dynamic_partition_overwrite
+            dynamic = storage.schema.table_options.dynamic_partition_overwrite
         if partition is not None:
             replaced = PartitionFilter.static(storage, partition)
         elif dynamic and storage.schema.partition_keys:
@@ -182,7 +181,7 @@ class Table(TableHistory):
         """
         predicate = self._predicate(where, self._storage)
         assert predicate is not None
-        retries = TableOptions(self._storage.schema.options).commit_max_retries
+        retries = self._storage.schema.table_options.commit_max_retries
         while True:
             base = self.pointer.latest()
             if base is None:
@@ -317,7 +316,7 @@ class Table(TableHistory):
         return Changes(storage, plans, columns, predicate)
 
     def _refuse_overwrites(self, since: int, until: int) -> None:
-        options = TableOptions(self.schema.options)
+        options = self.schema.table_options
         if not self.schema.primary_keys and options.streaming_read_append_overwrite:
             return
         for snapshot_id in range(since + 1, until + 1):
@@ -341,7 +340,7 @@ class Table(TableHistory):
         A table with ``metastore.partitioned-table`` keeps its partitions in the catalog; those of
         others are read from the latest snapshot's manifests, and have no times and no mark.
         """
-        if TableOptions(self.schema.options).partitions_in_catalog and not self.info.is_external:
+        if self.schema.table_options.partitions_in_catalog and not self.info.is_external:
             kept = self.catalog.partitions
             return all_pages(lambda token: kept.list(self.identifier, page_token=token))
         snapshot = self.pointer.latest()
@@ -412,7 +411,7 @@ class Table(TableHistory):
             Invalid: The arguments contradict each other.
             Unsupported: The table keeps changelogs longer than snapshots.
         """
-        given = Retention.of(TableOptions(self._storage.schema.options))
+        given = Retention.of(self._storage.schema.table_options)
         if retain_max is not None and retain_min is None:
             # Asked to keep few, an option that keeps more must not stand in the way.
             retain_min = min(given.least, retain_max)

@@ -49,7 +49,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One for each task."""
-        options = TableOptions(self._rows.storage.schema.options)
+        options = self._rows.storage.schema.table_options
         packed = pack_splits([[split] for split in self._splits], options, self._parallelism)
         return [SplitsPartition(each) for each in packed]
 

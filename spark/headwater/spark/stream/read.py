@@ -23,7 +23,6 @@ from headwater.spark.options import Connection, ReadOptions
 from headwater.spark.source.batch_read import SplitsPartition, pack_splits
 from headwater.spark.types import conform, spark_arrow_schema
 from headwater.storage.errors import Invalid
-from headwater.storage.options import TableOptions
 from headwater.storage.predicate.filter import parse_predicate
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.plan import ScanPlan, Split
@@ -124,7 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = self._rows
         newest = self._catalog_table().pointer.latest()
         plans = list(plans_before(rows.storage, first, last, newest, predicate=rows.predicate))
-        options = TableOptions(rows.storage.schema.options)
+        options = rows.storage.schema.table_options
         packed = pack_splits(_in_order(plans), options, self._parallelism)
         return [SplitsPartition(each) for each in packed]
 

@@ -16,7 +16,6 @@ from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
 from headwater.spark.types import spark_arrow_schema
 from headwater.spark.write.bucket_expression import can_compute, with_bucket
-from headwater.storage.options import TableOptions
 from headwater.storage.rows.bucket import bucket_numbers
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN, coerce
 from headwater.storage.rows.kinds import take_row_kinds
@@ -45,7 +44,7 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
     A table without buckets and partitions is left as it is: any task may add a file to it.
     """
     schema = storage.schema
-    buckets = TableOptions(schema.options).bucket
+    buckets = schema.table_options.bucket
     partition = [sf.col(_quoted(name)) for name in schema.partition_keys]
     if buckets < 1:
         return df.repartition(*partition).sortWithinPartitions(*partition) if partition else df

@@ -29,7 +29,6 @@ from headwater.spark.options import WriteOptions
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, OutcomeUnknown, TableCommit
 from headwater.storage.errors import HeadwaterError, Invalid
-from headwater.storage.options import TableOptions
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.bucket_state import BucketStates
@@ -168,7 +167,7 @@ class _Writer:
         if self._options.partition is not None:
             return PartitionFilter.static(storage, self._options.partition)
         if dynamic is None:
-            dynamic = TableOptions(storage.schema.options).dynamic_partition_overwrite
+            dynamic = storage.schema.table_options.dynamic_partition_overwrite
         if dynamic and storage.schema.partition_keys:
             return PartitionFilter.of(storage, messages) if messages else None
         return PartitionFilter.whole_table(storage)

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
-from headwater.storage.options import TableOptions
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.rows.partition import partition_spec, partition_values, static_partition
 from headwater.storage.table_storage import PartitionStatistics, TableStorage
@@ -118,7 +117,7 @@ def upgraded(storage: TableStorage, entries: list[ManifestEntry]) -> list[Manife
     Readers then need no merge. Files with retracting rows stay on level 0, where a merge drops
     those rows. Source: ``FileStoreCommitImpl.tryUpgrade``.
     """
-    options = TableOptions(storage.schema.options)
+    options = storage.schema.table_options
     if not storage.schema.primary_keys or not options.overwrite_upgrade:
         return entries
     types = [field.type for field in storage.schema.key_fields]

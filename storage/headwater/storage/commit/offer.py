@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwater.storage.errors import HeadwaterError, OutcomeUnknown, Unavailable
-from headwater.storage.options import TableOptions
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics, SnapshotPointer, TableStorage
 
@@ -18,7 +17,7 @@ _OFFERS = 6
 
 def wait(storage: TableStorage, retries: int) -> None:
     """Wait before another try: longer each time, and not as long as others do."""
-    least, most = TableOptions(storage.schema.options).commit_retry_wait
+    least, most = storage.schema.table_options.commit_retry_wait
     ceiling = min(most, least << min(retries, 20))
     share = int(storage.runtime.new_uuid()[:8], 16) / 0xFFFFFFFF
     storage.runtime.sleep((ceiling + share * ceiling) / 2000)

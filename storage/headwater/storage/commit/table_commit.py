@@ -48,7 +48,6 @@ from headwater.storage.manifest.manifest import (
     write_manifests,
 )
 from headwater.storage.manifest.merge import merge_manifests
-from headwater.storage.options import TableOptions
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.table_schema import TableSchema
@@ -127,7 +126,7 @@ class TableCommit:
         self._storage = storage
         self._pointer = pointer
         self._user = commit_user
-        self._options = TableOptions(storage.schema.options)
+        self._options = storage.schema.table_options
 
     # Committing -------------------------------------------------------------------------------
 

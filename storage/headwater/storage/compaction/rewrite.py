@@ -74,7 +74,7 @@ def plan_compaction(
         Unsupported: The table cannot be written, or its compaction must write a changelog.
     """
     refuse_unsupported_write(storage)
-    options = TableOptions(storage.schema.options)
+    options = storage.schema.table_options
     keyed = bool(storage.schema.primary_keys)
     producer = options.changelog_producer
     if keyed and producer not in (ChangelogProducer.NONE, ChangelogProducer.INPUT):
@@ -160,7 +160,7 @@ class _Rewriter:
     def __init__(self, storage: TableStorage, task: CompactionTask) -> None:
         self._storage = storage
         self._task = task
-        self._options = TableOptions(storage.schema.options)
+        self._options = storage.schema.table_options
         self._highest = self._options.highest_level
         self._directory = bucket_directory(storage, task.partition, task.bucket)
         values = partition_values(storage, task.partition)

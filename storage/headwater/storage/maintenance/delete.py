@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from headwater.storage.commit.table_commit import delete_message_files
 from headwater.storage.errors import Invalid
 from headwater.storage.manifest.data_file import DataFile, FileSource
-from headwater.storage.options import TableOptions
 from headwater.storage.predicate.filter import Predicate, columns_of, filter_rows, to_expression
 from headwater.storage.read.split import BucketFiles, read_split
 from headwater.storage.rows.kinds import RowKind
@@ -72,7 +71,7 @@ def delete_rows(
 def _retract(
     storage: TableStorage, snapshot: Snapshot, predicate: Predicate
 ) -> list[CommitMessage]:
-    if TableOptions(storage.schema.options).ignore_delete:
+    if storage.schema.table_options.ignore_delete:
         raise Invalid(
             f"table {storage.name} ignores deletes ('ignore-delete' is true), so nothing can be "
             "deleted from it by key; overwrite it instead"

@@ -121,7 +121,7 @@ def expire_snapshots(
         Unsupported: The table keeps changelogs longer than snapshots, or has options that
             Headwater does not follow.
     """
-    options = TableOptions(storage.schema.options)
+    options = storage.schema.table_options
     options.refuse_unsupported(storage.name, bool(storage.schema.primary_keys))
     for key in ("changelog.num-retained.min", "changelog.num-retained.max",
                 "changelog.time-retained"):  # fmt: skip
@@ -202,7 +202,7 @@ def _first_kept(
     """The first snapshot that stays, and the consumer that made it no later one."""
     end = min(latest.id - rules.least + 1, earliest + rules.limit)
     consumer: str | None = None
-    if not TableOptions(storage.schema.options).consumer_changelog_only:
+    if not storage.schema.table_options.consumer_changelog_only:
         for one in list_consumer_files(storage.files, storage.layout):
             if one.consumer_id not in idle and one.next_snapshot < end:
                 end, consumer = one.next_snapshot, one.consumer_id

@@ -28,7 +28,6 @@ from headwater.storage.manifest.records import (
     read_manifest_file,
 )
 from headwater.storage.manifest.statistics import StatisticsMode, column_statistics
-from headwater.storage.options import TableOptions
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import to_arrow
@@ -156,7 +155,7 @@ def write_manifests(storage: TableStorage, entries: Sequence[ManifestEntry]) -> 
         return []
     uuid = storage.runtime.new_uuid()
     encoded = _encode(storage, entries)
-    target = TableOptions(storage.schema.options).manifest_target_file_size
+    target = storage.schema.table_options.manifest_target_file_size
     parts = min(len(entries), max(1, math.ceil(len(encoded) / target)))
     if parts == 1:
         return [_put_manifest(storage, f"manifest-{uuid}-0", entries, encoded)]
@@ -173,14 +172,14 @@ def write_manifest_list(storage: TableStorage, files: Sequence[ManifestFile]) ->
     """Write a manifest list (an empty one is a file too); its name, and its size in bytes."""
     name = f"manifest-list-{storage.runtime.new_uuid()}-0"
     records = [manifest_file_record(file) for file in files]
-    codec = TableOptions(storage.schema.options).manifest_compression
+    codec = storage.schema.table_options.manifest_compression
     data = write_avro(MANIFEST_LIST_SCHEMA, records, codec)
     storage.files.write(storage.layout.manifest(name), data)
     return name, len(data)
 
 
 def _encode(storage: TableStorage, entries: Sequence[ManifestEntry]) -> bytes:
-    codec = TableOptions(storage.schema.options).manifest_compression
+    codec = storage.schema.table_options.manifest_compression
     return write_avro(MANIFEST_SCHEMA, [entry_record(entry) for entry in entries], codec)
 
 

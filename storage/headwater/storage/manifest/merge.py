@@ -15,7 +15,6 @@ from headwater.storage.manifest.manifest import (
     read_manifest,
     write_manifests,
 )
-from headwater.storage.options import TableOptions
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import StorageValue
@@ -35,7 +34,7 @@ def merge_manifests(storage: TableStorage, manifests: Sequence[ManifestFile]) ->
         storage: The table.
         manifests: Those of the latest snapshot, base and delta, in order.
     """
-    options = TableOptions(storage.schema.options)
+    options = storage.schema.table_options
     target = options.manifest_target_file_size
     unsettled = [m for m in manifests if _is_unsettled(m, target)]
     if sum(m.file_size for m in unsettled) >= options.manifest_full_compaction_size:

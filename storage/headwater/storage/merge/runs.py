@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 
 from headwater.storage.errors import CorruptData
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
-from headwater.storage.options import TableOptions
 from headwater.storage.rows.ordering import Comparable, OrderColumn, RowOrder, argsort, concatenate
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.data_type import to_arrow
@@ -67,7 +66,7 @@ class MergeRules:
     @staticmethod
     def of(schema: TableSchema) -> MergeRules:
         """The rules of a primary-key table; the columns are called as in its schema."""
-        options = TableOptions(schema.options)
+        options = schema.table_options
         sequence = schema.columns(options.sequence_fields)
         descending = options.sequence_descending
         return MergeRules(

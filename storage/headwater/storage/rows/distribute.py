@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.storage.options import TableOptions
 from headwater.storage.rows.binary_row import EMPTY_ROW, serialize_row
 from headwater.storage.rows.bucket import bucket_numbers
 from headwater.storage.table_storage import TableStorage
@@ -72,7 +71,7 @@ def distribute(storage: TableStorage, rows: pa.Table) -> BucketRows:
         rows: At least one row, with the table's columns in their Arrow forms, in one chunk.
     """
     partitions, codes = _partition_codes(rows, storage.schema.partition_fields)
-    total = TableOptions(storage.schema.options).bucket
+    total = storage.schema.table_options.bucket
     if total > 0:
         fields = storage.schema.bucket_key_fields
         columns = [rows.column(field.name) for field in fields]

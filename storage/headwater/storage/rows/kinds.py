@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.errors import Invalid
-from headwater.storage.options import TableOptions
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.schema.table_schema import TableSchema
 
@@ -64,7 +63,7 @@ def take_row_kinds(
             row_kinds = table.column(ROW_KIND_COLUMN)
         table = table.drop_columns([ROW_KIND_COLUMN])
     if row_kinds is None:
-        column = TableOptions(schema.options).row_kind_field
+        column = schema.table_options.row_kind_field
         if column is None:
             return table, None
         if column not in table.column_names:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headwater.storage.errors import Invalid
-from headwater.storage.options import TableOptions
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import (
@@ -25,7 +24,7 @@ def partition_values(storage: TableStorage, partition: bytes) -> tuple[StorageVa
 
 def partition_spec(storage: TableStorage, partition: bytes) -> tuple[tuple[str, str], ...]:
     """(column name, value as text) of a serialised partition, in partition-key order."""
-    options = TableOptions(storage.schema.options)
+    options = storage.schema.table_options
     fields = storage.schema.partition_fields
     values = partition_values(storage, partition)
     return tuple(
@@ -56,7 +55,7 @@ def static_partition(
             f"table {storage.name}: '{unknown[0]}' is not a partition column; the partition "
             f"columns are {', '.join(keys) or '(none)'}"
         )
-    options = TableOptions(storage.schema.options)
+    options = storage.schema.table_options
     values: dict[str, StorageValue] = {}
     for name, value in partition.items():
         data_type = storage.schema.column(name).type

@@ -230,7 +230,7 @@ def _plan_changes(
     found.only([entry for entry in added if pruner.by_value(entry)])
     splits: list[Split] = []
     for bucket in _by_bucket(found.entries):
-        if TableOptions(storage.schema.options).bucket < 1 and not storage.schema.primary_keys:
+        if storage.schema.table_options.bucket < 1 and not storage.schema.primary_keys:
             splits += _packed(storage, snapshot, bucket, streaming=True)
         else:
             # One split, in the order of writing: changes of one key must not overtake each other.
@@ -284,7 +284,7 @@ def _live(storage: TableStorage, snapshot: Snapshot, pruner: Pruner) -> _Found:
 
 def _refuse(storage: TableStorage, snapshot: Snapshot) -> None:
     """Refuse what would be read wrongly."""
-    options = TableOptions(storage.schema.options)
+    options = storage.schema.table_options
     options.refuse_unsupported(storage.name, bool(storage.schema.primary_keys))
     if snapshot.index_manifest is None:
         return
@@ -342,7 +342,7 @@ def _split(
 def _packed(
     storage: TableStorage, snapshot: Snapshot, bucket: list[ManifestEntry], *, streaming: bool
 ) -> list[Split]:
-    options = TableOptions(storage.schema.options)
+    options = storage.schema.table_options
     cost = options.split_open_file_cost
     return [
         _split(storage, snapshot, bucket, files, False, streaming)
@@ -359,7 +359,7 @@ def _keyed_splits(
     pruner: Pruner,
     found: _Found,
 ) -> list[Split]:
-    options = TableOptions(storage.schema.options)
+    options = storage.schema.table_options
     cost = options.split_open_file_cost
     matching = {entry.file.file_name for entry in bucket if pruner.by_value(entry)}
     kept: list[list[DataFile]] = []

@@ -20,7 +20,6 @@ from headwater.storage.casts.type_changes import is_widening, keeps_form
 from headwater.storage.formats.parquet import ParquetReader, RawStatistics
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry, SimpleStats
 from headwater.storage.manifest.records import ManifestFile
-from headwater.storage.options import TableOptions
 from headwater.storage.predicate.filter import (
     And,
     ColumnRange,
@@ -135,7 +134,7 @@ class Pruner:
         """The bucket keys that matching rows can have, when they are few."""
         schema = self._storage.schema
         fields = schema.bucket_key_fields
-        if not fields or TableOptions(schema.options).bucket < 1:
+        if not fields or schema.table_options.bucket < 1:
             return None
         pinned = pinned_values(self._predicate)
         if (

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType, Unsupported
-from headwater.storage.options import ChangelogProducer, TableOptions
+from headwater.storage.options import ChangelogProducer
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.plan import ScanPlan, plan_changelog, plan_delta, plan_snapshot
 from headwater.storage.snapshot.files import snapshot_file_ids
@@ -210,7 +210,7 @@ def _plan(
     snapshot: Snapshot,
     predicate: Predicate | None,
 ) -> ScanPlan | None:
-    options = TableOptions(storage.schema.options)
+    options = storage.schema.table_options
     try:
         if not position.changes:
             # What a producer of changelogs has not compacted yet will come as a changelog.
@@ -235,12 +235,12 @@ def _plan(
 
 
 def _keeps_changelog(storage: TableStorage) -> bool:
-    producer = TableOptions(storage.schema.options).changelog_producer
+    producer = storage.schema.table_options.changelog_producer
     return bool(storage.schema.primary_keys) and producer is not ChangelogProducer.NONE
 
 
 def _refuse(storage: TableStorage) -> None:
-    options = TableOptions(storage.schema.options)
+    options = storage.schema.table_options
     if storage.schema.primary_keys and options.streaming_read_overwrite:
         raise Unsupported(
             f"table {storage.name}: option streaming-read-overwrite=true is not supported for "

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.options import ChangelogProducer, TableOptions
+from headwater.storage.options import ChangelogProducer
 from headwater.storage.schema.column_directives import apply_directives
 from headwater.storage.schema.default_values import check_default_value
 from headwater.storage.schema.foreign_tables import (
@@ -160,7 +160,7 @@ def check_schema(schema: TableSchema) -> None:
 
 def _check_options(schema: TableSchema) -> None:
     check_field_options(schema.options, list(schema.field_by_name))
-    options = TableOptions(schema.options)
+    options = schema.table_options
     bucket = options.bucket
     declared = schema.options.get("bucket-key", "").strip()
     bucket_keys = [name.strip() for name in declared.split(",")] if declared else []

@@ -13,6 +13,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType
+from headwater.storage.options import TableOptions
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import (
     ArrayType,
@@ -127,6 +128,11 @@ class TableSchema:
     comment: str | None
     time_millis: int
     version: int = CURRENT_SCHEMA_VERSION
+
+    @cached_property
+    def table_options(self) -> TableOptions:
+        """A typed view of the options."""
+        return TableOptions(self.options)
 
     @cached_property
     def field_by_name(self) -> Mapping[str, DataField]:

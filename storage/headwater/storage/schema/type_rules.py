@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from headwater.storage.errors import Invalid
-from headwater.storage.options import ChangelogProducer, MergeEngine, TableOptions
+from headwater.storage.options import ChangelogProducer, MergeEngine
 from headwater.storage.schema.option_changes import listed_names
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -49,7 +49,7 @@ def check_kept_types(schema: TableSchema) -> None:
 
 
 def _check_row_tracking(schema: TableSchema) -> None:
-    options = TableOptions(schema.options)
+    options = schema.table_options
     is_tracking = _is_true(schema.options, _ROW_TRACKING)
     if is_tracking and schema.primary_keys:
         raise Invalid(f"'{_ROW_TRACKING}' is for tables without a primary key")
@@ -110,7 +110,7 @@ def _check_blob_options(schema: TableSchema) -> None:
     for name in views:
         if name in descriptors:
             raise Invalid(f"column '{name}' cannot be in both '{_VIEWS}' and '{_DESCRIPTORS}'")
-    if TableOptions(options).merge_engine is MergeEngine.PARTIAL_UPDATE:
+    if schema.table_options.merge_engine is MergeEngine.PARTIAL_UPDATE:
         _check_sequence_groups(schema)
     managed = [item.name for item in schema.fields if item.name in columns - {*descriptors, *views}]
     if schema.primary_keys and managed:
@@ -133,7 +133,7 @@ def _is_sequence_group(option: str) -> bool:
 
 def _check_managed_blobs(schema: TableSchema, managed: Sequence[str]) -> None:
     """Check a primary-key table with BLOBs that are in files of their own."""
-    options, what = TableOptions(schema.options), f"column '{managed[0]}' of BLOBs"
+    options, what = schema.table_options, f"column '{managed[0]}' of BLOBs"
     if options.merge_engine is MergeEngine.AGGREGATION:
         raise Invalid(f"{what} is not for 'merge-engine' = 'aggregation'")
     if options.changelog_producer is not ChangelogProducer.NONE:

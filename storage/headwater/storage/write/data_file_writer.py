@@ -27,7 +27,6 @@ from headwater.storage.manifest.statistics import (
     column_statistics,
     value_statistics,
 )
-from headwater.storage.options import TableOptions
 from headwater.storage.rows.binary_row import EMPTY_ROW, deserialize_row, serialize_row
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.table_storage import TableStorage
@@ -84,7 +83,7 @@ class DataFileWriter:
         first_sequence: int = 0,
     ) -> None:
         schema = storage.schema
-        self._options = options = TableOptions(schema.options)
+        self._options = options = schema.table_options
         if options.file_format != "parquet":
             raise Unsupported(
                 f"table {storage.name}: writing files of format '{options.file_format}' is not "
@@ -174,7 +173,7 @@ class _Summary:
 
     def __init__(self, storage: TableStorage) -> None:
         schema = storage.schema
-        options = TableOptions(schema.options)
+        options = schema.table_options
         self._storage = storage
         self._options = options
         self._keyed = bool(schema.primary_keys)

@@ -20,7 +20,7 @@ from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.runs import MergeRules, deduplicate
-from headwater.storage.options import ChangelogProducer, TableOptions
+from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.distribute import Bucket, BucketRows, distribute
 from headwater.storage.rows.ingest import TabularData, arrow_table, coerce
 from headwater.storage.rows.kinds import take_row_kinds
@@ -71,7 +71,7 @@ def refuse_unsupported_write(storage: TableStorage) -> None:
         Unsupported: The message names the option and its value.
     """
     schema = storage.schema
-    options = TableOptions(schema.options)
+    options = schema.table_options
     options.refuse_unsupported(storage.name, bool(schema.primary_keys))
     raw = schema.options
     allowed = {
@@ -132,7 +132,7 @@ class TableWriter:
     ) -> None:
         refuse_unsupported_write(storage)
         self._storage = storage
-        self._options = TableOptions(storage.schema.options)
+        self._options = storage.schema.table_options
         self._keyed = bool(storage.schema.primary_keys)
         self._rules = MergeRules.of(storage.schema) if self._keyed else None
         self._changelog = (

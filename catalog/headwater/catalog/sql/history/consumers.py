@@ -57,7 +57,7 @@ class Consumers:
         check_page(max_results)
         record = settled_table(self._context, self._outbox, identifier)
         with self._context.database.read() as connection:
-            options = TableOptions(read_schema(connection, record).options)
+            options = read_schema(connection, record).table_options
         expired_before = self._expired_before(options)
         found: list[Consumer] = []
         next_token: str | None = None

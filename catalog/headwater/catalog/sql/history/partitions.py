@@ -48,7 +48,6 @@ from headwater.storage.errors import (
     ResourceType,
     Unsupported,
 )
-from headwater.storage.options import TableOptions
 from headwater.storage.predicate.filter import ColumnRange, Predicate, may_match
 from headwater.storage.predicate.json_form import predicate_from_json
 from headwater.storage.schema.table_schema import TableSchema
@@ -325,7 +324,7 @@ class SqlPartitions:
 def _partitioned(connection: Connection, record: TableRecord) -> TableSchema:
     """The schema of a table whose partitions are in the catalog; raises Unsupported."""
     schema = read_schema(connection, record)
-    if not TableOptions(schema.options).partitions_in_catalog:
+    if not schema.table_options.partitions_in_catalog:
         raise Unsupported(
             f"the partitions of table {record.identifier} are not in the catalog: read them from "
             "its files, or set its option 'metastore.partitioned-table' to true",
@@ -403,7 +402,7 @@ def _named(
 
 
 def _matcher(predicate: Predicate, schema: TableSchema) -> Callable[[PartitionInfo], bool]:
-    options = TableOptions(schema.options)
+    options = schema.table_options
     fields = schema.partition_fields
 
     def matches(info: PartitionInfo) -> bool:
@@ -426,7 +425,7 @@ def _checked(spec: Spec, schema: TableSchema, record: TableRecord) -> Spec:
             f"'{partition_name(spec)}' is not a partition of table {record.identifier}: name "
             f"exactly its partition columns, {', '.join(schema.partition_keys) or '(none)'}"
         )
-    options = TableOptions(schema.options)
+    options = schema.table_options
     for field in schema.partition_fields:
         parse_partition_text(spec[field.name], field.type, options)
     return ordered_spec(spec, schema.partition_keys)

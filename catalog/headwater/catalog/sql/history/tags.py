@@ -16,7 +16,6 @@ from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, name_page
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
-from headwater.storage.options import TableOptions
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import (
     Tag,
@@ -63,8 +62,8 @@ class Tags:
             raise snapshot_not_found(identifier, str(wanted))
         if retained_millis is None:
             with self._context.database.read() as connection:
-                options = read_schema(connection, record).options
-            retained_millis = TableOptions(options).tag_time_retained
+                options = read_schema(connection, record).table_options
+            retained_millis = options.tag_time_retained
         created_at = self._context.runtime.now_millis()
         tag = Tag(name, snapshot, created_at, retained_millis)
 
