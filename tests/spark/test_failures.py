@@ -15,7 +15,7 @@ from tests.spark.conftest import Numbered, data_files, named_files, rows
 
 from headwater.spark import SparkLake, connect
 from headwater.spark.options import Connection, WriteOptions
-from headwater.spark.write.tasks import BatchWriter, WrittenFiles
+from headwater.spark.write.tasks import BatchWriter, StreamWriter, WrittenFiles
 from headwater.storage.commit.table_commit import OutcomeUnknown
 from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.write.table_writer import TableWriter
@@ -66,6 +66,21 @@ def test_what_finished_tasks_wrote_is_deleted_when_another_fails(
     writer = BatchWriter(WriteOptions(Connection(str(folder)), table))
     writer.abort([done, None])
     assert data_files(folder) == before
+
+
+def test_files_stay_once_their_commit_may_have_begun(
+    lake: SparkLake, table: str, numbered: Numbered, folder: Path
+) -> None:
+    """When Spark has every task's message, the commit may be on its way to the catalog."""
+    handle = lake.catalog.table(table)
+    with TableWriter(handle.storage, max_sequence_numbers={}) as tasks:
+        tasks.write(numbered(0, 50).toArrow())
+        done = WrittenFiles("a-batch", tuple(tasks.finish()))
+    written = data_files(folder)
+    options = WriteOptions(Connection(str(folder)), table)
+    BatchWriter(options).abort([done])
+    StreamWriter(options).abort([done, done], 7)
+    assert data_files(folder) == written
 
 
 def test_a_commit_that_is_refused_leaves_no_file(

@@ -5,6 +5,11 @@ one snapshot, or deletes them when a task failed for good. A task that fails her
 wrote. One that Spark ends (its input failed, the job was given up) leaves files that no snapshot
 names.
 
+Spark asks to delete the files whenever a write fails, even when the commit's answer was lost and
+the files may be part of the table. It has the messages of all tasks only once the commit began,
+and a commit that certainly did not happen has deleted its files by itself. So files are deleted
+on request only when the message of a task is missing.
+
 A streaming query commits as the user ``spark-<query id>`` with the number of its batch, so that a
 batch that Spark repeats after a crash is found in the table's history and left alone. The query's
 id lives in its checkpoint: a new checkpoint is a new user.
@@ -12,10 +17,8 @@ id lives in its checkpoint: a new checkpoint is a new user.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -142,7 +145,6 @@ class _Writer:
         self, commit: TableCommit, storage: TableStorage, files: _Files, identifier: int
     ) -> None:
         """Commit, or delete the files if the commit certainly did not happen."""
-        files.note.touch()
         try:
             if not self._options.overwrite:
                 since = self._options.unchanged_since
@@ -155,9 +157,7 @@ class _Writer:
             raise
         except HeadwaterError:
             commit.abort(files.messages)
-            files.note.unlink(missing_ok=True)
             raise
-        files.note.unlink(missing_ok=True)
 
     def _replaced(
         self, storage: TableStorage, messages: Sequence[CommitMessage]
@@ -172,39 +172,33 @@ class _Writer:
             return PartitionFilter.of(storage, messages) if messages else None
         return PartitionFilter.whole_table(storage)
 
-    def _delete(self, files: _Files) -> None:
+    def _delete(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what tasks wrote, unless a commit may have made it part of the table."""
-        if files.note.exists():
-            files.note.unlink(missing_ok=True)
-        elif files.messages:
+        files = _Files.of(messages)
+        if files is not None and None in messages:
             table = self._options.open()
             TableCommit(table.storage, table.pointer, files.writer).abort(files.messages)
 
 
 @dataclass(frozen=True)
 class _Files:
-    """What the tasks of one commit wrote.
+    """The files that the tasks of one commit wrote.
 
     Attributes:
         writer: Names the batch write or the streaming query.
-        messages: What they wrote.
-        note: A file on the driver that is there while the commit's outcome is not known. Spark
-            asks to delete the files whenever a commit raises, even one whose answer was lost.
+        messages: A description of the files.
     """
 
     writer: str
     messages: list[CommitMessage]
-    note: Path
 
     @staticmethod
-    def of(messages: Sequence[WriterCommitMessage | None], batch: int = 0) -> _Files | None:
+    def of(messages: Sequence[WriterCommitMessage | None]) -> _Files | None:
         """None when no task wrote anything."""
         written = [message for message in messages if isinstance(message, WrittenFiles)]
         if not written:
             return None
-        writer = written[0].writer
-        note = Path(tempfile.gettempdir(), f"headwater-commit-{writer}-{batch}")
-        return _Files(writer, [each for message in written for each in message.messages], note)
+        return _Files(written[0].writer, [each for one in written for each in one.messages])
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -224,9 +218,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete what tasks wrote, as another failed."""
-        files = _Files.of(messages)
-        if files is not None:
-            self._delete(files)
+        self._delete(messages)
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -238,7 +230,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the batch, unless an earlier run of the query did."""
-        files = _Files.of(messages, batchId)
+        files = _Files.of(messages)
         if files is None:
             return
         table = self._options.open()
@@ -250,6 +242,4 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Delete what tasks wrote, as another failed."""
-        files = _Files.of(messages, batchId)
-        if files is not None:
-            self._delete(files)
+        self._delete(messages)
