@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headwater.storage.errors import Unsupported
-from headwater.storage.formats.parquet import ParquetReader
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
 from headwater.storage.options import ChangelogProducer, TableOptions
@@ -218,13 +217,7 @@ class _Rewriter:
         """Whether a row may retract, by the file itself: some writers' manifests do not tell."""
         if file.level == self._highest:
             return False
-        path = file.external_path or f"{self._directory}/{file.file_name}"
-        reader = ParquetReader(self._storage.files, path, row_count=file.row_count)
-        for group in reader.row_groups:
-            found = reader.statistics(group, KIND_FIELD.name)
-            if found is None or found.minimum != found.maximum or found.minimum not in (0, 2):
-                return True
-        return False
+        return self._files.open(file).may_delete
 
     def _move_up(self, file: DataFile) -> None:
         if file.level != self._highest:

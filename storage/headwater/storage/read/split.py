@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headwater.storage.errors import Unsupported
-from headwater.storage.formats.parquet import ParquetReader
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.runs import (
@@ -19,22 +17,20 @@ from headwater.storage.merge.runs import (
     needs_sequence,
 )
 from headwater.storage.predicate.filter import (
-    ColumnRange,
     Predicate,
     columns_of,
     filter_rows,
     to_expression,
 )
-from headwater.storage.read.file_columns import StoredColumn, stored_column
+from headwater.storage.read.data_file_reader import DataFileReader, PartitionColumns
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import KIND_NAMES
 from headwater.storage.scan.plan import Split
-from headwater.storage.scan.pruning import matching_row_groups
 from headwater.storage.scan.sections import FileRun, Section, key_sections
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.data_type import DataField, arrow_field, to_arrow
-from headwater.storage.types.values import StorageValue, arrow_scalar
+from headwater.storage.types.data_type import arrow_field
+from headwater.storage.types.values import StorageValue
 
 __all__ = ["BucketFiles", "read_schema", "read_split"]
 
@@ -124,7 +120,10 @@ class BucketFiles:
     storage: TableStorage
     directory: str
     partition: Sequence[StorageValue]
-    _constants: dict[str, pa.Array] = field(default_factory=dict)
+    _partition_columns: PartitionColumns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._partition_columns = PartitionColumns(self.storage.schema, self.partition)
 
     def plain(
         self,
@@ -135,7 +134,7 @@ class BucketFiles:
     ) -> Iterator[pa.RecordBatch]:
         """Rows as they stand in the files, row groups that cannot match left out."""
         for file in files:
-            yield from self._open(file).rows(columns, predicate, batch_rows)
+            yield from self.open(file).rows(columns, predicate, batch_rows)
 
     def changes(
         self,
@@ -147,7 +146,7 @@ class BucketFiles:
     ) -> Iterator[pa.RecordBatch]:
         """Rows as they stand in the files, with their ``_VALUE_KIND``."""
         for file in files:
-            opened = self._open(file)
+            opened = self.open(file)
             for batch in opened.rows([*columns, KIND_FIELD.name], predicate, batch_rows):
                 yield batch if keep_deletes else _without_deletes(batch)
 
@@ -163,7 +162,7 @@ class BucketFiles:
             if len(section.runs) == 1:
                 # Each key occurs once, so rows may be judged by any column.
                 for file in section.files:
-                    opened = self._open(file)
+                    opened = self.open(file)
                     extra = [KIND_FIELD.name] if opened.may_delete else []
                     for batch in opened.rows([*columns, *extra], predicate, batch_rows):
                         yield _without_deletes(batch).select(columns)
@@ -199,7 +198,7 @@ class BucketFiles:
         def sorted_run(run: FileRun) -> SortedRun:
             def read(rows: int) -> Iterator[pa.RecordBatch]:
                 for file in run.files:
-                    opened = self._open(file)
+                    opened = self.open(file)
                     kind = [KIND_FIELD.name] if opened.may_delete else []
                     names = list(dict.fromkeys([*wanted, *kind]))
                     yield from opened.rows(names, predicate, rows, keys_only=True)
@@ -216,103 +215,9 @@ class BucketFiles:
             batch_rows=batch_rows,
         )
 
-    def _open(self, file: DataFile) -> _OpenFile:
-        path = file.external_path or f"{self.directory}/{file.file_name}"
-        if not file.file_name.endswith(".parquet"):
-            raise Unsupported(
-                f"file {path} is not a Parquet file; Headwater reads no other format yet"
-            )
-        if file.write_cols is not None:
-            raise Unsupported(f"file {path} holds some columns only; Headwater does not join them")
-        reader = ParquetReader(self.storage.files, path, row_count=file.row_count)
-        return _OpenFile(self, reader, self.storage.schema_by_id(file.schema_id))
-
-    def constant(self, item: DataField, rows: int) -> pa.Array:
-        """A partition column: the same value on every row."""
-        known = self._constants.get(item.name)
-        if known is None or len(known) < rows:
-            value = self.partition[self.storage.schema.partition_keys.index(item.name)]
-            known = pa.repeat(arrow_scalar(value, item.type), rows).cast(to_arrow(item.type))
-            self._constants[item.name] = known
-        return known.slice(0, rows)
-
-
-@dataclass(frozen=True)
-class _OpenFile:
-    bucket: BucketFiles
-    reader: ParquetReader
-    schema: TableSchema
-
-    @property
-    def may_delete(self) -> bool:
-        """Whether a row may retract; known without reading rows, and whatever the manifest says."""
-        for group in self.reader.row_groups:
-            found = self.reader.statistics(group, KIND_FIELD.name)
-            if found is None or found.minimum != found.maximum or found.minimum not in (0, 2):
-                return True
-        return False
-
-    def rows(
-        self,
-        columns: Sequence[str],
-        predicate: Predicate | None,
-        batch_rows: int,
-        *,
-        keys_only: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows with these columns, under their present names.
-
-        Args:
-            columns: Present columns, ``_SEQUENCE_NUMBER``, ``_VALUE_KIND``.
-            predicate: Row groups that cannot match are left out; rows are not filtered.
-            batch_rows: Rows of a batch at most.
-            keys_only: Judge row groups by keys and partitions alone.
-        """
-        present = self.bucket.storage.schema
-        partition = set(present.partition_keys)
-        system = {SEQUENCE_FIELD.name: SEQUENCE_FIELD, KIND_FIELD.name: KIND_FIELD}
-        sources: list[StoredColumn] = []
-        for name in columns:
-            if name in partition:
-                sources.append(StoredColumn(present.column(name), None))
-            elif name in system and name not in present.field_by_name:
-                sources.append(StoredColumn(system[name], system[name]))
-            else:
-                sources.append(stored_column(present.column(name), self.schema, present))
-        physical = list(dict.fromkeys(s.stored.name for s in sources if s.stored is not None))
-        groups = self._groups(predicate, keys_only)
-        for batch in self.reader.batches(physical, groups, batch_rows):
-            if not columns:
-                yield batch
-                continue
-            yield pa.RecordBatch.from_arrays(
-                [self._column(source, batch, partition) for source in sources],
-                names=list(columns),
-            )
-
-    def _column(self, source: StoredColumn, batch: pa.RecordBatch, partition: set[str]) -> pa.Array:
-        if source.wanted.name in partition:
-            return self.bucket.constant(source.wanted, batch.num_rows)
-        column = None if source.stored is None else batch.column(source.stored.name)
-        zone = self.bucket.storage.runtime.time_zone
-        return source.convert(column, batch.num_rows, f"file {self.reader.path}", zone)
-
-    def _groups(self, predicate: Predicate | None, keys_only: bool) -> list[int]:
-        if predicate is None:
-            return list(self.reader.row_groups)
-        present = self.bucket.storage.schema
-        fields = present.key_fields if keys_only else present.fields
-        stored: dict[str, tuple[DataField, DataField]] = {}
-        constants: dict[str, ColumnRange] = {}
-        for item in fields:
-            old = self.schema.field_by_id.get(item.id)
-            if old is not None and item.name not in present.partition_keys:
-                stored[item.name] = (item, old)
-            elif old is None and not keys_only:
-                constants[item.name] = ColumnRange(None, None, 1, 1)
-        for name, value in zip(present.partition_keys, self.bucket.partition, strict=True):
-            constants[name] = ColumnRange(value, value, int(value is None), 1)
-        return matching_row_groups(self.reader, predicate, stored, constants)
+    def open(self, file: DataFile) -> DataFileReader:
+        """A reader of one of the bucket's files."""
+        return DataFileReader(self.storage, self.directory, file, self._partition_columns)
 
 
 def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,0 +1,144 @@
+"""The rows of one data file, its columns under their present names and in their present types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from headwater.storage.errors import Unsupported
+from headwater.storage.formats.parquet import ParquetReader
+from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
+from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.predicate.filter import ColumnRange, Predicate
+from headwater.storage.read.file_columns import StoredColumn, stored_column
+from headwater.storage.scan.pruning import matching_row_groups
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.data_type import DataField, to_arrow
+from headwater.storage.types.values import StorageValue, arrow_scalar
+
+__all__ = ["DataFileReader", "PartitionColumns"]
+
+_SYSTEM_FIELDS = {field.name: field for field in (SEQUENCE_FIELD, KIND_FIELD)}
+
+
+class PartitionColumns:
+    """The partition columns of one partition: the same value on every row.
+
+    Args:
+        schema: The table's present schema.
+        values: The partition's storage values, in partition-key order.
+    """
+
+    def __init__(self, schema: TableSchema, values: Sequence[StorageValue]) -> None:
+        self.values = dict(zip(schema.partition_keys, values, strict=True))
+        self._columns: dict[str, pa.Array] = {}
+
+    def column(self, item: DataField, rows: int) -> pa.Array:
+        """A column of so many rows."""
+        known = self._columns.get(item.name)
+        if known is None or len(known) < rows:
+            scalar = arrow_scalar(self.values[item.name], item.type)
+            known = pa.repeat(scalar, rows).cast(to_arrow(item.type))
+            self._columns[item.name] = known
+        return known.slice(0, rows)
+
+
+class DataFileReader:
+    """Reads one data file or changelog file of a bucket.
+
+    Args:
+        storage: The table.
+        directory: The URI of the bucket's directory.
+        file: The file.
+        partition: The bucket's partition.
+
+    Attributes:
+        path: The file's URI.
+
+    Raises:
+        CorruptData: The file is missing or is not what the metadata says; the message names it.
+        Unsupported: The file's format is not supported, or it holds some of the columns only.
+    """
+
+    def __init__(
+        self, storage: TableStorage, directory: str, file: DataFile, partition: PartitionColumns
+    ) -> None:
+        self.path = path = file.external_path or f"{directory}/{file.file_name}"
+        if not file.file_name.endswith(".parquet"):
+            raise Unsupported(
+                f"file {path} is not a Parquet file; Headwater reads no other format yet"
+            )
+        if file.write_cols is not None:
+            raise Unsupported(f"file {path} holds some columns only; Headwater does not join them")
+        self._reader = ParquetReader(storage.files, path, row_count=file.row_count)
+        self._schema = storage.schema_by_id(file.schema_id)
+        self._present = storage.schema
+        self._zone = storage.runtime.time_zone
+        self._partition = partition
+
+    @property
+    def may_delete(self) -> bool:
+        """Whether a row may retract; known without reading rows, and whatever the manifest says."""
+        for group in self._reader.row_groups:
+            found = self._reader.statistics(group, KIND_FIELD.name)
+            if found is None or found.minimum != found.maximum or found.minimum not in (0, 2):
+                return True
+        return False
+
+    def rows(
+        self,
+        columns: Sequence[str],
+        predicate: Predicate | None,
+        batch_rows: int,
+        *,
+        keys_only: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows with these columns, under their present names.
+
+        Args:
+            columns: Present columns, ``_SEQUENCE_NUMBER``, ``_VALUE_KIND``.
+            predicate: Row groups that cannot match are left out; rows are not filtered.
+            batch_rows: Rows of a batch at most.
+            keys_only: Judge row groups by keys and partitions alone.
+        """
+        sources = [self._source(name) for name in columns]
+        physical = list(dict.fromkeys(s.stored.name for s in sources if s.stored is not None))
+        groups = self._groups(predicate, keys_only)
+        for batch in self._reader.batches(physical, groups, batch_rows):
+            if not columns:
+                yield batch
+                continue
+            yield pa.RecordBatch.from_arrays(
+                [self._column(source, batch) for source in sources], names=list(columns)
+            )
+
+    def _source(self, name: str) -> StoredColumn:
+        if name in self._partition.values:
+            return StoredColumn(self._present.column(name), None)
+        if name in _SYSTEM_FIELDS and name not in self._present.field_by_name:
+            return StoredColumn(_SYSTEM_FIELDS[name], _SYSTEM_FIELDS[name])
+        return stored_column(self._present.column(name), self._schema, self._present)
+
+    def _column(self, source: StoredColumn, batch: pa.RecordBatch) -> pa.Array:
+        if source.wanted.name in self._partition.values:
+            return self._partition.column(source.wanted, batch.num_rows)
+        column = None if source.stored is None else batch.column(source.stored.name)
+        return source.convert(column, batch.num_rows, f"file {self.path}", self._zone)
+
+    def _groups(self, predicate: Predicate | None, keys_only: bool) -> list[int]:
+        if predicate is None:
+            return list(self._reader.row_groups)
+        present = self._present
+        stored: dict[str, tuple[DataField, DataField]] = {}
+        constants: dict[str, ColumnRange] = {}
+        for item in present.key_fields if keys_only else present.fields:
+            old = self._schema.field_by_id.get(item.id)
+            if old is not None and item.name not in present.partition_keys:
+                stored[item.name] = (item, old)
+            elif old is None and not keys_only:
+                constants[item.name] = ColumnRange(None, None, 1, 1)
+        for name, value in self._partition.values.items():
+            constants[name] = ColumnRange(value, value, int(value is None), 1)
+        return matching_row_groups(self._reader, predicate, stored, constants)
