@@ -90,6 +90,8 @@ class Serve(Protocol):
 def serve() -> Iterator[Serve]:
     """Starts HTTP servers in threads of their own; they end with the test."""
     uvicorn = pytest.importorskip("uvicorn", reason="needs pip install 'headwater[server]'")
+    from tests.prompt_server import PromptServer
+
     from headwater.server.app import create_app
     from headwater.server.settings import load_settings
 
@@ -105,14 +107,44 @@ def serve() -> Iterator[Serve]:
             listener = servers.enter_context(closing(socket.socket()))
             listener.bind(("127.0.0.1", 0))
             listener.listen(128)  # a client that is early waits
-            server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+            server = PromptServer(uvicorn.Config(app, log_config=None, access_log=False))
             thread = threading.Thread(target=server.run, args=([listener],))
             thread.start()
             servers.callback(thread.join)
-            servers.callback(setattr, server, "should_exit", True)
+            servers.callback(server.stop)
             return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
         yield start
+
+
+class NewSqlite(Protocol):
+    """Makes an SQLite database with the catalog's tables at a path, and gives its URL."""
+
+    def __call__(self, path: Path) -> str: ...
+
+
+@pytest.fixture(scope="session")
+def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from headwater.migrations import upgrade
+
+    path = tmp_path_factory.mktemp("sqlite") / "headwater.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def new_sqlite(_sqlite_template: Path) -> NewSqlite:
+    """Copies a database that was migrated once: to migrate each anew takes longer than most tests.
+
+    To make the tables is tested in `tests/migrations`.
+    """
+
+    def make(path: Path) -> str:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(_sqlite_template, path)
+        return f"sqlite:///{path}"
+
+    return make
 
 
 @pytest.fixture(scope="session")

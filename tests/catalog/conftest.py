@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.conftest import NewSqlite
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.client import Lake, connect
+from headwater.client.connect import DATABASE_FILE
 from headwater.storage.runtime import Runtime
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -102,8 +104,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture(params=["embedded", "served"])
-def lake(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Lake]:
+def lake(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock, new_sqlite: NewSqlite
+) -> Iterator[Lake]:
     """A lake with a database ``sales``: in this process, and through a server."""
+    new_sqlite(tmp_path / "lake" / DATABASE_FILE)
     with connect(tmp_path / "lake", runtime=clock.runtime) as embedded:
         embedded.create_database("sales")
         if request.param == "embedded":

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.conftest import NewSqlite
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.migrations import upgrade
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -25,10 +25,9 @@ ORDERS = Identifier("sales", "orders")
 
 
 @pytest.fixture
-def behind(tmp_path: Path) -> Iterator[SqlCatalog]:
+def behind(tmp_path: Path, new_sqlite: NewSqlite) -> Iterator[SqlCatalog]:
     """The catalog behind the server."""
-    url = f"sqlite:///{tmp_path}/headwater.db"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "headwater.db")
     opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
     yield opened
     opened.close()

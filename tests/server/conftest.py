@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import httpx
 import pytest
+from tests.conftest import NewSqlite
 
 from headwater.catalog.sql import SqlCatalog
-from headwater.migrations import upgrade
 
 TOKEN = "a-token"
 
@@ -18,10 +18,9 @@ Call: TypeAlias = Callable[..., httpx.Response]
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+def catalog(tmp_path: Path, new_sqlite: NewSqlite) -> Iterator[SqlCatalog]:
     """The catalog behind the server; its files are in the folder ``lake``."""
-    url = f"sqlite:///{tmp_path}/headwater.db"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "headwater.db")
     opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
     yield opened
     opened.close()

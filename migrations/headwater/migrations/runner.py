@@ -11,6 +11,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.sql.database.engine import SqlDatabase, database_exists, open_engine
+from headwater.catalog.sql.database.models import REVISION
 from headwater.catalog.sql.database.schema_state import (
     change_tables,
     check_revision,
@@ -50,6 +51,8 @@ def upgrade(database_url: str, revision: str = "head") -> str:
 
     def work(connection: Connection) -> str:
         found = revision_of(connection)
+        if found == REVISION and revision == "head":
+            return found
         if found is not None and found not in _revisions():
             raise too_new(found)
         command.upgrade(_config(connection), revision)

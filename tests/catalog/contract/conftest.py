@@ -6,43 +6,46 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import NewSqlite
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.client.rest import RestCatalog
-from headwater.migrations import upgrade
 from headwater.storage.schema.table_schema import Schema
 
 
 def _sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    yield from _sql(f"sqlite:///{tmp_path}/headwater.db", tmp_path)
+    yield from _sql(_new_sqlite(request, tmp_path), tmp_path)
+
+
+def _new_sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    make: NewSqlite = request.getfixturevalue("new_sqlite")
+    return make(tmp_path / "headwater.db")
 
 
 def _postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    yield from _sql(request.getfixturevalue("postgresql_catalog"), tmp_path, has_tables=True)
+    yield from _sql(request.getfixturevalue("postgresql_catalog"), tmp_path)
 
 
 def _mariadb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    yield from _sql(request.getfixturevalue("mariadb_catalog"), tmp_path, has_tables=True)
+    yield from _sql(request.getfixturevalue("mariadb_catalog"), tmp_path)
 
 
 def _mysql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    yield from _sql(request.getfixturevalue("mysql_catalog"), tmp_path, has_tables=True)
+    yield from _sql(request.getfixturevalue("mysql_catalog"), tmp_path)
 
 
 def _rest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
     """The REST client of a real server over SQLite."""
     serve: Callable[[Catalog], str] = request.getfixturevalue("serve")
-    for behind in _sql(f"sqlite:///{tmp_path}/headwater.db", tmp_path):
+    for behind in _sql(_new_sqlite(request, tmp_path), tmp_path):
         client = RestCatalog(serve(behind), warehouse="main")
         yield client
         client.close()
 
 
-def _sql(url: str, tmp_path: Path, *, has_tables: bool = False) -> Iterator[Catalog]:
-    if not has_tables:
-        upgrade(url)
+def _sql(url: str, tmp_path: Path) -> Iterator[Catalog]:
     catalog = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
     yield catalog
     catalog.close()
