@@ -1,1 +1,1 @@
-"""What a table's bytes are: types, schema, snapshots, manifests, files, scan, write, commit."""
+"""A table's bytes: types, schema, snapshots, manifests, files, scan, write, commit."""

@@ -113,7 +113,7 @@ class Unavailable(HeadwaterError):
 
 
 class OutcomeUnknown(Unavailable):
-    """What was asked for may have been done or not, or is still to come.
+    """The request may have been carried out, or not, or is still to come.
 
     Look before you ask for it again. The files of a commit that ends so are kept.
     """

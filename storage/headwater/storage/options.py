@@ -14,7 +14,7 @@ __all__ = ["ChangelogProducer", "MergeEngine", "TableOptions", "parse_bytes", "p
 
 
 class MergeEngine(StrEnum):
-    """How rows of one primary key become one row."""
+    """The way in which rows of one primary key become one row."""
 
     DEDUPLICATE = "deduplicate"
     PARTIAL_UPDATE = "partial-update"
@@ -23,7 +23,7 @@ class MergeEngine(StrEnum):
 
 
 class ChangelogProducer(StrEnum):
-    """Who writes a primary-key table's changelog files."""
+    """The writer of a primary-key table's changelog files."""
 
     NONE = "none"
     INPUT = "input"
@@ -76,7 +76,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What a table's option map says.
+    """A table's option map, typed.
 
     Attributes:
         raw: The map itself.
@@ -125,12 +125,12 @@ class TableOptions:
 
     @property
     def merge_engine(self) -> MergeEngine:
-        """How rows of one key become one."""
+        """The way in which rows of one key become one."""
         return self._choice("merge-engine", MergeEngine.DEDUPLICATE)
 
     @property
     def changelog_producer(self) -> ChangelogProducer:
-        """Who writes changelog files."""
+        """The writer of changelog files."""
         return self._choice("changelog-producer", ChangelogProducer.NONE)
 
     @property
@@ -141,7 +141,7 @@ class TableOptions:
 
     @property
     def sequence_descending(self) -> bool:
-        """Whether the smallest `sequence_fields` wins."""
+        """True if the smallest `sequence_fields` wins."""
         text = self.raw.get("sequence.field.sort-order", "ascending").strip().lower()
         if text not in ("ascending", "descending"):
             raise Invalid(
@@ -156,7 +156,7 @@ class TableOptions:
 
     @property
     def ignore_delete(self) -> bool:
-        """Whether retracting rows are dropped on the way in."""
+        """True if retracting rows are dropped on the way in."""
         for key in ("ignore-delete", "deduplicate.ignore-delete"):
             if key in self.raw:
                 return self._boolean(key, False)
@@ -164,7 +164,7 @@ class TableOptions:
 
     @property
     def ignore_update_before(self) -> bool:
-        """Whether ``-U`` rows are dropped on the way in."""
+        """True if ``-U`` rows are dropped on the way in."""
         return self._boolean("ignore-update-before", False)
 
     @property
@@ -174,12 +174,12 @@ class TableOptions:
 
     @property
     def dynamic_partition_overwrite(self) -> bool:
-        """Whether an overwrite replaces only the partitions that it has rows for."""
+        """True if an overwrite replaces only the partitions that it has rows for."""
         return self._boolean("dynamic-partition-overwrite", True)
 
     @property
     def overwrite_upgrade(self) -> bool:
-        """Whether an overwrite puts files that need no merge on the highest level."""
+        """True if an overwrite puts files that need no merge on the highest level."""
         return self._boolean("overwrite-upgrade", True)
 
     @property
@@ -228,7 +228,7 @@ class TableOptions:
 
     @property
     def manifest_merge_min_count(self) -> int:
-        """How many small manifests make a merge worth it."""
+        """The number of small manifests that makes a merge worth it."""
         return self._integer("manifest.merge-min-count", 30)
 
     @property
@@ -250,37 +250,37 @@ class TableOptions:
 
     @property
     def partitions_in_catalog(self) -> bool:
-        """Whether the catalog keeps the table's partitions (``metastore.partitioned-table``)."""
+        """True if the catalog keeps the table's partitions (``metastore.partitioned-table``)."""
         return self._boolean("metastore.partitioned-table", False)
 
     @property
     def legacy_partition_name(self) -> bool:
-        """Whether a DATE partition is named by its day number, as Paimon does by default."""
+        """True if a DATE partition is named by its day number, as Paimon does by default."""
         return self._boolean("partition.legacy-name", True)
 
     @property
     def thin_mode(self) -> bool:
-        """Whether data files leave out the ``_KEY_`` columns."""
+        """True if data files leave out the ``_KEY_`` columns."""
         return self._boolean("data-file.thin-mode", False)
 
     @property
     def deletion_vectors_enabled(self) -> bool:
-        """Whether deletes are kept as deletion vectors."""
+        """True if deletes are kept as deletion vectors."""
         return self._boolean("deletion-vectors.enabled", False)
 
     @property
     def statistics_mode(self) -> str:
-        """How much of a column's minimum and maximum is kept."""
+        """The part of a column's minimum and maximum that is kept."""
         return self.raw.get("metadata.stats-mode", "truncate(16)").strip().lower()
 
     @property
     def statistics_dense(self) -> bool:
-        """Whether columns without statistics take no room in manifests."""
+        """True if columns without statistics take no room in manifests."""
         return self._boolean("metadata.stats-dense-store", True)
 
     @property
     def statistics_first_columns(self) -> int | None:
-        """How many columns have statistics, from the first; None is all."""
+        """The number of columns that have statistics, from the first; None is all."""
         value = self._integer("metadata.stats-keep-first-n-columns", -1)
         return value if value >= 0 else None
 
@@ -315,12 +315,12 @@ class TableOptions:
 
     @property
     def consumer_changelog_only(self) -> bool:
-        """Whether consumers hold back changelogs alone, and not snapshots."""
+        """True if consumers hold back changelogs alone, and not snapshots."""
         return self._boolean("consumer.changelog-only", False)
 
     @property
     def commit_max_retries(self) -> int:
-        """How often a commit that met a conflict is tried again."""
+        """The number of times that a commit that met a conflict is tried again."""
         return self._integer("commit.max-retries", 10)
 
     @property
@@ -349,12 +349,12 @@ class TableOptions:
 
     @property
     def streaming_read_overwrite(self) -> bool:
-        """Whether a stream of a primary-key table tells what an overwrite changed."""
+        """True if a stream of a primary-key table tells what an overwrite changed."""
         return self._boolean("streaming-read-overwrite", False)
 
     @property
     def streaming_read_append_overwrite(self) -> bool:
-        """Whether a stream of an append table gives the rows that an overwrite wrote."""
+        """True if a stream of an append table gives the rows that an overwrite wrote."""
         return self._boolean("streaming-read-append-overwrite", False)
 
     def refuse_unsupported(self, table: str, primary_key: bool) -> None:

@@ -48,7 +48,7 @@ def _zone_in(path: str) -> ZoneInfo:
 
 @dataclass(frozen=True)
 class Runtime:
-    """Where time and unique names come from.
+    """The source of time and unique names.
 
     Attributes:
         now_millis: Milliseconds since the epoch, UTC.

@@ -19,7 +19,7 @@ __all__ = ["PartitionStatistics", "SnapshotPointer", "TableStorage"]
 
 @dataclass(frozen=True)
 class PartitionStatistics:
-    """What a commit changed in one partition (``PartitionStatistics.java``); counts may be < 0.
+    """The changes of a commit in one partition (``PartitionStatistics.java``); counts may be < 0.
 
     Attributes:
         spec: Column name to value as text.
@@ -50,7 +50,7 @@ class PartitionStatistics:
 
 
 class SnapshotPointer(Protocol):
-    """Who decides which snapshot of a table is the latest: the catalog."""
+    """The owner of a table's latest snapshot: the catalog."""
 
     def latest(self) -> Snapshot | None:
         """The latest snapshot; None for a table that nobody wrote yet."""

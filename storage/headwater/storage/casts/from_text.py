@@ -115,7 +115,7 @@ def _require(good: pa.Array, texts: pa.Array, wanted: AtomicType) -> None:
 
 
 def _integers(texts: pa.Array, wanted: AtomicType, bits: int = 0) -> pa.Array:
-    """What stands before a decimal point, as int64; BinaryStringUtils.toInt and toLong."""
+    """The digits before a decimal point, as int64; BinaryStringUtils.toInt and toLong."""
     parts = pc.extract_regex(texts, r"^(?P<sign>[+-]?)0*(?P<digits>[0-9]*)(?:\.[0-9]*)?$")
     digits = parts.field("digits")
     # Nothing, and a sign alone, are no numbers; a point alone is zero.

@@ -1,4 +1,4 @@
-"""Which changes of a column's type are possible (``DataTypeCasts.java``, ``CastExecutors.java``).
+"""The possible changes of a column's type (``DataTypeCasts.java``, ``CastExecutors.java``).
 
 Paimon takes every cast that has a rule; with ``disable-explicit-type-casting`` only those that it
 calls implicit, of which some lose values, too. `headwater.storage.casts.cast` does what is taken
@@ -70,12 +70,12 @@ _CAST_FROM: Mapping[Root, tuple[Root, ...]] = {
 
 
 def equal_types(old: DataType, new: DataType) -> bool:
-    """Whether two types are equal but for their own nullability."""
+    """True if two types are equal but for their own nullability."""
     return replace(old, nullable=True) == replace(new, nullable=True)
 
 
 def is_widening(old: DataType, new: DataType) -> bool:
-    """Whether every value of `old` is a value of `new`, nullability aside."""
+    """True if every value of `old` is a value of `new`, nullability aside."""
     if equal_types(old, new):
         return True
     if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
@@ -101,7 +101,7 @@ def is_widening(old: DataType, new: DataType) -> bool:
 
 
 def keeps_form(old: DataType, new: DataType) -> bool:
-    """Whether every value of `old` is one of `new` as it stands: same bits, same hash, same order.
+    """True if every value of `old` is one of `new` as it stands: same bits, same hash, same order.
 
     A CHAR that is longer is not: it is padded.
     """
@@ -119,7 +119,7 @@ def keeps_form(old: DataType, new: DataType) -> bool:
 
 
 def has_cast(old: DataType, new: DataType) -> bool:
-    """Whether Paimon has a rule for the cast (``CastExecutors.resolve``)."""
+    """True if Paimon has a rule for the cast (``CastExecutors.resolve``)."""
     if not isinstance(new, AtomicType):
         return False
     if isinstance(old, ArrayType | MapType | RowType):

@@ -1,4 +1,4 @@
-"""Whether a commit still fits the table that it is about to change.
+"""Checks that a commit still fits the table that it is about to change.
 
 Each check names what must hold and raises Conflict when another commit broke it. Source:
 ``ConflictDetection.java``, ``PrimaryKeyConflictDetection.java``.
@@ -48,7 +48,7 @@ def schema_still_fits(storage: TableStorage, latest: TableSchema) -> None:
 def changes_between(
     storage: TableStorage, since: int, until: Snapshot
 ) -> list[tuple[Snapshot, list[ManifestEntry]]] | None:
-    """What each snapshot with ``since < id <= until.id`` changed, oldest first.
+    """The entries that each snapshot with ``since < id <= until.id`` changed, oldest first.
 
     Returns:
         None when one of the snapshots is gone, or `until` is older than `since`.

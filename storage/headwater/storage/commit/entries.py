@@ -1,4 +1,4 @@
-"""What a commit is made of: manifest entries, and which partitions an overwrite replaces."""
+"""The parts of a commit: manifest entries, and the partitions that an overwrite replaces."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PartitionFilter:
         return PartitionFilter(storage, frozenset(message.partition for message in messages))
 
     def includes(self, partition: bytes) -> bool:
-        """Whether a serialised partition is among them."""
+        """True if a serialised partition is among them."""
         if self.partitions is not None:
             return partition in self.partitions
         names = self.storage.schema.partition_keys
@@ -153,7 +153,7 @@ def epoch_millis(wall_clock_millis: int) -> int:
 def partition_statistics(
     storage: TableStorage, entries: Sequence[ManifestEntry]
 ) -> list[PartitionStatistics]:
-    """What a commit changes in each partition (``PartitionEntry.java``)."""
+    """The changes of a commit, counted by partition (``PartitionEntry.java``)."""
     groups: dict[bytes, list[ManifestEntry]] = {}
     for entry in entries:
         groups.setdefault(entry.partition, []).append(entry)

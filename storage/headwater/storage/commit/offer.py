@@ -41,7 +41,7 @@ class Offer:
     base: Snapshot | None
 
     def settle(self, statistics: Sequence[PartitionStatistics]) -> bool:
-        """Whether the snapshot was taken; False when another commit came first.
+        """True if the snapshot was taken; False when another commit came first.
 
         Raises:
             OutcomeUnknown: It could not be found out. Ask `TableCommit.filter_committed` later, or
@@ -72,7 +72,7 @@ class Offer:
         raise self._unknown() from lost_answer
 
     def _fate(self) -> bool | None:
-        """Whether the snapshot was taken; None while that is open.
+        """True if the snapshot was taken; None while that is open.
 
         Its id decides: once another snapshot bears it, ours can never be taken.
         """

@@ -71,7 +71,7 @@ BATCH_IDENTIFIER = 2**63 - 1
 
 @dataclass(frozen=True)
 class CommittedUpTo:
-    """What a table's history says of a user's commits.
+    """The last commit of a user that a table's history shows.
 
     Attributes:
         identifier: The user's last identifier; None when no snapshot is theirs.
@@ -261,7 +261,7 @@ class TableCommit:
         )  # fmt: skip
 
     def committed_up_to(self) -> CommittedUpTo:
-        """How far the user's commits got, by the snapshots that have not expired."""
+        """The user's last commit among the snapshots that have not expired."""
         snapshot = self._pointer.latest()
         while snapshot is not None:
             if snapshot.commit_user == self._user:

@@ -62,7 +62,7 @@ class CompactionTask:
 def plan_compaction(
     storage: TableStorage, snapshot: Snapshot, *, partitions: Collection[bytes] | None = None
 ) -> list[CompactionTask]:
-    """What a full compaction has to do.
+    """Plan a full compaction.
 
     Args:
         storage: The table.
@@ -214,7 +214,7 @@ class _Rewriter:
         return file.file_size >= _LARGE * self._options.target_file_size(True)
 
     def _may_delete(self, file: DataFile) -> bool:
-        """Whether a row may retract, by the file itself: some writers' manifests do not tell."""
+        """True if a row may retract, by the file itself: some writers' manifests do not tell."""
         if file.level == self._highest:
             return False
         return self._files.open(file).may_delete

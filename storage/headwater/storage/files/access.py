@@ -49,7 +49,7 @@ class FileAccess(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether the file exists."""
+        """True if the file exists."""
         ...
 
     def size(self, path: str) -> int:

@@ -1,4 +1,4 @@
-"""Where a table's files lie (``FileStorePathFactory.java``, ``DataFilePathFactory.java``).
+"""The paths of a table's files (``FileStorePathFactory.java``, ``DataFilePathFactory.java``).
 
 Every path is a URI below the table's location, such as ``file:///lake/db.db/t/snapshot/snapshot-1``.
 """
@@ -56,7 +56,7 @@ class TableLayout:
 
     @property
     def branch_location(self) -> str:
-        """Where the branch's own files lie."""
+        """The directory of the branch's own files."""
         if self.branch == MAIN_BRANCH:
             return self.location
         return f"{self.location}/branch/branch-{self.branch}"

@@ -64,7 +64,7 @@ class LocalFileAccess:
             return Path(local_path(path)).read_bytes()
 
     def exists(self, path: str) -> bool:
-        """Whether the file exists."""
+        """True if the file exists."""
         with _explained(path):
             return os.path.isfile(local_path(path))
 

@@ -103,7 +103,7 @@ class S3FileAccess:
             return obstore.get(store, key).bytes().to_bytes()
 
     def exists(self, path: str) -> bool:
-        """Whether the object exists."""
+        """True if the object exists."""
         try:
             self.size(path)
         except NotFound:

@@ -319,7 +319,7 @@ RawValue: TypeAlias = "bool | int | float | bytes"
 
 @dataclass(frozen=True)
 class RawStatistics:
-    """What a row group's footer says of one column.
+    """The statistics of one column in a row group's footer.
 
     Attributes:
         minimum: A lower bound in the physical type (unscaled decimals, UTF-8 bytes), or None.
@@ -387,7 +387,7 @@ class ParquetReader:
         return self._schema.field(column).type if column in self.columns else None
 
     def statistics(self, row_group: int, column: str) -> RawStatistics | None:
-        """What the footer says of an atomic column; None when it says nothing."""
+        """The footer's statistics of an atomic column; None when there are none."""
         leaf = self._leaf.get(column)
         if leaf is None:
             return None

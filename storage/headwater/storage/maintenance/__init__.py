@@ -1,4 +1,4 @@
-"""What keeps a table in order: deleting rows, expiring snapshots, removing orphan files.
+"""Upkeep of a table: deleting rows, expiring snapshots, removing orphan files.
 
 May import commit, read, write, scan, snapshot.
 """

@@ -37,7 +37,7 @@ _BATCH_ROWS = 65536
 def delete_rows(
     storage: TableStorage, snapshot: Snapshot, predicate: Predicate
 ) -> list[CommitMessage]:
-    """What a commit must do so that no row matches any more.
+    """Plan the changes after which no row matches any more.
 
     Args:
         storage: The table.
@@ -115,7 +115,7 @@ def _message(split: Split, before: list[DataFile], after: list[DataFile]) -> Com
 
 
 def _count(storage: TableStorage, files: BucketFiles, file: DataFile, predicate: Predicate) -> int:
-    """How many rows of a file match."""
+    """The number of a file's rows that match."""
     columns = sorted(columns_of(predicate)) or [storage.schema.fields[0].name]
     matches = to_expression(predicate, storage.schema)
     rows = files.plain([file], columns, predicate, _BATCH_ROWS)

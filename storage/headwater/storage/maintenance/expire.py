@@ -44,7 +44,7 @@ _DELETERS = 8
 
 @dataclass(frozen=True)
 class Retention:
-    """Which snapshots stay.
+    """The snapshots that expiry keeps.
 
     Attributes:
         least: So many of the latest stay in any case, at least 1.
@@ -60,7 +60,7 @@ class Retention:
 
     @staticmethod
     def of(options: TableOptions) -> Retention:
-        """What a table's options say."""
+        """The retention that a table's options ask for."""
         return Retention(
             options.snapshot_retained_min,
             options.snapshot_retained_max,
@@ -71,7 +71,7 @@ class Retention:
 
 @dataclass(frozen=True)
 class ExpireResult:
-    """What an expiry did, or would do.
+    """The outcome of an expiry, or of its dry run.
 
     Attributes:
         dry_run: Whether nothing was deleted.

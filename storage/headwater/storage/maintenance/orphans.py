@@ -128,7 +128,7 @@ def _candidates(
 
 
 def _holds_named(folders: Sequence[str], partition_keys: int) -> bool:
-    """Whether a directory is one for manifests, indexes, statistics or data."""
+    """True if a directory is one for manifests, indexes, statistics or data."""
     if len(folders) == 1 and folders[0] in _METADATA:
         return True
     return (
@@ -139,7 +139,7 @@ def _holds_named(folders: Sequence[str], partition_keys: int) -> bool:
 
 
 def _is_leftover(folders: Sequence[str], name: str) -> bool:
-    """Whether it lies among snapshots or changelogs, and is none."""
+    """True if it lies among snapshots or changelogs, and is none."""
     if len(folders) == 3 and folders[0] == "branch" and folders[1].startswith("branch-"):
         folders = folders[2:]
     return (
@@ -204,7 +204,7 @@ class _Root:
         return f"{self.path} {self.text}"
 
     def may_lack(self, *, changelog: bool) -> bool:
-        """Whether a file that it names may be gone while it is there itself.
+        """True if a file that it names may be gone while it is there itself.
 
         A changelog outlives what its snapshot held, and a tag does not keep changelogs.
         """

@@ -1,4 +1,4 @@
-"""What snapshots refer to: which files must stay when others go.
+"""The files that snapshots refer to, which must stay when others go.
 
 A table's history is a line of snapshots for each branch, and tags that keep single snapshots of
 it. Within a line a file is added once and deleted once, so that a file which both an early and a
@@ -89,7 +89,7 @@ def manifest_names(storage: TableStorage, snapshot: Snapshot) -> Iterator[str]:
 
 @dataclass
 class OtherBranches:
-    """What the other branches of a table, and their tags, refer to.
+    """The files that the other branches of a table, and their tags, refer to.
 
     Attributes:
         data: URIs of data files; perhaps some more than needed, never less.
@@ -103,7 +103,7 @@ class OtherBranches:
 
 
 def other_branches(storage: TableStorage) -> OtherBranches:
-    """What the branches beside the storage's own need.
+    """The files that the branches beside the storage's own need.
 
     Raises:
         CorruptData: A branch cannot be read, so that nothing may be deleted.

@@ -1,4 +1,4 @@
-"""What a manifest says of a data file (``DataFileMeta.java``, ``spec/manifest.md``)."""
+"""The metadata of a data file in a manifest (``DataFileMeta.java``, ``spec/manifest.md``)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["DataFile", "FileKind", "FileSource", "ManifestEntry", "SimpleStats"]
 
 
 class FileKind(IntEnum):
-    """Whether a manifest entry adds a file or takes it away."""
+    """The kind of a manifest entry: it adds a file or takes it away."""
 
     ADD = 0
     DELETE = 1
 
 
 class FileSource(IntEnum):
-    """How a data file came about."""
+    """The origin of a data file."""
 
     APPEND = 0
     COMPACT = 1
@@ -112,7 +112,7 @@ class ManifestEntry:
 
     @property
     def identity(self) -> tuple[bytes, int, int, str, tuple[str, ...], bytes | None, str | None]:
-        """What makes two entries speak of the same file (``FileEntry.Identifier``)."""
+        """The key that two entries of the same file share (``FileEntry.Identifier``)."""
         file = self.file
         return (
             self.partition,

@@ -247,7 +247,7 @@ def _partition_stats(storage: TableStorage, entries: Sequence[ManifestEntry]) ->
 
 
 def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """What is left when each delete takes away the add before it (``FileEntry.mergeEntries``).
+    """The entries left when each delete takes away the add before it (``FileEntry.mergeEntries``).
 
     Args:
         entries: In the order in which they were committed.

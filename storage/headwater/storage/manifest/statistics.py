@@ -47,7 +47,7 @@ _TRUNCATE = re.compile(r"truncate\((\d+)\)", re.IGNORECASE | re.ASCII)
 
 @dataclass(frozen=True)
 class StatisticsMode:
-    """How much is kept of a column's range.
+    """The part of a column's range that is kept.
 
     Attributes:
         keep: ``none``, ``counts`` (of nulls), ``truncate`` (long strings and bytes) or ``full``.

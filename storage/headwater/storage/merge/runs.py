@@ -47,7 +47,7 @@ _LEAST_BATCH = 1024
 
 @dataclass(frozen=True)
 class MergeRules:
-    """How a table's rows are merged.
+    """The rules by which a table's rows are merged.
 
     Attributes:
         keys: Key columns, in the order files are sorted by.
@@ -108,7 +108,7 @@ class _Aged(Protocol):
 
 
 def needs_sequence(runs: Sequence[_Aged], rules: MergeRules) -> bool:
-    """Whether rows must be compared one by one, or a newer run's rows win as a whole."""
+    """True if rows must be compared one by one; else a newer run's rows win as a whole."""
     if rules.sequence_fields:
         return True
     ordered = sorted(runs, key=lambda run: run.min_sequence)

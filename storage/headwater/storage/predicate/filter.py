@@ -79,7 +79,7 @@ def filter_rows(rows: pa.RecordBatch, keep: pc.Expression) -> pa.Table:
 
 @dataclass(frozen=True)
 class ColumnRange:
-    """What is known of a column in some rows.
+    """The known range of a column in some rows.
 
     Attributes:
         minimum: A storage value that no value is below; None when unknown (or all are null).
@@ -95,7 +95,7 @@ class ColumnRange:
 
     @property
     def all_null(self) -> bool:
-        """Whether every row is known to be null."""
+        """True if every row is known to be null."""
         return self.row_count is not None and self.null_count == self.row_count
 
 
@@ -210,7 +210,7 @@ def _membership(column: pc.Expression, field: DataField, predicate: In) -> pc.Ex
 
 
 def may_match(predicate: Predicate, ranges: Mapping[str, ColumnRange]) -> bool:
-    """Whether a row within the ranges could make the predicate true.
+    """True if a row within the ranges could make the predicate true.
 
     False is certain. Floating-point columns are taken to hold NaN beyond their maximum: writers
     leave NaN out of it.
@@ -254,7 +254,7 @@ def _may_match(predicate: Predicate, ranges: Mapping[str, ColumnRange]) -> bool:
 
 
 def _is_constant(low: StorageValue, high: StorageValue) -> bool:
-    """Whether all values are one; a float's range does not tell of NaN."""
+    """True if all values are one; a float's range does not tell of NaN."""
     return low is not None and low == high and not isinstance(low, float)
 
 
@@ -290,7 +290,7 @@ def _may_compare(op: Operator, value: StorageValue, low: StorageValue, high: Sto
 
 
 def _less(first: StorageValue, second: StorageValue) -> bool:
-    """Whether one value of a column's type is below another."""
+    """True if one value of a column's type is below another."""
     match first, second:
         case str(), str():
             # Code points sort as their UTF-8 bytes do.

@@ -172,7 +172,7 @@ def _at(position: int, data_type: AtomicType) -> StorageValue:
 
 
 def _position(field: DataField, data_type: AtomicType, value: object) -> Fraction:
-    """Where a value stands, counted in the steps of the type."""
+    """The position of a value, counted in the steps of the type."""
     root = data_type.root
     if root in (Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
         nanos = _nanoseconds(field, data_type, value)

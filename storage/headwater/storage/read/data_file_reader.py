@@ -80,7 +80,7 @@ class DataFileReader:
 
     @property
     def may_delete(self) -> bool:
-        """Whether a row may retract; known without reading rows, and whatever the manifest says."""
+        """True if a row may retract; known without reading rows, and whatever the manifest says."""
         for group in self._reader.row_groups:
             found = self._reader.statistics(group, KIND_FIELD.name)
             if found is None or found.minimum != found.maximum or found.minimum not in (0, 2):

@@ -36,7 +36,7 @@ __all__ = ["StoredColumn", "evolve", "stored_column"]
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """Where a column of the present schema comes from in a file.
+    """The source in a file of a column of the present schema.
 
     Attributes:
         wanted: The column as the present schema has it.
@@ -141,7 +141,7 @@ def evolve(array: pa.Array, stored: DataType, wanted: DataType, zone: Zone = utc
 
 
 def _same(stored: DataType, wanted: DataType) -> bool:
-    """Whether the types differ at most in what Arrow's types do not show, but field ids count."""
+    """True if the types differ at most in what Arrow's types do not show, but field ids count."""
     match stored, wanted:
         case RowType(), RowType():
             return len(stored.fields) == len(wanted.fields) and all(
@@ -161,7 +161,7 @@ def _same(stored: DataType, wanted: DataType) -> bool:
 
 
 def _is_safe(stored: DataType, wanted: DataType) -> bool:
-    """Whether no value is lost, be it inside a nested type."""
+    """True if no value is lost, be it inside a nested type."""
     match stored, wanted:
         case RowType(), RowType():
             old = {child.id: child for child in stored.fields}

@@ -64,7 +64,7 @@ def _null_words(arity: int) -> int:
 
 
 def _is_wide(data_type: DataType) -> bool:
-    """Whether every value, null included, takes a fixed room in the variable part."""
+    """True if every value, null included, takes a fixed room in the variable part."""
     if not isinstance(data_type, AtomicType):
         return False
     if data_type.root is Root.DECIMAL:

@@ -1,4 +1,4 @@
-"""Which bucket a row belongs to: murmur3 over the BinaryRow of its bucket key.
+"""The bucket of a row: murmur3 over the BinaryRow of its bucket key.
 
 Source: ``DefaultBucketFunction.java``, ``MurmurHashUtils.java`` (32 bits, seed 42, words of 4
 bytes).

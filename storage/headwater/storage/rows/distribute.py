@@ -39,7 +39,7 @@ class BucketRows:
 
     @property
     def numbers(self) -> list[int]:
-        """What `bucket`, `size` and `rows` are asked with."""
+        """The numbers that `bucket`, `size` and `rows` take."""
         return list(range(len(self._buckets)))
 
     @property
@@ -48,7 +48,7 @@ class BucketRows:
         return int(self._table.num_rows)
 
     def bucket(self, number: int) -> Bucket:
-        """Which bucket it is."""
+        """The bucket that a number stands for."""
         return self._buckets[number]
 
     def size(self, number: int) -> int:

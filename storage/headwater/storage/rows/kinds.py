@@ -18,7 +18,7 @@ __all__ = ["KIND_NAMES", "RowKind", "take_row_kinds"]
 
 
 class RowKind(IntEnum):
-    """What a row does, as ``_VALUE_KIND`` has it. Odd ones take a row back."""
+    """The kind of a row, as ``_VALUE_KIND`` has it. Odd ones take a row back."""
 
     INSERT = 0
     UPDATE_BEFORE = 1

@@ -1,4 +1,4 @@
-"""Which files a snapshot holds, and how they are handed out to be read.
+"""The files of a snapshot, and the splits in which they are read.
 
 What a scan costs grows with what is asked: manifests, then entries, then files are left out by
 partition, bucket and statistics. A primary-key table's files are left out by the values of other
@@ -76,7 +76,7 @@ class Split:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """What to read, and what was left out.
+    """The splits to read, and the counts of what was left out.
 
     Attributes:
         splits: To be read in any order, each independently.
@@ -404,7 +404,7 @@ def _worth_reading(section: Section, matching: Collection[str]) -> list[DataFile
 
 
 def _may_delete(file: DataFile, options: TableOptions) -> bool:
-    """Whether a file may hold retracting rows.
+    """True if a file may hold retracting rows.
 
     Some writers say 0 of files of level 0 that hold them. Old ones do not count, but the highest
     level never holds any.

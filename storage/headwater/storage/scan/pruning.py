@@ -1,4 +1,4 @@
-"""What a scan need not read: manifests, buckets, files and row groups that a predicate excludes.
+"""Pruning: manifests, buckets, files and row groups that a predicate excludes are not read.
 
 Everything here may only say "no row of it can match"; the rows themselves are filtered when they
 are read. Columns of old schemas are matched by field id.
@@ -80,7 +80,7 @@ class Pruner:
     # Manifests and entries -------------------------------------------------------------------
 
     def manifest(self, manifest: ManifestFile) -> bool:
-        """Whether a manifest may hold wanted entries."""
+        """True if a manifest may hold wanted entries."""
         if not _may_contain(manifest.min_bucket, manifest.max_bucket, self._bucket):
             return False
         if not _may_contain(manifest.min_level, manifest.max_level, self._level):
@@ -103,7 +103,7 @@ class Pruner:
         )
 
     def entry(self, entry: ManifestEntry) -> bool:
-        """Whether an entry's partition, bucket and level are wanted: alike for add and delete."""
+        """True if an entry's partition, bucket and level are wanted: alike for add and delete."""
         if self._bucket is not None and entry.bucket != self._bucket:
             return False
         if self._level is not None and entry.file.level != self._level:
@@ -176,7 +176,7 @@ class Pruner:
     # Files -------------------------------------------------------------------------------------
 
     def by_key(self, entry: ManifestEntry) -> bool:
-        """Whether a file may hold keys that match.
+        """True if a file may hold keys that match.
 
         All versions of a key match or do not match together, so leaving a file out by its keys
         never brings back an older version.
@@ -188,7 +188,7 @@ class Pruner:
         return may_match(self._predicate, {**ranges, **self._ranges_of(entry.partition)})
 
     def by_value(self, entry: ManifestEntry) -> bool:
-        """Whether a file may hold rows that match, each row taken for itself."""
+        """True if a file may hold rows that match, each row taken for itself."""
         file = entry.file
         schema = self._storage.schema_by_id(file.schema_id)
         fields: Sequence[DataField] = schema.fields
@@ -227,7 +227,7 @@ def _root(data_type: DataType) -> Root | None:
 
 
 def _comparable_types(old: DataType, new: DataType) -> bool:
-    """Whether a storage value of the old type is the storage value of the new one too.
+    """True if a storage value of the old type is the storage value of the new one too.
 
     Of what a cast changes, the old values' bounds say nothing: 383 becomes 127, '10' comes before
     '9'. A whole number that gets wider is the same number.

@@ -173,7 +173,7 @@ def _disjoint(files: Sequence[_Ranged]) -> list[list[_Ranged]]:
 
 
 def _fits(run: Sequence[_Ranged], more: Sequence[_Ranged]) -> bool:
-    """Whether the key ranges of two lists, each disjoint and sorted, are disjoint together."""
+    """True if the key ranges of two lists, each disjoint and sorted, are disjoint together."""
     lows = [item.low for item in run]
     for item in more:
         at = bisect_left(lows, item.low)

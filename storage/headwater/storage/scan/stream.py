@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True, order=True)
 class StreamPosition:
-    """What a reader wants next. Positions of one table are ordered.
+    """The next snapshot that a reader wants. Positions of one table are ordered.
 
     Attributes:
         snapshot_id: A snapshot, which may not exist yet.
@@ -48,7 +48,7 @@ class StreamPosition:
 
     @property
     def next_snapshot(self) -> int:
-        """What a consumer at this position has as its next snapshot."""
+        """The next snapshot of a consumer at this position."""
         return self.snapshot_id
 
     def to_json(self) -> dict[str, int | bool]:
@@ -98,7 +98,7 @@ def from_snapshot(
 def from_consumer(
     storage: TableStorage, newest: Snapshot | None, next_snapshot: int
 ) -> StreamPosition:
-    """Where a consumer left off.
+    """The position at which a consumer left off.
 
     Raises:
         NotFound: That snapshot has expired: changes would be missed. Paimon goes on with the

@@ -32,7 +32,7 @@ __all__ = [
 
 
 class MoveKind(StrEnum):
-    """Where a column goes."""
+    """The new place of a column."""
 
     FIRST = "FIRST"
     AFTER = "AFTER"

@@ -50,7 +50,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,10}")
 
 @dataclass(frozen=True)
 class _Directive:
-    """What a comment asks for.
+    """The type that a comment asks for.
 
     Attributes:
         name: The directive.

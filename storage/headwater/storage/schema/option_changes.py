@@ -73,7 +73,7 @@ def is_unchanged(
     primary_keys: Sequence[str],
     partition_keys: Sequence[str],
 ) -> bool:
-    """Whether an option says already what it is set to.
+    """True if an option says already what it is set to.
 
     Keys that were given as options stand beside them (``SchemaManager.isUnchangedNormalizedKey``).
     """

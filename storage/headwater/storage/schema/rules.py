@@ -1,4 +1,4 @@
-"""What a schema must be like (``Schema.java``, ``SchemaValidation.java``)."""
+"""The rules for a schema (``Schema.java``, ``SchemaValidation.java``)."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ CURRENT_SCHEMA_VERSION = 3
 
 @dataclass(frozen=True)
 class Schema:
-    """What a user asks for when creating a table; it becomes a `TableSchema` with id 0."""
+    """A user's wish for a new table; it becomes a `TableSchema` with id 0."""
 
     fields: tuple[DataField, ...]
     partition_keys: tuple[str, ...] = ()

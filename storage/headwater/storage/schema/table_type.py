@@ -1,4 +1,4 @@
-"""What a table is made of, option ``type`` (``TableType.java``)."""
+"""The type of a table, option ``type`` (``TableType.java``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TableType(StrEnum):
 
     @property
     def has_snapshots(self) -> bool:
-        """Whether it is made of Paimon's files: schemas, snapshots, manifests.
+        """True if it is made of Paimon's files: schemas, snapshots, manifests.
 
         The directory of any other type holds its data and nothing of Paimon's; what the table is
         stands in the catalog alone.

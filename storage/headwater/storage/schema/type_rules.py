@@ -1,4 +1,4 @@
-"""What tables with columns of types that only some engines know must be like.
+"""The rules for tables with columns of types that only some engines know.
 
 Headwater keeps columns of types BLOB, VECTOR, GEOMETRY and GEOGRAPHY for the engines that read and
 write them, so their rules are checked here and nowhere else. Source: ``SchemaValidation.java``
@@ -30,7 +30,7 @@ _PARQUET = "parquet"
 
 
 def is_blob(data_type: DataType) -> bool:
-    """Whether a column of it is in files of its own, which bear its name (``BlobType.java``)."""
+    """True if a column of it is in files of its own, which bear its name (``BlobType.java``)."""
     match data_type:
         case ArrayType():
             data_type = data_type.element

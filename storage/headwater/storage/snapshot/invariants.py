@@ -1,4 +1,4 @@
-"""What holds between a snapshot and the one before it, checked before every commit."""
+"""Invariants between a snapshot and the one before it, checked before every commit."""
 
 from __future__ import annotations
 

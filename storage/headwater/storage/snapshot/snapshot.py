@@ -18,7 +18,7 @@ __all__ = ["CommitKind", "Snapshot"]
 
 
 class CommitKind(StrEnum):
-    """Why a snapshot was made."""
+    """The reason for a snapshot."""
 
     APPEND = "APPEND"
     COMPACT = "COMPACT"
@@ -154,7 +154,7 @@ class Snapshot:
 
     @property
     def commit_user(self) -> str:
-        """Who committed: one id for each writing job."""
+        """The id of the writing job that committed."""
         return str(self.document["commitUser"])
 
     @property
@@ -164,12 +164,12 @@ class Snapshot:
 
     @property
     def commit_kind(self) -> CommitKind:
-        """Why it was made."""
+        """The reason for the snapshot."""
         return CommitKind(str(self.document["commitKind"]))
 
     @property
     def time_millis(self) -> int:
-        """When it was committed, milliseconds since the epoch."""
+        """The time of the commit, milliseconds since the epoch."""
         return self._int("timeMillis")
 
     @property

@@ -80,7 +80,7 @@ class Tag:
         )
 
     def is_expired(self, now_millis: int) -> bool:
-        """Whether the time it was to be kept is over."""
+        """True if the time it was to be kept is over."""
         if self.created_at is None or self.retained_millis is None:
             return False
         return now_millis > self.created_at + self.retained_millis

@@ -44,12 +44,12 @@ class Root(StrEnum):
 
     @property
     def is_opaque(self) -> bool:
-        """Whether Headwater keeps columns of it for other engines and does not read them."""
+        """True if Headwater keeps columns of it for other engines and does not read them."""
         return self in _OPAQUE
 
     @property
     def is_geospatial(self) -> bool:
-        """Whether its values are places on a plane or on the earth."""
+        """True if its values are places on a plane or on the earth."""
         return self in (Root.GEOMETRY, Root.GEOGRAPHY)
 
 
@@ -169,7 +169,7 @@ _NOT_IN_WORDS = re.compile(r"[\s<>(),.'`]")
 
 
 def is_nullable(text: str | None) -> bool:
-    """What the end of a type's text says: ``NOT NULL``, ``NULL`` or nothing."""
+    """The nullability at the end of a type's text: ``NOT NULL``, ``NULL`` or nothing."""
     return text is None or text.split()[0].upper() != "NOT"
 
 

@@ -34,7 +34,7 @@ def utc() -> dt.tzinfo:
 
 
 def local_seconds(seconds: Integers, zone: dt.tzinfo) -> Integers:
-    """What clocks in the zone show at moments.
+    """The times that clocks in the zone show at moments.
 
     Args:
         seconds: Seconds since the epoch.

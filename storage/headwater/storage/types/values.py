@@ -66,7 +66,7 @@ _MILLIS_PER_DAY = 86_400_000
 
 
 def units_per_second(data_type: AtomicType) -> int:
-    """How many units of a TIMESTAMP's storage value make a second."""
+    """The number of units of a TIMESTAMP's storage value in a second."""
     return _UNITS_PER_SECOND[timestamp_unit(data_type.precision)]
 
 
@@ -93,7 +93,7 @@ def storage_value(value: object, data_type: DataType) -> StorageValue:
 
 
 def arrow_scalar(value: object, data_type: DataType) -> pa.Scalar:
-    """What `storage_value` accepts, as a scalar of the type's Arrow form.
+    """A value that `storage_value` accepts, as a scalar of the type's Arrow form.
 
     Raises:
         Invalid: As `storage_value`.
@@ -122,7 +122,7 @@ _KINDRED: Mapping[Root, Sequence[Callable[[pa.DataType], bool]]] = {
 
 
 def is_kindred(arrow: pa.DataType, data_type: AtomicType) -> bool:
-    """Whether an Arrow type's values mean the same in a Paimon type, if they fit into it.
+    """True if an Arrow type's values mean the same in a Paimon type, if they fit into it.
 
     Arrow itself casts more: text to numbers, and local timestamps to moments as if they were UTC.
     """

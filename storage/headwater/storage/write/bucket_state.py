@@ -1,4 +1,4 @@
-"""What a writer must know of the buckets it adds to: their number and their last sequence number.
+"""The state of the buckets that a writer adds to: their number and their last sequence number.
 
 Source: ``FileSystemWriteRestore.java``, ``AbstractFileStoreWrite.java``.
 """
@@ -20,7 +20,7 @@ __all__ = ["BucketStates", "PartitionState", "describe_partition", "partition_st
 
 @dataclass(frozen=True)
 class PartitionState:
-    """What is known of one partition.
+    """The known state of one partition.
 
     Attributes:
         total_buckets: How many buckets its files were spread over; None when it has no files or
@@ -95,6 +95,6 @@ def partition_states(entries: Iterable[ManifestEntry]) -> dict[bytes, PartitionS
 
 
 def describe_partition(storage: TableStorage, partition: bytes) -> str:
-    """How errors call a partition: ``partition dt=2026-01-01``."""
+    """The name of a partition in errors: ``partition dt=2026-01-01``."""
     spec = partition_spec(storage, partition)
     return "partition " + ",".join(f"{k}={v}" for k, v in spec) if spec else "it"

@@ -41,7 +41,7 @@ _LEAST_ROWS = 1 << 8
 
 
 def local_wall_clock(epoch_millis: int) -> int:
-    """What the local clock shows at a moment, as milliseconds since 1970-01-01 on that clock.
+    """The local clock's reading at a moment, as milliseconds since 1970-01-01 on that clock.
 
     Paimon keeps the creation time of files so (``DataFileMeta.creationTime``).
     """
@@ -169,7 +169,7 @@ class DataFileWriter:
 
 
 class _Summary:
-    """What a manifest says of one file, gathered while its rows pass by."""
+    """The metadata of one file, gathered while its rows pass by."""
 
     def __init__(self, storage: TableStorage) -> None:
         schema = storage.schema

@@ -40,7 +40,7 @@ _FEW_BUCKETS = 32
 
 @dataclass(frozen=True)
 class CommitMessage:
-    """What one writer did to one bucket; it pickles, so that Spark's executors can send it.
+    """One writer's changes of one bucket; it pickles, so that Spark's executors can send it.
 
     Attributes:
         partition: Serialised partition values.
