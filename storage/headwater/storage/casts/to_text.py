@@ -19,7 +19,7 @@ from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import MAX_LENGTH, ArrayType, DataType, MapType, RowType
 from headwater.storage.types.float_text import float_texts
 from headwater.storage.types.local_time import local_seconds
-from headwater.storage.types.nested_arrays import list_offsets, map_pairs
+from headwater.storage.types.nested_arrays import list_with, map_entries
 from headwater.storage.types.values import units_per_second
 
 __all__ = ["cast_to_text", "sized_text"]
@@ -142,7 +142,7 @@ def _item_text(array: pa.Array, stored: DataType, zone: dt.tzinfo) -> pa.Array:
 
 
 def _listed(array: pa.Array, items: pa.Array, opening: str, closing: str) -> pa.Array:
-    lists = pa.ListArray.from_arrays(list_offsets(array), items, mask=array.is_null())
+    lists = list_with(array, items, pa.list_(pa.string()))
     return _enclosed(pc.binary_join(lists, ", "), opening, closing)
 
 
@@ -155,11 +155,9 @@ def _array_text(array: pa.Array, stored: ArrayType, zone: dt.tzinfo) -> pa.Array
 
 
 def _map_text(array: pa.Array, stored: MapType, zone: dt.tzinfo) -> pa.Array:
-    pairs = map_pairs(array)
-    entries = pairs.flatten()
-    keys = _item_text(entries.field(0), stored.key, zone)
-    values = _item_text(entries.field(1), stored.value, zone)
-    return _listed(pairs, pc.binary_join_element_wise(keys, values, " -> "), "{", "}")
+    keys, values = map_entries(array)
+    keys, values = _item_text(keys, stored.key, zone), _item_text(values, stored.value, zone)
+    return _listed(array, pc.binary_join_element_wise(keys, values, " -> "), "{", "}")
 
 
 def _row_text(array: pa.Array, stored: RowType, zone: dt.tzinfo) -> pa.Array:

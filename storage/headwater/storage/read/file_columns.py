@@ -29,7 +29,12 @@ from headwater.storage.types.data_type import (
     to_arrow,
 )
 from headwater.storage.types.local_time import Zone, utc
-from headwater.storage.types.nested_arrays import list_offsets, map_pairs
+from headwater.storage.types.nested_arrays import (
+    list_with,
+    map_entries,
+    map_with,
+    struct_with,
+)
 
 __all__ = ["StoredColumn", "evolve", "stored_column"]
 
@@ -121,19 +126,16 @@ def evolve(array: pa.Array, stored: DataType, wanted: DataType, zone: Zone = utc
             return cast(plain, stored, wanted, zone)
         case ArrayType(), ArrayType():
             values = evolve(array.flatten(), stored.element, wanted.element, zone)
-            offsets = list_offsets(array)
-            return pa.ListArray.from_arrays(offsets, values, target, mask=array.is_null())
+            return list_with(array, values, target)
         case MapType(), MapType():
-            pairs = map_pairs(array)
-            entries = pairs.flatten()
-            keys = evolve(entries.field(0), stored.key, wanted.key, zone)
-            values = evolve(entries.field(1), stored.value, wanted.value, zone)
-            return _map(pairs, keys, values, target)
+            keys, values = map_entries(array)
+            keys = evolve(keys, stored.key, wanted.key, zone)
+            values = evolve(values, stored.value, wanted.value, zone)
+            return map_with(array, keys, values, target)
         case MultisetType(), MultisetType():
-            pairs = map_pairs(array)
-            entries = pairs.flatten()
-            keys = evolve(entries.field(0), stored.element, wanted.element, zone)
-            return _map(pairs, keys, entries.field(1).cast(pa.int32()), target)
+            keys, counts = map_entries(array)
+            keys = evolve(keys, stored.element, wanted.element, zone)
+            return map_with(array, keys, counts.cast(pa.int32()), target)
         case RowType(), RowType():
             return _row(array, stored, wanted, zone)
         case _:
@@ -178,10 +180,6 @@ def _is_safe(stored: DataType, wanted: DataType) -> bool:
     return is_widening(stored, wanted)
 
 
-def _map(pairs: pa.Array, keys: pa.Array, values: pa.Array, target: pa.DataType) -> pa.Array:
-    return pa.MapArray.from_arrays(list_offsets(pairs), keys, values, target, mask=pairs.is_null())
-
-
 def _row(array: pa.Array, stored: RowType, wanted: RowType, zone: Zone) -> pa.Array:
     old = {child.id: child for child in stored.fields}
     children: list[pa.Array] = []
@@ -191,6 +189,4 @@ def _row(array: pa.Array, stored: RowType, wanted: RowType, zone: Zone) -> pa.Ar
             children.append(pa.nulls(len(array), to_arrow(child.type)))
         else:
             children.append(evolve(array.field(source.name), source.type, child.type, zone))
-    return pa.StructArray.from_arrays(
-        children, fields=[arrow_field(child) for child in wanted.fields], mask=array.is_null()
-    )
+    return struct_with(array, children, [arrow_field(child) for child in wanted.fields])

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,6 +29,7 @@ from headwater.storage.types.data_type import (
     to_arrow,
 )
 from headwater.storage.types.local_time import Zone
+from headwater.storage.types.nested_arrays import list_with, map_entries, map_with, struct_with
 
 if TYPE_CHECKING:
     import polars as pl
@@ -310,14 +310,6 @@ def _check_inner_nulls(inner: pa.Array, data_type: DataType, where: str) -> None
         raise Invalid(f"{where} is NOT NULL, but {inner.null_count} values are null")
 
 
-def _offsets(array: pa.Array) -> pa.Array:
-    """Offsets into the flattened values, which a null list has none of."""
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(array) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return pa.array(offsets)
-
-
 def _cast_list(array: pa.Array, data_type: ArrayType, where: str) -> pa.Array:
     source = array.type
     if not (
@@ -329,9 +321,7 @@ def _cast_list(array: pa.Array, data_type: ArrayType, where: str) -> pa.Array:
     inner = f"{where}, element"
     values = _cast(array.flatten(), data_type.element, inner)
     _check_inner_nulls(values, data_type.element, inner)
-    return pa.ListArray.from_arrays(
-        _offsets(array), values, type=to_arrow(data_type), mask=array.is_null()
-    )
+    return list_with(array, values, to_arrow(data_type))
 
 
 def _cast_map(
@@ -339,15 +329,11 @@ def _cast_map(
 ) -> pa.Array:
     if not pa.types.is_map(array.type):
         raise _refusal(array, data_type, where, "it is not a map")
-    # As a list of pairs, whose flattening minds slices and nulls; a map's `keys` does not.
-    pairs = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
-    entries = pairs.flatten()
-    keys = _cast(entries.field(0), key, f"{where}, key")
-    values = _cast(entries.field(1), value, f"{where}, value")
+    keys, values = map_entries(array)
+    keys = _cast(keys, key, f"{where}, key")
+    values = _cast(values, value, f"{where}, value")
     _check_inner_nulls(values, value, f"{where}, value")
-    return pa.MapArray.from_arrays(
-        _offsets(pairs), keys, values, type=to_arrow(data_type), mask=array.is_null()
-    )
+    return map_with(array, keys, values, to_arrow(data_type))
 
 
 def _cast_struct(array: pa.Array, data_type: RowType, where: str) -> pa.Array:
@@ -369,6 +355,4 @@ def _cast_struct(array: pa.Array, data_type: RowType, where: str) -> pa.Array:
             child = pa.nulls(len(array), to_arrow(field.type))
         _check_inner_nulls(child.filter(valid), field.type, inner)
         children.append(child)
-    return pa.StructArray.from_arrays(
-        children, fields=list(to_arrow(data_type)), mask=array.is_null()
-    )
+    return struct_with(array, children, list(to_arrow(data_type)))

@@ -1,20 +1,49 @@
-"""The parts of Arrow's lists and maps, whatever slice of a larger array they are."""
+"""The parts of Arrow's lists, maps and structs, whatever slice of a larger array they are, and
+lists, maps and structs with other parts."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["list_offsets", "map_pairs"]
+__all__ = ["list_offsets", "list_with", "map_entries", "map_with", "struct_with"]
 
 
 def list_offsets(array: pa.Array) -> pa.Array:
-    """Offsets into a list array's flattened values, which leave out those of null lists."""
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    """Offsets into a list or map column's parts, of which a null list or map has none."""
+    lists = _pairs(array) if pa.types.is_map(array.type) else array
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.array(offsets)
 
 
-def map_pairs(array: pa.Array) -> pa.Array:
-    """A map column as lists of structs of key and value."""
+def list_with(array: pa.Array, values: pa.Array, target: pa.DataType) -> pa.Array:
+    """A list column with other values in place of its ``flatten()``."""
+    return pa.ListArray.from_arrays(list_offsets(array), values, target, mask=array.is_null())
+
+
+def map_entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The keys and the values of a map column, end to end."""
+    entries = _pairs(array).flatten()
+    return entries.field(0), entries.field(1)
+
+
+def _pairs(array: pa.Array) -> pa.Array:
+    # Flattening a list minds slices and nulls; a map's own `keys` does not.
     return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+
+
+def map_with(array: pa.Array, keys: pa.Array, values: pa.Array, target: pa.DataType) -> pa.Array:
+    """A map column, or a list column of pairs, as maps with other entries."""
+    return pa.MapArray.from_arrays(list_offsets(array), keys, values, target, mask=array.is_null())
+
+
+def struct_with(
+    array: pa.Array, children: Sequence[pa.Array], fields: Sequence[pa.Field]
+) -> pa.Array:
+    """A struct column with other fields."""
+    return pa.StructArray.from_arrays(children, fields=list(fields), mask=array.is_null())
