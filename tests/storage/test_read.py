@@ -290,7 +290,7 @@ class Model:
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups and merge steps of a few rows, so that small tables cross their borders."""
-    monkeypatch.setattr("headwater.storage.formats.parquet._ROW_GROUP_ROWS", 3)
+    monkeypatch.setattr("headwater.storage.formats.parquet_writer._ROW_GROUP_ROWS", 3)
     monkeypatch.setattr("headwater.storage.merge.runs._LEAST_BATCH", 1)
     # Hundreds of tables: nothing here is about surviving a loss of power.
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
@@ -461,7 +461,7 @@ def test_sections_of_a_bucket_become_splits_of_their_own(new_table: _NewTable) -
 def test_row_groups_are_left_out_by_their_statistics(
     new_table: _NewTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.storage.formats.parquet._ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr("headwater.storage.formats.parquet_writer._ROW_GROUP_ROWS", 10)
     table = new_table(_COLUMNS, primary_keys=["k"], options={"bucket": "1"})
     write(table, _rows(k=range(100), v=range(100)))
     write(table, _rows(k=range(0, 100, 10), v=[500] * 10))
@@ -471,7 +471,7 @@ def test_row_groups_are_left_out_by_their_statistics(
     original = ParquetReader.batches
 
     def batches(
-        self: ParquetReader, columns: Sequence[str], groups: Sequence[int] | None, rows: int
+        self: ParquetReader, columns: Sequence[DataField], groups: Sequence[int] | None, rows: int
     ) -> Any:
         asked.append(groups)
         return original(self, columns, groups, rows)
@@ -483,6 +483,32 @@ def test_row_groups_are_left_out_by_their_statistics(
     # Row groups of files that share keys are not judged by other columns.
     assert [row["k"] for row in read(table, where="v = 70")] == []
     assert sorted(map(len, filter(None, asked))) == [1, 10]
+
+
+def test_a_column_is_not_judged_by_a_nested_field_of_the_same_path(new_table: _NewTable) -> None:
+    inner = {"type": "ROW", "fields": [{"id": 2, "name": "b", "type": "INT"}]}
+    table = new_table([("a.b", "INT"), ("a", inner)])
+    rows: list[_Row] = [{"a.b": 10, "a": {"b": 100}}, {"a.b": 20, "a": {"b": 200}}]
+    write(table, rows)
+    assert read(table, where="`a.b` = 10") == rows[:1]
+
+
+def test_a_file_is_refused_only_for_columns_that_it_lacks(new_table: _NewTable) -> None:
+    table = new_table([("p", "INT"), ("n", "INT"), ("v", "INT")], partition_keys=["p"])
+    rows: list[_Row] = [{"p": 1, "n": 1, "v": 2}]
+    snapshot = write(table, rows)
+    (split,) = plan_snapshot(table.storage, snapshot).splits
+
+    def having(*columns: str) -> list[_Row]:
+        files = tuple(replace(file, write_cols=columns) for file in split.files)
+        batches = read_split(table.storage, replace(split, files=files))
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    # As an UPDATE of a row-tracking table writes it: every column, and the rows' ids.
+    assert having("n", "v", "_ROW_ID", "_SEQUENCE_NUMBER") == rows
+    assert having("v", "n") == rows
+    with pytest.raises(Unsupported, match="lacks the columns v,"):
+        having("p", "n", "_ROW_ID")
 
 
 # Deletes that the manifest denies ---------------------------------------------------------------

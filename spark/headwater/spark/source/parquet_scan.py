@@ -16,8 +16,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headwater.spark.types import spark_schema, spark_type
+from headwater.storage.formats.parquet import PARQUET
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.read.data_file_reader import missing_columns
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.plan import Split
 from headwater.storage.scan.sections import key_sections
@@ -116,12 +118,13 @@ def _scannable(storage: TableStorage, split: Split, file: DataFile, columns: Seq
     path = _path(split, file)
     if (
         not path.startswith(_SCHEME)
-        or not path.endswith(".parquet")
+        or not path.endswith(f".{PARQUET.name}")
         or _PATTERN & set(path)
-        or file.write_cols is not None
     ):
         return False
     written = storage.schema_by_id(file.schema_id)
+    if missing_columns(file, written):
+        return False
     for field in storage.schema.columns(columns):
         stored = written.field_by_id.get(field.id)
         if stored is not None and not _same(field, stored):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from headwater.storage.errors import Unsupported
-from headwater.storage.formats.parquet import ParquetReader
+from headwater.storage.formats.registry import format_of_file
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.predicate.filter import ColumnRange, Predicate
@@ -18,9 +18,20 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, to_arrow
 from headwater.storage.types.values import StorageValue, arrow_scalar
 
-__all__ = ["DataFileReader", "PartitionColumns"]
+__all__ = ["DataFileReader", "PartitionColumns", "missing_columns"]
 
 _SYSTEM_FIELDS = {field.name: field for field in (SEQUENCE_FIELD, KIND_FIELD)}
+
+
+def missing_columns(file: DataFile, schema: TableSchema) -> list[str]:
+    """The columns that are not in a file, which was written with `schema`, but in others.
+
+    A partition column need not be there: its value is known.
+    """
+    if file.write_cols is None:
+        return []
+    present = {*file.write_cols, *schema.partition_keys}
+    return [field.name for field in schema.fields if field.name not in present]
 
 
 class PartitionColumns:
@@ -66,14 +77,15 @@ class DataFileReader:
         self, storage: TableStorage, directory: str, file: DataFile, partition: PartitionColumns
     ) -> None:
         self.path = path = file.external_path or f"{directory}/{file.file_name}"
-        if not file.file_name.endswith(".parquet"):
-            raise Unsupported(
-                f"file {path} is not a Parquet file; Headwater reads no other format yet"
-            )
-        if file.write_cols is not None:
-            raise Unsupported(f"file {path} holds some columns only; Headwater does not join them")
-        self._reader = ParquetReader(storage.files, path, row_count=file.row_count)
         self._schema = storage.schema_by_id(file.schema_id)
+        missing = missing_columns(file, self._schema)
+        if missing:
+            raise Unsupported(
+                f"file {path} lacks the columns {', '.join(missing)}, which other files hold; "
+                "Headwater does not join them"
+            )
+        file_format = format_of_file(path)
+        self._reader = file_format.reader(storage.files, path, row_count=file.row_count)
         self._present = storage.schema
         self._zone = storage.runtime.time_zone
         self._partition = partition
@@ -82,7 +94,7 @@ class DataFileReader:
     def may_delete(self) -> bool:
         """True if a row may retract; known without reading rows, and whatever the manifest says."""
         for group in self._reader.row_groups:
-            found = self._reader.statistics(group, KIND_FIELD.name)
+            found = self._reader.statistics(group, KIND_FIELD)
             if found is None or found.minimum != found.maximum or found.minimum not in (0, 2):
                 return True
         return False
@@ -104,9 +116,9 @@ class DataFileReader:
             keys_only: Judge row groups by keys and partitions alone.
         """
         sources = [self._source(name) for name in columns]
-        physical = list(dict.fromkeys(s.stored.name for s in sources if s.stored is not None))
+        stored = {source.stored.name: source.stored for source in sources if source.stored}
         groups = self._groups(predicate, keys_only)
-        for batch in self._reader.batches(physical, groups, batch_rows):
+        for batch in self._reader.batches(list(stored.values()), groups, batch_rows):
             if not columns:
                 yield batch
                 continue

@@ -12,12 +12,11 @@ import itertools
 import math
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from decimal import Decimal
 
 import pyarrow as pa
 
 from headwater.storage.casts.type_changes import is_widening, keeps_form
-from headwater.storage.formats.parquet import ParquetReader, RawStatistics
+from headwater.storage.formats.protocol import FormatReader
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry, SimpleStats
 from headwater.storage.manifest.records import ManifestFile
 from headwater.storage.predicate.filter import (
@@ -192,11 +191,12 @@ class Pruner:
         file = entry.file
         schema = self._storage.schema_by_id(file.schema_id)
         fields: Sequence[DataField] = schema.fields
-        if file.value_stats_cols is not None:
+        columns = file.write_cols if file.value_stats_cols is None else file.value_stats_cols
+        if columns is not None:
             by_name = schema.field_by_name
-            if any(name not in by_name for name in file.value_stats_cols):
+            if any(name not in by_name for name in columns):
                 return True
-            fields = schema.columns(file.value_stats_cols)
+            fields = schema.columns(columns)
         stats = self._evolved(file, file.value_stats, fields, schema)
         return may_match(self._predicate, {**stats, **self._ranges_of(entry.partition)})
 
@@ -266,7 +266,7 @@ def _ranges(
 
 
 def matching_row_groups(
-    reader: ParquetReader,
+    reader: FormatReader,
     predicate: Predicate,
     columns: Mapping[str, tuple[DataField, DataField]],
     constants: Mapping[str, ColumnRange],
@@ -280,61 +280,21 @@ def matching_row_groups(
         constants: What is known of columns from elsewhere.
     """
     asked = {
-        name: (present, stored)
+        name: stored
         for name, (present, stored) in columns.items()
-        if name in columns_of(predicate)
-        and _comparable_types(stored.type, present.type)
-        # Another unit or scale would make other numbers of the same values.
-        and reader.arrow_type(stored.name) == to_arrow(stored.type)
+        if name in columns_of(predicate) and _comparable_types(stored.type, present.type)
     }
     if not asked and may_match(predicate, constants):
         return list(reader.row_groups)
     groups: list[int] = []
     for group in reader.row_groups:
         ranges = dict(constants)
-        for name, (_, stored) in asked.items():
-            found = reader.statistics(group, stored.name)
-            known = None if found is None else _from_footer(found, stored.type)
-            if known is not None:
-                ranges[name] = known
+        for name, stored in asked.items():
+            found = reader.statistics(group, stored)
+            if found is not None:
+                ranges[name] = ColumnRange(
+                    found.minimum, found.maximum, found.null_count, found.row_count
+                )
         if may_match(predicate, ranges):
             groups.append(group)
     return groups
-
-
-def _from_footer(found: RawStatistics, data_type: DataType) -> ColumnRange | None:
-    if not isinstance(data_type, AtomicType):
-        return None
-    try:
-        low = _storage_value(found.minimum, data_type)
-        high = _storage_value(found.maximum, data_type)
-    except (UnicodeDecodeError, ValueError):
-        return None
-    return ColumnRange(low, high, found.null_count, found.row_count)
-
-
-def _storage_value(raw: bool | int | float | bytes | None, data_type: AtomicType) -> StorageValue:
-    """A footer's value as a storage value; raises ValueError when it is not one as it stands."""
-    match data_type.root:
-        case Root.CHAR | Root.VARCHAR if isinstance(raw, bytes):
-            return raw.decode()
-        case Root.DECIMAL if isinstance(raw, int):
-            return Decimal(raw).scaleb(-data_type.scale)
-        case Root.DECIMAL if isinstance(raw, bytes):
-            unscaled = int.from_bytes(raw, "big", signed=True)
-            return Decimal(
-                (int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -data_type.scale)
-            )
-        case Root.BINARY | Root.VARBINARY if isinstance(raw, bytes):
-            return raw
-        case Root.BOOLEAN if isinstance(raw, bool):
-            return raw
-        case Root.FLOAT | Root.DOUBLE if isinstance(raw, float):
-            return raw
-        case Root.TIMESTAMP | Root.TIMESTAMP_LTZ if data_type.precision > 6:
-            raise ValueError
-        case _ if isinstance(raw, int) and not isinstance(raw, bool):
-            return raw
-    if raw is None:
-        return None
-    raise ValueError

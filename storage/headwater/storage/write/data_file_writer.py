@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.storage.errors import HeadwaterError, Unsupported
-from headwater.storage.formats.parquet import ParquetWriter
+from headwater.storage.errors import HeadwaterError
+from headwater.storage.formats.protocol import FormatWriter
+from headwater.storage.formats.registry import format_named
 from headwater.storage.formats.system_columns import (
     KEY_PREFIX,
     KIND_FIELD,
@@ -68,7 +69,7 @@ class DataFileWriter:
         next_sequence: Append tables: the sequence number of the next file's first row.
 
     Raises:
-        Unsupported: The table wants another file format than Parquet.
+        Unsupported: The table wants a file format that Headwater does not write.
     """
 
     def __init__(
@@ -84,11 +85,7 @@ class DataFileWriter:
     ) -> None:
         schema = storage.schema
         self._options = options = schema.table_options
-        if options.file_format != "parquet":
-            raise Unsupported(
-                f"table {storage.name}: writing files of format '{options.file_format}' is not "
-                "supported; set the option 'file.format' to parquet"
-            )
+        self._format = format_named(options.file_format, "file.format")
         self._storage = storage
         self._fields = data_file_fields(schema, thin=options.thin_mode)
         # A thin file's schema has no _KEY_ columns; every other name is that of an input column.
@@ -104,7 +101,7 @@ class DataFileWriter:
         self._directory = bucket_directory(storage, partition, bucket)
         self._name = f"{'changelog' if changelog else 'data'}-{storage.runtime.new_uuid()}"
         self._started = 0
-        self._open: tuple[str, ParquetWriter, _Summary] | None = None
+        self._open: tuple[str, FormatWriter, _Summary] | None = None
         self._finished: list[DataFile] = []
         self.next_sequence = first_sequence
 
@@ -143,10 +140,10 @@ class DataFileWriter:
                 self._storage.files.delete(f"{self._directory}/{file.file_name}")
         self._finished.clear()
 
-    def _start(self) -> tuple[str, ParquetWriter, _Summary]:
-        name = f"{self._name}-{self._started}.parquet"
+    def _start(self) -> tuple[str, FormatWriter, _Summary]:
+        name = f"{self._name}-{self._started}.{self._format.name}"
         self._started += 1
-        file = ParquetWriter(
+        file = self._format.writer(
             self._storage.files,
             f"{self._directory}/{name}",
             self._fields,

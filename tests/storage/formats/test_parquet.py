@@ -12,7 +12,9 @@ import pytest
 
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.files.local import LocalFileAccess, local_uri
-from headwater.storage.formats.parquet import ParquetReader, ParquetWriter, parquet_schema
+from headwater.storage.formats.parquet import ParquetReader
+from headwater.storage.formats.parquet_schema import parquet_schema
+from headwater.storage.formats.parquet_writer import ParquetWriter
 from headwater.storage.formats.system_columns import data_file_fields
 from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.types.data_type import DataField, Json, parse_type, to_arrow
@@ -95,7 +97,7 @@ def test_every_type_comes_back(tmp_path: Path) -> None:
     empty = {**dict.fromkeys(_VALUES), "i8": 0}
     uri = _write(tmp_path / "f.parquet", _FIELDS, [_VALUES, empty])
     reader = ParquetReader(_FILES, uri, row_count=2)
-    table = pa.Table.from_batches(reader.batches([item.name for item in _FIELDS]))
+    table = pa.Table.from_batches(reader.batches(_FIELDS))
     assert table.to_pylist() == [_VALUES, empty]
     for item in _FIELDS:
         assert table.schema.field(item.name).type == to_arrow(item.type)
@@ -167,10 +169,96 @@ def test_nanoseconds_are_int96(tmp_path: Path) -> None:
         writer.write(pa.table([nanos, millis], ["t9", "t3"]))
     physical = pq.ParquetFile(tmp_path / "f.parquet").schema
     assert {physical.column(i).physical_type for i in (0, 1)} == {"INT96"}
-    (batch,) = ParquetReader(_FILES, uri).batches(["t9", "t3"])
+    (batch,) = ParquetReader(_FILES, uri).batches(fields)
     assert batch.column(0).equals(nanos)
     # The year 9999 does not fit Arrow's nanoseconds; it must not wrap.
     assert batch.column(1).cast(pa.timestamp("ms")).equals(millis)
+
+
+_OLD = dt.datetime(1500, 1, 1, 2, 3, 4, 567000)
+_ROW_OF_TIMES: Json = {
+    "type": "ROW",
+    "fields": [
+        {"id": 21, "name": "t9", "type": "TIMESTAMP(9)"},
+        {"id": 22, "name": "t6", "type": "TIMESTAMP(6)"},
+        {"id": 23, "name": "z3", "type": "TIMESTAMP(3) WITH LOCAL TIME ZONE"},
+    ],
+}
+
+
+def test_int96_reaches_beyond_what_nanoseconds_do_inside_nested_types(tmp_path: Path) -> None:
+    fields = (
+        _field(0, "t9", "TIMESTAMP(9)"),
+        _field(1, "list", {"type": "ARRAY", "element": "TIMESTAMP(6)"}),
+        _field(2, "map", {"type": "MAP", "key": "TIMESTAMP(3)", "value": "TIMESTAMP(9)"}),
+        _field(3, "bag", {"type": "MULTISET", "element": "TIMESTAMP(6)"}),
+        _field(4, "row", _ROW_OF_TIMES),
+        _field(5, "rows", {"type": "ARRAY", "element": _ROW_OF_TIMES}),
+    )
+    schema = pa.schema([pa.field(f.name, to_arrow(f.type), f.type.nullable) for f in fields])
+    nanos = pa.scalar(1_700_000_000_123_456_789, pa.timestamp("ns"))
+    row = {"t9": nanos, "t6": _OLD, "z3": _OLD.replace(tzinfo=dt.UTC)}
+    full = [nanos, [_OLD, None], [(_OLD, nanos), (_OLD, None)], [(_OLD, 3)], row, [row, None]]
+    empty: list[object] = [None, [], None, [], None, []]
+    table = pa.table(
+        [pa.array([a, b, a], item.type) for a, b, item in zip(full, empty, schema, strict=True)],
+        schema=schema,
+    )
+    uri = local_uri(tmp_path / "f.parquet")
+    with ParquetWriter(_FILES, uri, fields) as writer:
+        writer.write(table)
+    for chosen in (fields, fields[1:], fields[1:2], fields[4:5]):
+        (batch,) = ParquetReader(_FILES, uri).batches(chosen)
+        for item in chosen:
+            found = batch.column(item.name).cast(to_arrow(item.type))
+            assert found.equals(table.column(item.name).combine_chunks()), item.name
+
+
+def test_a_moment_beyond_nanoseconds_is_refused_by_name(tmp_path: Path) -> None:
+    # Java keeps the day and the nanosecond of the day, and so reaches further.
+    written = (_field(0, "t", "TIMESTAMP(6)"), _field(1, "n", "TIMESTAMP(9)"))
+    uri = local_uri(tmp_path / "f.parquet")
+    with ParquetWriter(_FILES, uri, written) as writer:
+        writer.write(
+            pa.table(
+                {
+                    "t": pa.array([_OLD], pa.timestamp("us")),
+                    "n": pa.array([0], pa.timestamp("ns")),
+                }
+            )
+        )
+    with pytest.raises(Unsupported, match=r"f\.parquet: column 't' holds a moment outside"):
+        list(ParquetReader(_FILES, uri).batches([_field(0, "t", "TIMESTAMP(9)")]))
+
+
+def test_statistics_are_those_of_the_column_not_of_a_path_that_reads_alike(tmp_path: Path) -> None:
+    inner: Json = {"type": "ROW", "fields": [{"id": 9, "name": "b", "type": "INT"}]}
+    fields = (
+        _field(0, "a", inner),
+        _field(1, "a.b", "INT"),
+        _field(2, "m", _MAP),
+        _field(3, "m.key_value.key", "STRING"),
+    )
+    uri = local_uri(tmp_path / "f.parquet")
+    with ParquetWriter(_FILES, uri, fields) as writer:
+        writer.write(
+            pa.table(
+                [
+                    pa.array([{"b": 100}, {"b": 200}], to_arrow(fields[0].type)),
+                    pa.array([10, 20], pa.int32()),
+                    pa.array([[("x", 1)], [("y", 1)]], to_arrow(fields[2].type)),
+                    pa.array(["p", "q"]),
+                ],
+                [field.name for field in fields],
+            )
+        )
+    reader = ParquetReader(_FILES, uri)
+    found = [reader.statistics(0, field) for field in fields]
+    ends = [None if each is None else (each.minimum, each.maximum) for each in found]
+    assert ends == [None, (10, 20), None, ("p", "q")]
+    (batch,) = reader.batches([fields[1], fields[0]])
+    assert batch.column(0).to_pylist() == [10, 20]
+    assert batch.column(1).to_pylist() == [{"b": 100}, {"b": 200}]
 
 
 def test_columns_of_a_primary_key_table_stand_in_paimons_order() -> None:
@@ -187,7 +275,7 @@ def test_columns_of_a_primary_key_table_stand_in_paimons_order() -> None:
 def test_row_groups_are_bounded_and_pruned_by_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.storage.formats.parquet._ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr("headwater.storage.formats.parquet_writer._ROW_GROUP_ROWS", 100)
     fields = (_field(0, "n", "BIGINT"), _field(1, "s", "STRING"))
     uri = local_uri(tmp_path / "f.parquet")
     writer = ParquetWriter(_FILES, uri, fields)
@@ -199,10 +287,10 @@ def test_row_groups_are_bounded_and_pruned_by_number(
     assert (written.row_count, written.size) == (250, (tmp_path / "f.parquet").stat().st_size)
     reader = ParquetReader(_FILES, uri, row_count=250)
     assert len(reader.row_groups) == 3
-    found = reader.statistics(1, "n")
+    found = reader.statistics(1, fields[0])
     assert found is not None
     assert (found.minimum, found.maximum, found.null_count, found.row_count) == (100, 199, 0, 100)
-    numbers = [b.column(0).to_pylist() for b in reader.batches(["n"], [1], batch_rows=60)]
+    numbers = [b.column(0).to_pylist() for b in reader.batches(fields[:1], [1], batch_rows=60)]
     assert [len(part) for part in numbers] == [60, 40]
     assert [n for part in numbers for n in part] == list(range(100, 200))
     assert sum(batch.num_rows for batch in reader.batches([], [0, 2])) == 150
@@ -244,7 +332,7 @@ def test_a_bad_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorruptData, match=r"f\.parquet holds 5000 rows.*says 4999"):
         ParquetReader(_FILES, uri, row_count=4999)
     with pytest.raises(CorruptData, match=r"f\.parquet lacks column 'q'"):
-        list(ParquetReader(_FILES, uri).batches(["q"]))
+        list(ParquetReader(_FILES, uri).batches([_field(0, "q", "BIGINT")]))
     for length in (0, 3, len(good) // 2, len(good) - 1):
         path.write_bytes(good[:length])
         with pytest.raises(CorruptData, match=r"f\.parquet cannot be read"):
@@ -253,4 +341,4 @@ def test_a_bad_file_is_named(tmp_path: Path) -> None:
     flipped[len(good) // 3] ^= 0x10
     path.write_bytes(flipped)
     with pytest.raises(CorruptData, match=r"f\.parquet cannot be read"):
-        list(ParquetReader(_FILES, uri).batches(["n", "s"]))
+        list(ParquetReader(_FILES, uri).batches(fields))

@@ -1,0 +1,120 @@
+"""Writing a file: the part that every format has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from headwater.storage.errors import Invalid
+from headwater.storage.files.access import FileAccess
+from headwater.storage.formats.protocol import WrittenFile
+from headwater.storage.types.data_type import DataField
+
+__all__ = ["FileWriter"]
+
+
+class _Abort(Exception):
+    """Ends the output's context without the file appearing."""
+
+
+class FileWriter(ABC):
+    """A `FormatWriter` but for the bytes.
+
+    Args:
+        files: How to reach the storage.
+        path: The file's URI.
+        schema: The Arrow schema of the rows.
+        fields: The columns.
+
+    Attributes:
+        path: The file's URI.
+        schema: The Arrow schema of the rows.
+        fields: The columns.
+        sink: Where the bytes go.
+        row_count: Rows written so far.
+    """
+
+    def __init__(
+        self, files: FileAccess, path: str, schema: pa.Schema, fields: Sequence[DataField]
+    ) -> None:
+        self.path = path
+        self.schema = schema
+        self.fields = tuple(fields)
+        self._stack = ExitStack()
+        self.sink: pa.NativeFile = self._stack.enter_context(files.open_output(path))
+        self.row_count = 0
+        self._written: WrittenFile | None = None
+
+    @property
+    @abstractmethod
+    def size_estimate(self) -> int:
+        """Roughly the bytes of the file if it were closed now; what a roll is decided by."""
+
+    @abstractmethod
+    def append(self, rows: pa.Table) -> None:
+        """Write rows of the file's schema, or keep them until `finish`."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write what is left."""
+
+    def write(self, data: pa.Table | pa.RecordBatch) -> None:
+        """Append rows, the columns in the file's order.
+
+        Raises:
+            Invalid: The columns are not the file's, or a NOT NULL column holds a null.
+        """
+        rows = self._fitting(
+            pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+        )
+        self.append(rows)
+        self.row_count += rows.num_rows
+
+    def _fitting(self, table: pa.Table) -> pa.Table:
+        if table.column_names != self.schema.names:
+            raise Invalid(
+                f"file {self.path} has the columns {', '.join(self.schema.names)}; "
+                f"got {', '.join(table.column_names)}"
+            )
+        for column, item in zip(table.columns, self.fields, strict=True):
+            if not item.type.nullable and column.null_count:
+                raise Invalid(f"column '{item.name}' is NOT NULL but holds a null")
+        if table.schema.equals(self.schema):
+            return table
+        try:
+            return table.cast(self.schema)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise Invalid(f"rows do not fit file {self.path}: {error}") from error
+
+    def close(self) -> WrittenFile:
+        """Finish the file; it is there, durably, when this returns."""
+        if self._written is None:
+            with self._stack:
+                self.finish()
+                size = int(self.sink.tell())
+            self._written = WrittenFile(self.path, size, self.row_count)
+        return self._written
+
+    def abort(self) -> None:
+        """Give the file up; nothing of it stays. After `close` this does nothing."""
+        with suppress(_Abort):
+            self._stack.__exit__(_Abort, _Abort(), None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()

@@ -1,0 +1,140 @@
+"""Writing Parquet data files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.files.access import FileAccess
+from headwater.storage.formats.file_writer import FileWriter
+from headwater.storage.formats.parquet_schema import has_nanoseconds, leaf_paths, parquet_schema
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import DataField
+
+__all__ = ["ParquetWriter"]
+
+_ROW_GROUP_BYTES = 64 * 1024**2
+_ROW_GROUP_ROWS = 1 << 19
+_SAMPLE_ROWS = 1 << 14
+_CODECS = {"none": "none", "uncompressed": "none", "snappy": "snappy", "gzip": "gzip",
+           "lz4": "lz4", "zstd": "zstd", "brotli": "brotli"}  # fmt: skip
+
+
+class ParquetWriter(FileWriter):
+    """Writes one Parquet file; it appears when `close` returns, and never otherwise.
+
+    As a context manager it closes, or aborts when an exception ends the block.
+
+    Args:
+        files: How to reach the storage.
+        path: The file's URI.
+        fields: The columns, see `data_file_fields`.
+        compression: ``none``, ``snappy``, ``gzip``, ``lz4``, ``zstd`` or ``brotli``.
+        zstd_level: Used by ``zstd`` alone.
+
+    Raises:
+        Unsupported: The codec is unknown.
+    """
+
+    def __init__(
+        self,
+        files: FileAccess,
+        path: str,
+        fields: Sequence[DataField],
+        *,
+        compression: str = "zstd",
+        zstd_level: int = 1,
+    ) -> None:
+        if compression not in _CODECS:
+            raise Unsupported(
+                f"option 'file.compression': no codec '{compression}'; "
+                f"there are {', '.join(_CODECS)}"
+            )
+        super().__init__(files, path, parquet_schema(fields), fields)
+        self._codec = _CODECS[compression]
+        self._level = zstd_level if self._codec == "zstd" else None
+        self._writer: pq.ParquetWriter | None = None
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+        self._flushed_bytes = 0
+
+    def append(self, rows: pa.Table) -> None:
+        """Keep rows until there are enough for a row group."""
+        row_bytes = rows.nbytes / max(rows.num_rows, 1)
+        while rows.num_rows:
+            room = int((_ROW_GROUP_BYTES - self._pending_bytes) / max(row_bytes, 1))
+            part = rows.slice(0, max(1, min(room, _ROW_GROUP_ROWS - self._pending_rows)))
+            rows = rows.slice(part.num_rows)
+            self._pending.append(part)
+            self._pending_rows += part.num_rows
+            self._pending_bytes += math.ceil(part.num_rows * row_bytes)
+            if self._pending_rows >= _ROW_GROUP_ROWS or self._pending_bytes >= _ROW_GROUP_BYTES:
+                self._flush()
+
+    @property
+    def size_estimate(self) -> int:
+        """Roughly the bytes of the file if it were closed now; what a roll is decided by."""
+        written = int(self.sink.tell())
+        if not self._flushed_bytes:
+            return written + self._pending_bytes // 3
+        return written + self._pending_bytes * written // self._flushed_bytes
+
+    def _flush(self) -> None:
+        if not self._pending_rows:
+            return
+        table = pa.concat_tables(self._pending)
+        if self._writer is None:
+            self._writer = self._open(table)
+        try:
+            self._writer.write_table(table, row_group_size=self._pending_rows)
+        except pa.ArrowInvalid as error:
+            raise Invalid(f"rows do not fit file {self.path}: {error}") from error
+        self._flushed_bytes += self._pending_bytes
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+
+    def _open(self, first: pa.Table) -> pq.ParquetWriter:
+        return pq.ParquetWriter(
+            self.sink,
+            self.schema,
+            version="2.6",
+            compression=self._codec,
+            compression_level=self._level,
+            use_dictionary=_dictionary_columns(self.fields, first),
+            write_statistics=True,
+            use_deprecated_int96_timestamps=any(has_nanoseconds(f.type) for f in self.fields),
+            store_schema=False,
+            store_decimal_as_integer=True,
+            write_time_adjusted_to_utc=True,
+            write_page_checksum=True,
+        )
+
+    def finish(self) -> None:
+        """Write the last row group and the footer."""
+        self._flush()
+        if self._writer is None:
+            self._writer = self._open(self.schema.empty_table())
+        self._writer.close()
+
+
+def _dictionary_columns(fields: Sequence[DataField], first: pa.Table) -> list[str]:
+    """Leaf columns worth a dictionary: those whose first rows repeat values.
+
+    A dictionary that does not fit is built in vain; for a column of distinct values that is the
+    greater part of what writing it costs.
+    """
+    sample = first.slice(0, _SAMPLE_ROWS)
+    chosen: list[str] = []
+    for item in fields:
+        if not isinstance(item.type, AtomicType):
+            chosen.extend(leaf_paths(item.name, item.type))
+        elif item.type.root is not Root.BOOLEAN:
+            distinct = pc.count_distinct(sample.column(item.name), mode="all").as_py()
+            if distinct * 2 <= sample.num_rows or not sample.num_rows:
+                chosen.append(item.name)
+    return chosen
