@@ -171,14 +171,14 @@ def place(database_url: str, tmp_path: Path) -> Place:
 
 def _told(catalog: SqlCatalog, table: Identifier) -> Truth:
     """What the catalog says, after it is compared with what storage has."""
-    info = catalog.get_table(table)
+    info = catalog.tables.get(table)
     root = Path(info.path.removeprefix("file://"))
     found: Truth = {}
     names = ["main", *catalog.branches.list(table)]
     for branch in names:
         name = branch_of(table, branch)
         directory = root if branch == "main" else root / "branch" / f"branch-{branch}"
-        listed = {item.id: item.document for item in catalog.list_snapshots(name).items}
+        listed = {item.id: item.document for item in catalog.snapshots.list(name).items}
         on_disk = {
             int(path.name.removeprefix("snapshot-")): json.loads(path.read_text())
             for path in directory.glob("snapshot/snapshot-*")
@@ -188,13 +188,13 @@ def _told(catalog: SqlCatalog, table: Identifier) -> Truth:
             assert (directory / "snapshot" / "LATEST").read_text() == str(max(listed))
             assert (directory / "snapshot" / "EARLIEST").read_text() == str(min(listed))
         schemas = sorted(path.name for path in directory.glob("schema/*"))
-        latest = catalog.get_table(name).schema
+        latest = catalog.tables.get(name).schema
         assert len(schemas) == latest.id + 1
         assert json.loads((directory / "schema" / schemas[-1]).read_text()) == json.loads(
             latest.to_json()
         )
         uuids = [str(listed[number]["uuid"]) for number in sorted(listed)]
-        found[branch] = (list(uuids), schemas, list(catalog.list_tags(name).items))
+        found[branch] = (list(uuids), schemas, list(catalog.tags.list(name).items))
     # Asking about the branches has settled what was open about them.
     there = {path.name.removeprefix("branch-") for path in root.glob("branch/*")}
     assert there == set(names) - {"main"}
@@ -205,24 +205,24 @@ def _prepare(
     catalog: SqlCatalog, table: Identifier, schema: Schema, snapshot: MakeSnapshot
 ) -> None:
     """A table with three snapshots, and a branch ``b`` that left it after the first."""
-    catalog.create_table(table, schema)
+    catalog.tables.create(table, schema)
     base: str | None = None
     for number in (1, 2, 3):
         made = snapshot(number)
-        assert catalog.commit_snapshot(table, None, made, base, [])
+        assert catalog.snapshots.commit(table, None, made, base, [])
         if number == 1:
-            catalog.create_tag(table, "v1")
+            catalog.tags.create(table, "v1")
             catalog.branches.create(table, "b", from_tag="v1")
         base = made.uuid
-    catalog.create_tag(table, "v3")
-    catalog.alter_table(table, [SetOption("write-only", "true")])
+    catalog.tags.create(table, "v3")
+    catalog.tables.alter(table, [SetOption("write-only", "true")])
     b = branch_of(table, "b")
-    catalog.alter_table(b, [SetOption("manifest.format", "avro")])
-    latest = catalog.latest_snapshot(b)
+    catalog.tables.alter(b, [SetOption("manifest.format", "avro")])
+    latest = catalog.snapshots.latest(b)
     assert latest is not None
     made = snapshot(2, schemaId=1)
-    assert catalog.commit_snapshot(b, None, made, latest.snapshot.uuid, [])
-    catalog.create_tag(b, "v2")
+    assert catalog.snapshots.commit(b, None, made, latest.snapshot.uuid, [])
+    catalog.tags.create(b, "v2")
 
 
 TABLE = Identifier("sales", "orders")
@@ -232,7 +232,7 @@ OPERATIONS: dict[str, Callable[[SqlCatalog], None]] = {
     "rename": lambda catalog: catalog.branches.rename(TABLE, "b", "c"),
     "forward": lambda catalog: catalog.branches.fast_forward(TABLE, "b"),
     "drop": lambda catalog: catalog.branches.drop(TABLE, "b"),
-    "schema": lambda catalog: catalog.rollback_schema(TABLE, 0),
+    "schema": lambda catalog: catalog.snapshots.rollback_schema(TABLE, 0),
 }
 
 
@@ -241,7 +241,7 @@ def test_an_operation_killed_at_any_step_happened_or_did_not(
     place: Place, orders_schema: Schema, snapshot: MakeSnapshot, operation: str
 ) -> None:
     with_one = place.open()
-    with_one.create_database("sales")
+    with_one.databases.create("sales")
     fates: list[bool] = []
     for step in range(1, MOST_STEPS):
         _prepare(with_one, TABLE, orders_schema, snapshot)
@@ -266,7 +266,7 @@ def test_an_operation_killed_at_any_step_happened_or_did_not(
             with_one.branches.create(TABLE, name)
         assert sorted(_told(with_one, TABLE)) == ["b", "c", "main"]
         assert place.open_decisions() == 0
-        with_one.drop_table(TABLE)
+        with_one.tables.drop(TABLE)
         if not killed:
             break
     else:
@@ -308,7 +308,7 @@ def test_what_comes_next_may_not_look_first(
 ) -> None:
     """The first to come by after a death changes the very branch, and nobody has read it."""
     long_lived = place.open()
-    long_lived.create_database("sales")
+    long_lived.databases.create("sales")
     left_open = 0
     for step in range(1, MOST_STEPS):
         _prepare(long_lived, TABLE, orders_schema, snapshot)
@@ -321,7 +321,7 @@ def test_what_comes_next_may_not_look_first(
         assert main == before["main"] or (operation == "forward" and main == before["b"])
         assert after["b"] == after["c"] == ([], main[1], [])
         assert place.open_decisions() == 0
-        long_lived.drop_table(TABLE)
+        long_lived.tables.drop(TABLE)
         if not killed:
             break
     long_lived.close()
@@ -333,15 +333,15 @@ def test_a_history_that_changes_while_it_is_listed(
 ) -> None:
     files = MeddledFiles("list")
     reader, writer = place.open(files), place.open()
-    writer.create_database("sales")
+    writer.databases.create("sales")
     _prepare(writer, TABLE, orders_schema, snapshot)
-    files.meddle = lambda: writer.rollback_to_snapshot(TABLE, 2)
-    assert [item.id for item in reader.list_snapshots(TABLE).items] == [2, 1]
+    files.meddle = lambda: writer.snapshots.rollback_to_snapshot(TABLE, 2)
+    assert [item.id for item in reader.snapshots.list(TABLE).items] == [2, 1]
     files.meddle = lambda: writer.branches.fast_forward(TABLE, "b")
-    assert reader.get_snapshot(TABLE, "EARLIEST").id == 1
+    assert reader.snapshots.get(TABLE, "EARLIEST").id == 1
     files.meddle = lambda: writer.branches.drop(TABLE, "b")
     with pytest.raises(NotFound):
-        reader.list_snapshots(branch_of(TABLE, "b"))
+        reader.snapshots.list(branch_of(TABLE, "b"))
     reader.close()
     writer.close()
 
@@ -356,7 +356,7 @@ def test_a_branch_that_comes_and_dies_while_its_name_is_looked_at(
         "rename": lambda catalog: catalog.branches.rename(TABLE, "c", "d"),
     }[way_out]
     long_lived = place.open()
-    long_lived.create_database("sales")
+    long_lived.databases.create("sales")
     left_open = 0
     for step in range(1, MOST_STEPS):
         files = MeddledFiles(moment)
@@ -380,7 +380,7 @@ def test_a_branch_that_comes_and_dies_while_its_name_is_looked_at(
             assert len(_told(long_lived, TABLE)["c"][0]) == 1
         _told(late, TABLE)
         late.close()
-        long_lived.drop_table(TABLE)
+        long_lived.tables.drop(TABLE)
         if died == [False]:
             break
     long_lived.close()
@@ -392,15 +392,15 @@ def test_a_tag_whose_snapshot_goes_away_just_after_it_was_read(
 ) -> None:
     files = OvertakenFiles()
     reader, writer = place.open(files), place.open()
-    writer.create_database("sales")
+    writer.databases.create("sales")
     _prepare(writer, TABLE, orders_schema, snapshot)
-    files.overtake = lambda: writer.rollback_to_snapshot(TABLE, 2)
+    files.overtake = lambda: writer.snapshots.rollback_to_snapshot(TABLE, 2)
     with pytest.raises(Conflict, match="changed meanwhile"):
-        reader.rollback_to_tag(TABLE, "v3")
-    assert [item.id for item in reader.list_snapshots(TABLE).items] == [2, 1]
+        reader.snapshots.rollback_to_tag(TABLE, "v3")
+    assert [item.id for item in reader.snapshots.list(TABLE).items] == [2, 1]
     writer.branches.create(TABLE, "other")
     other = branch_of(TABLE, "other")
-    writer.commit_snapshot(other, None, snapshot(1), None, [])
+    writer.snapshots.commit(other, None, snapshot(1), None, [])
     files.overtake = lambda: writer.branches.fast_forward(TABLE, "other")
     with pytest.raises(NotFound, match="no tag 'v1'"):
         reader.branches.create(TABLE, "c", from_tag="v1")
@@ -410,10 +410,10 @@ def test_a_tag_whose_snapshot_goes_away_just_after_it_was_read(
 
 
 def _commit_once(catalog: SqlCatalog, name: Identifier, snapshot: MakeSnapshot) -> None:
-    latest = catalog.latest_snapshot(name)
+    latest = catalog.snapshots.latest(name)
     base = None if latest is None else latest.snapshot
     made = snapshot(1 if base is None else base.id + 1)
-    catalog.commit_snapshot(name, None, made, None if base is None else base.uuid, [])
+    catalog.snapshots.commit(name, None, made, None if base is None else base.uuid, [])
 
 
 def _meet(catalog: SqlCatalog, snapshot: MakeSnapshot, seed: int) -> Counter[str]:
@@ -429,12 +429,12 @@ def _meet(catalog: SqlCatalog, snapshot: MakeSnapshot, seed: int) -> Counter[str
             partial(catalog.branches.rename, TABLE, branch, other),
             partial(catalog.branches.fast_forward, TABLE, branch),
             partial(catalog.branches.drop, TABLE, branch),
-            partial(catalog.rollback_to_tag, TABLE, "v1"),
-            partial(catalog.rollback_schema, name, 0),
-            partial(catalog.alter_table, name, [SetOption("write-only", str(chance.random()))]),
-            partial(catalog.list_snapshots, TABLE),
+            partial(catalog.snapshots.rollback_to_tag, TABLE, "v1"),
+            partial(catalog.snapshots.rollback_schema, name, 0),
+            partial(catalog.tables.alter, name, [SetOption("write-only", str(chance.random()))]),
+            partial(catalog.snapshots.list, TABLE),
             partial(_commit_once, catalog, TABLE, snapshot),
-            *[partial(catalog.list_snapshots, name)] * 2,
+            *[partial(catalog.snapshots.list, name)] * 2,
             *[partial(_commit_once, catalog, name, snapshot)] * 4,
         ]
         try:
@@ -450,10 +450,10 @@ def test_operations_that_meet_leave_one_truth(
     place: Place, orders_schema: Schema, snapshot: MakeSnapshot
 ) -> None:
     replicas = [place.open(), place.open()]
-    replicas[0].create_database("sales")
-    replicas[0].create_table(TABLE, orders_schema)
+    replicas[0].databases.create("sales")
+    replicas[0].tables.create(TABLE, orders_schema)
     _commit_once(replicas[0], TABLE, snapshot)
-    replicas[0].create_tag(TABLE, "v1")
+    replicas[0].tags.create(TABLE, "v1")
     with ThreadPoolExecutor(6) as pool:
         running = [
             pool.submit(_meet, replicas[number % 2], snapshot, number) for number in range(6)

@@ -42,10 +42,10 @@ def _catalog(tmp_path: Path, writer: _Writer) -> SqlCatalog:
 def halfway(tmp_path: Path, orders: Identifier, orders_schema: Schema) -> tuple[Path, Identifier]:
     """A table with a consumer file that is empty so far."""
     with closing(_catalog(tmp_path, _Writer(tmp_path / "unused", []))) as catalog:
-        catalog.create_database(orders.database)
-        catalog.create_table(orders, orders_schema)
-        catalog.reset_consumer(orders, "theirs", 1)
-        path = catalog.get_table(orders).path.removeprefix("file://")
+        catalog.databases.create(orders.database)
+        catalog.tables.create(orders, orders_schema)
+        catalog.consumers.reset(orders, "theirs", 1)
+        path = catalog.tables.get(orders).path.removeprefix("file://")
     file = Path(path, "consumer", "consumer-theirs")
     file.write_text("")
     return file, orders
@@ -56,7 +56,7 @@ def test_a_file_half_written_is_read_again(
 ) -> None:
     file, orders = halfway
     with closing(_catalog(tmp_path, _Writer(file, ['{"nextS', FULL]))) as catalog:
-        (found,) = catalog.list_consumers(orders).items
+        (found,) = catalog.consumers.list(orders).items
     assert found.next_snapshot == 7
 
 
@@ -66,4 +66,4 @@ def test_a_file_that_stays_broken_is_told(tmp_path: Path, halfway: tuple[Path, I
         closing(_catalog(tmp_path, _Writer(file, []))) as catalog,
         pytest.raises(CorruptData, match="consumer-theirs"),
     ):
-        catalog.list_consumers(orders)
+        catalog.consumers.list(orders)

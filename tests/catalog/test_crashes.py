@@ -77,21 +77,21 @@ def lake(
 ) -> Lake:
     made = Lake(database_url, tmp_path / "lake", forks)
     with made.opened() as catalog:
-        catalog.create_database(orders.database)
-        catalog.create_table(orders, orders_schema)
+        catalog.databases.create(orders.database)
+        catalog.tables.create(orders, orders_schema)
     return made
 
 
 def _check_agreement(catalog: SqlCatalog, table: Identifier) -> int:
     """That database and files tell the same history; the latest snapshot's id."""
-    directory = Path(catalog.get_table(table).path.removeprefix("file://"), "snapshot")
-    listed = {item.id: item.document for item in catalog.list_snapshots(table).items}
+    directory = Path(catalog.tables.get(table).path.removeprefix("file://"), "snapshot")
+    listed = {item.id: item.document for item in catalog.snapshots.list(table).items}
     on_disk = {
         int(path.name.removeprefix("snapshot-")): json.loads(path.read_text())
         for path in directory.glob("snapshot-*")
     }
     assert listed == on_disk
-    latest = catalog.latest_snapshot(table)
+    latest = catalog.snapshots.latest(table)
     if latest is None:
         assert listed == {}
         return 0
@@ -109,7 +109,7 @@ def test_a_commit_killed_at_any_step_happened_or_did_not(
     with lake.opened() as catalog:
         for number in range(1, earlier + 1):
             made = snapshot(number)
-            assert catalog.commit_snapshot(orders, None, made, base, [])
+            assert catalog.snapshots.commit(orders, None, made, base, [])
             base = made.uuid
     fates: list[bool] = []
     for step in range(1, MOST_STEPS):
@@ -128,22 +128,22 @@ def test_a_commit_killed_at_any_step_happened_or_did_not(
             if happened or not killed:
                 fates.append(True)
                 rival = snapshot(number)
-                assert not catalog.commit_snapshot(orders, None, rival, base, [])
+                assert not catalog.snapshots.commit(orders, None, rival, base, [])
             else:
                 fates.append(False)
-            assert catalog.commit_snapshot(orders, None, offered, base, [])
+            assert catalog.snapshots.commit(orders, None, offered, base, [])
             assert _check_agreement(catalog, orders) == number
-            assert catalog.get_snapshot(orders, str(number)) == offered
+            assert catalog.snapshots.get(orders, str(number)) == offered
             assert lake.open_decisions() == 0
             if not killed:
                 break
             if earlier:
-                catalog.rollback_to_snapshot(orders, earlier)
+                catalog.snapshots.rollback_to_snapshot(orders, earlier)
                 assert _check_agreement(catalog, orders) == earlier
             else:
-                schema = catalog.get_table(orders).schema
-                catalog.drop_table(orders)
-                catalog.create_table(orders, schema.to_schema())
+                schema = catalog.tables.get(orders).schema
+                catalog.tables.drop(orders)
+                catalog.tables.create(orders, schema.to_schema())
     else:
         pytest.fail("the operation has more steps than were tried")
     assert not fates[0]
@@ -156,21 +156,21 @@ def test_a_rollback_killed_at_any_step_happened_or_did_not(
     step = 1
     while True:
         with lake.opened() as catalog:
-            latest = catalog.latest_snapshot(orders)
+            latest = catalog.snapshots.latest(orders)
             base = None if latest is None else latest.snapshot.uuid
             for number in range(1 if latest is None else 2, 4):
                 made = snapshot(number)
-                assert catalog.commit_snapshot(orders, None, made, base, [])
+                assert catalog.snapshots.commit(orders, None, made, base, [])
                 base = made.uuid
-            catalog.create_tag(orders, "late", 3)
+            catalog.tags.create(orders, "late", 3)
         killed = lake.dies(step, "rollback")
         with lake.opened() as catalog:
             assert lake.open_decisions() == 0
             reached = _check_agreement(catalog, orders)
             assert reached in ((1, 3) if killed else (1,))
-            assert list(catalog.list_tags(orders).items) == (["late"] if reached == 3 else [])
+            assert list(catalog.tags.list(orders).items) == (["late"] if reached == 3 else [])
             if reached == 3:
-                catalog.rollback_to_snapshot(orders, 1)
+                catalog.snapshots.rollback_to_snapshot(orders, 1)
         if not killed:
             break
         step += 1
@@ -184,14 +184,14 @@ def test_a_commit_after_a_killed_rollback_is_not_mistaken(
     """The first to come by is a commit that takes a number whose old file is still there."""
     with lake.opened() as catalog:
         kept = snapshot(1)
-        assert catalog.commit_snapshot(orders, None, kept, None, [])
-        assert catalog.commit_snapshot(orders, None, snapshot(2), kept.uuid, [])
+        assert catalog.snapshots.commit(orders, None, kept, None, [])
+        assert catalog.snapshots.commit(orders, None, snapshot(2), kept.uuid, [])
         # The long-lived server's view: opened before the crash, so that nothing is repaired.
         assert lake.dies(2, "rollback")
         assert lake.open_decisions() == 1
         following = snapshot(2)
-        assert catalog.commit_snapshot(orders, None, following, kept.uuid, [])
-        assert catalog.get_snapshot(orders, "LATEST") == following
+        assert catalog.snapshots.commit(orders, None, following, kept.uuid, [])
+        assert catalog.snapshots.get(orders, "LATEST") == following
         assert _check_agreement(catalog, orders) == 2
 
 
@@ -202,7 +202,7 @@ def test_a_reader_sees_a_decided_commit_only_with_its_file(
         offered = snapshot(1)
         assert lake.dies(2, "commit", offered)
         assert lake.open_decisions() == 1
-        latest = catalog.latest_snapshot(orders)
+        latest = catalog.snapshots.latest(orders)
         assert latest is not None
         assert latest.snapshot == offered
         assert _check_agreement(catalog, orders) == 1
@@ -214,12 +214,12 @@ def test_a_creation_killed_at_any_step_happened_or_did_not(lake: Lake) -> None:
         killed = lake.dies(step, "create")
         with lake.opened() as catalog:
             assert lake.open_decisions() == 0
-            names = list(catalog.list_tables("sales").items)
+            names = list(catalog.tables.list("sales").items)
             if table.name in names:
-                info = catalog.get_table(table)
+                info = catalog.tables.get(table)
                 file = Path(info.path.removeprefix("file://"), "schema", "schema-0")
                 assert TableSchema.from_json(file.read_text()) == info.schema
-                catalog.drop_table(table)
+                catalog.tables.drop(table)
             else:
                 assert killed
                 assert names == ["orders"]
@@ -233,11 +233,11 @@ def test_an_alteration_killed_at_any_step_happened_or_did_not(
 ) -> None:
     for step in range(1, MOST_STEPS):
         with lake.opened() as catalog:
-            before = catalog.get_table(orders).schema.id
+            before = catalog.tables.get(orders).schema.id
         killed = lake.dies(step, "alter")
         with lake.opened() as catalog:
             assert lake.open_decisions() == 0
-            info = catalog.get_table(orders)
+            info = catalog.tables.get(orders)
             assert info.schema.id in ((before, before + 1) if killed else (before + 1,))
             files = Path(info.path.removeprefix("file://"), "schema")
             assert sorted(path.name for path in files.iterdir()) == [
@@ -259,28 +259,28 @@ def test_an_alteration_of_an_external_table_killed_at_any_step_happened_or_did_n
     files = tmp_path / "elsewhere" / "schema"
     options = {**orders_schema.options, "path": str(files.parent)}
     with lake.opened() as catalog:
-        catalog.create_table(outside, replace(orders_schema, options=options))
+        catalog.tables.create(outside, replace(orders_schema, options=options))
     fates: set[bool] = set()
     for step in range(1, MOST_STEPS):
         with lake.opened() as catalog:
-            before = catalog.get_table(outside).schema
+            before = catalog.tables.get(outside).schema
         texts = {path.name: path.read_text() for path in files.iterdir()}
         killed = lake.dies(step, "alter-external")
         with lake.opened() as catalog:
             assert lake.open_decisions() == 0
-            info = catalog.get_table(outside)
+            info = catalog.tables.get(outside)
             happened = info.schema.id > before.id
             assert happened or killed
             fates.add(happened)
             # As if the answer was lost: who sees that it did not happen repeats it.
             column = f"c{step}"
             if not happened:
-                catalog.alter_table(outside, [AddColumn((column,), AtomicType(Root.INT))])
-                info = catalog.get_table(outside)
+                catalog.tables.alter(outside, [AddColumn((column,), AtomicType(Root.INT))])
+                info = catalog.tables.get(outside)
             assert info.schema.id == before.id + 1
             names = [field.name for field in info.schema.fields]
             assert names == [*(field.name for field in before.fields), column]
-            assert catalog.list_table_details("sales", pattern="outside").items == (info,)
+            assert catalog.tables.list_details("sales", pattern="outside").items == (info,)
         after = {p.name: p.read_text() for p in files.iterdir() if p.name.startswith("schema-")}
         assert after == {**texts, f"schema-{info.schema.id}": info.schema.to_json()}
         if not killed:
@@ -294,15 +294,15 @@ def test_a_drop_killed_at_any_step_happened_or_did_not(
 ) -> None:
     for step in range(1, MOST_STEPS):
         with lake.opened() as catalog:
-            directory = Path(catalog.get_table(orders).path.removeprefix("file://"))
+            directory = Path(catalog.tables.get(orders).path.removeprefix("file://"))
         killed = lake.dies(step, "drop")
         with lake.opened() as catalog:
             assert lake.open_decisions() == 0
             try:
-                catalog.get_table(orders)
+                catalog.tables.get(orders)
             except NotFound:
                 assert not directory.exists()
-                catalog.create_table(orders, orders_schema)
+                catalog.tables.create(orders, orders_schema)
             else:
                 assert killed
                 assert directory.exists()
@@ -319,7 +319,7 @@ def test_a_replacement_killed_at_any_step_happened_or_did_not(
     stride = 4 if lake.url.startswith("postgresql") else 1
     for step in range(1, MOST_STEPS, stride):
         with lake.opened() as catalog:
-            before = catalog.get_table(orders)
+            before = catalog.tables.get(orders)
             table = Table(catalog, before)
             names = [field.name for field in before.schema.fields]
             row = {"order_id": [step], "dt": ["a"], "amount": [1], "extra": [1]}
@@ -328,7 +328,7 @@ def test_a_replacement_killed_at_any_step_happened_or_did_not(
             number = _check_agreement(catalog, orders)
         killed = lake.dies(step, "replace")
         with lake.opened() as catalog:
-            after = catalog.get_table(orders)
+            after = catalog.tables.get(orders)
             happened = after.schema.id > before.schema.id
             # Never the one without the other: no data under the old schema, none under the new.
             assert Table(catalog, after).scan().to_arrow().num_rows == (0 if happened else held)

@@ -33,8 +33,8 @@ def replicas(
         )
         for _ in range(2)
     ]
-    opened[0].create_database(orders.database)
-    opened[0].create_table(orders, orders_schema)
+    opened[0].databases.create(orders.database)
+    opened[0].tables.create(orders, orders_schema)
     yield opened
     for catalog in opened:
         catalog.close()
@@ -63,13 +63,13 @@ def test_a_table_is_renamed_or_dropped_never_both(
     replicas: list[SqlCatalog], orders: Identifier
 ) -> None:
     a, b = replicas
-    table_id = a.get_table(orders).id
+    table_id = a.tables.get(orders).id
     renamed = Identifier(orders.database, "renamed")
     for _ in range(ROUNDS):
         drop, rename = _together(
-            lambda: a.drop_table(orders), lambda: b.rename_table(orders, renamed)
+            lambda: a.tables.drop(orders), lambda: b.tables.rename(orders, renamed)
         )
-        names = list(a.list_tables(orders.database).items)
+        names = list(a.tables.list(orders.database).items)
         if drop is None:
             assert isinstance(rename, NotFound)
             assert (names, _dropped(b)) == ([], [table_id])
@@ -77,7 +77,7 @@ def test_a_table_is_renamed_or_dropped_never_both(
         else:
             assert isinstance(drop, NotFound)
             assert (rename, names, _dropped(b)) == (None, ["renamed"], [])
-            a.rename_table(renamed, orders)
+            a.tables.rename(renamed, orders)
 
 
 def test_a_dropped_table_is_restored_or_purged_never_both(
@@ -85,8 +85,8 @@ def test_a_dropped_table_is_restored_or_purged_never_both(
 ) -> None:
     a, b = replicas
     for _ in range(ROUNDS):
-        info = a.get_table(orders)
-        a.drop_table(orders)
+        info = a.tables.get(orders)
+        a.tables.drop(orders)
         restored, purged = _together(
             partial(a.dropped_tables.restore, info.id), partial(b.dropped_tables.purge, info.id)
         )
@@ -95,12 +95,12 @@ def test_a_dropped_table_is_restored_or_purged_never_both(
         if restored == orders:
             assert isinstance(purged, NotFound)
             assert there
-            assert b.get_table(orders).id == info.id
+            assert b.tables.get(orders).id == info.id
         else:
             assert isinstance(restored, NotFound)
             assert purged is None
             assert not there
-            a.create_table(orders, orders_schema)
+            a.tables.create(orders, orders_schema)
 
 
 def test_two_restores_do_not_share_a_name(
@@ -110,10 +110,10 @@ def test_two_restores_do_not_share_a_name(
     for _ in range(ROUNDS):
         ids = []
         for _ in range(2):
-            ids.append(a.get_table(orders).id)
-            a.drop_table(orders)
-            a.create_table(orders, orders_schema)
-        a.drop_table(orders)
+            ids.append(a.tables.get(orders).id)
+            a.tables.drop(orders)
+            a.tables.create(orders, orders_schema)
+        a.tables.drop(orders)
         results = _together(
             partial(a.dropped_tables.restore, ids[0]), partial(b.dropped_tables.restore, ids[1])
         )
@@ -121,46 +121,46 @@ def test_two_restores_do_not_share_a_name(
         (refused,) = [result for result in results if result != orders]
         assert isinstance(refused, AlreadyExists | Conflict)
         winner = ids[results.index(orders)]
-        assert a.get_table(orders).id == winner
+        assert a.tables.get(orders).id == winner
 
 
 def test_commits_around_a_drop_are_in_the_history_or_not(
     replicas: list[SqlCatalog], orders: Identifier, snapshot: Callable[..., Snapshot]
 ) -> None:
     a, b = replicas
-    table_id = a.get_table(orders).id
+    table_id = a.tables.get(orders).id
     base: str | None = None
     for number in range(1, ROUNDS + 1):
         offered = snapshot(number)
         committed, dropped = _together(
-            partial(b.commit_snapshot, orders, table_id, offered, base, []),
-            partial(a.drop_table, orders),
+            partial(b.snapshots.commit, orders, table_id, offered, base, []),
+            partial(a.tables.drop, orders),
         )
         assert dropped is None
         a.dropped_tables.restore(table_id)
-        latest = a.latest_snapshot(orders)
+        latest = a.snapshots.latest(orders)
         if committed is True:
             assert latest is not None
             assert latest.snapshot == offered
         else:
             assert isinstance(committed, NotFound)
             assert (latest.snapshot.uuid if latest else None) == base
-            assert a.commit_snapshot(orders, table_id, offered, base, [])
+            assert a.snapshots.commit(orders, table_id, offered, base, [])
         base = offered.uuid
-    assert [item.id for item in a.list_snapshots(orders).items] == list(range(ROUNDS, 0, -1))
+    assert [item.id for item in a.snapshots.list(orders).items] == list(range(ROUNDS, 0, -1))
 
 
 def test_a_table_put_into_a_database_that_is_dropped_is_not_lost(
     replicas: list[SqlCatalog], orders: Identifier
 ) -> None:
     a, b = replicas
-    table_id = a.get_table(orders).id
+    table_id = a.tables.get(orders).id
     target = Identifier("other", "orders")
-    a.drop_table(orders)
+    a.tables.drop(orders)
     for _ in range(ROUNDS):
-        a.create_database("other", ignore_if_exists=True)
+        a.databases.create("other", ignore_if_exists=True)
         restored, dropped = _together(
-            lambda: a.dropped_tables.restore(table_id, target), lambda: b.drop_database("other")
+            lambda: a.dropped_tables.restore(table_id, target), lambda: b.databases.drop("other")
         )
         assert dropped is None
         assert restored == target or isinstance(restored, NotFound | Conflict)

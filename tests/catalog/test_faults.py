@@ -36,14 +36,14 @@ MOST_STEPS = 60
 
 def _check_agreement(catalog: SqlCatalog, table: Identifier) -> list[Snapshot]:
     """That database and files tell the same history; the snapshots, oldest first."""
-    directory = Path(catalog.get_table(table).path.removeprefix("file://"), "snapshot")
-    history = list(catalog.list_snapshots(table).items)[::-1]
+    directory = Path(catalog.tables.get(table).path.removeprefix("file://"), "snapshot")
+    history = list(catalog.snapshots.list(table).items)[::-1]
     on_disk = {
         path.name: json.loads(path.read_text()) for path in directory.glob("snapshot-[0-9]*")
     }
     assert on_disk == {f"snapshot-{item.id}": item.document for item in history}
     assert [item.id for item in history] == list(range(1, len(history) + 1))
-    latest = catalog.latest_snapshot(table)
+    latest = catalog.snapshots.latest(table)
     assert (None if latest is None else latest.snapshot) == (history[-1] if history else None)
     if history:
         assert (directory / "LATEST").read_text() == str(len(history))
@@ -116,8 +116,8 @@ def failing(
     catalog = SqlCatalog.open(
         database_url, warehouse="main", location=str(tmp_path / "lake"), files=files
     )
-    catalog.create_database(orders.database)
-    catalog.create_table(orders, orders_schema)
+    catalog.databases.create(orders.database)
+    catalog.tables.create(orders, orders_schema)
     yield catalog
     catalog.close()
 
@@ -135,7 +135,7 @@ def test_a_commit_during_which_storage_fails_happens_once(
         offered = snapshot(number)
         files.arm(number, is_done=is_done)
         try:
-            assert failing.commit_snapshot(orders, None, offered, base, [])
+            assert failing.snapshots.commit(orders, None, offered, base, [])
             failed = False
         except Unavailable:
             failed = True
@@ -144,8 +144,8 @@ def test_a_commit_during_which_storage_fails_happens_once(
         if number % 2:
             # A rival comes by first: what is decided stays decided.
             rival = snapshot(number)
-            assert not failing.commit_snapshot(orders, None, rival, base, [])
-        assert failing.commit_snapshot(orders, None, offered, base, [])
+            assert not failing.snapshots.commit(orders, None, rival, base, [])
+        assert failing.snapshots.commit(orders, None, offered, base, [])
         assert _check_agreement(failing, orders)[-1] == offered
         base = offered.uuid
         if not failed:
@@ -162,16 +162,16 @@ def test_a_rollback_during_which_storage_fails_is_finished_by_whoever_comes_next
     is_done: bool,
 ) -> None:
     for step in range(1, MOST_STEPS):
-        latest = failing.latest_snapshot(orders)
+        latest = failing.snapshots.latest(orders)
         base = None if latest is None else latest.snapshot.uuid
         for number in range(1 if latest is None else latest.snapshot.id + 1, 4):
             made = snapshot(number)
-            assert failing.commit_snapshot(orders, None, made, base, [])
+            assert failing.snapshots.commit(orders, None, made, base, [])
             base = made.uuid
-        failing.create_tag(orders, "late", 3)
+        failing.tags.create(orders, "late", 3)
         files.arm(step, is_done=is_done)
         try:
-            failing.rollback_to_snapshot(orders, 1)
+            failing.snapshots.rollback_to_snapshot(orders, 1)
             failed = False
         except Unavailable:
             failed = True
@@ -179,11 +179,11 @@ def test_a_rollback_during_which_storage_fails_is_finished_by_whoever_comes_next
         history = _check_agreement(failing, orders)
         if len(history) == 3:
             assert failed
-            assert list(failing.list_tags(orders).items) == ["late"]
-            failing.delete_tag(orders, "late")
+            assert list(failing.tags.list(orders).items) == ["late"]
+            failing.tags.delete(orders, "late")
         else:
             assert len(history) == 1
-            assert list(failing.list_tags(orders).items) == []
+            assert list(failing.tags.list(orders).items) == []
         if not failed:
             break
     else:
@@ -201,22 +201,22 @@ def test_a_change_that_is_decided_is_not_refused_when_storage_fails(
 ) -> None:
     outcomes: list[bool] = []
     for step in range(1, MOST_STEPS):
-        before = failing.get_table(orders).schema.id
+        before = failing.tables.get(orders).schema.id
         if change == "schema rollback":
             column = AddColumn((f"c{step}",), parse_type("INT"))
-            failing.alter_table(orders, [column])
+            failing.tables.alter(orders, [column])
             before += 1
         files.arm(step, is_done=False)
         error: Unavailable | None = None
         try:
             if change == "schema rollback":
-                failing.rollback_schema(orders, before - 1)
+                failing.snapshots.rollback_schema(orders, before - 1)
             else:
-                failing.replace_table(orders, orders_schema)
+                failing.tables.replace(orders, orders_schema)
         except Unavailable as raised:
             error = raised
         files.fail_at = None
-        is_decided = failing.get_table(orders).schema.id != before
+        is_decided = failing.tables.get(orders).schema.id != before
         if error is None:
             assert is_decided
             break
@@ -250,13 +250,13 @@ def test_a_rollback_that_meets_one_that_storage_did_not_follow_finishes_both(
     base: str | None = None
     for number in range(1, 4):
         made = snapshot(number)
-        assert failing.commit_snapshot(orders, None, made, base, [])
+        assert failing.snapshots.commit(orders, None, made, base, [])
         base = made.uuid
 
     def leave_open() -> None:
         files.arm(1, is_done=False)
         with pytest.raises(Unavailable):
-            failing.rollback_to_snapshot(orders, 3)
+            failing.snapshots.rollback_to_snapshot(orders, 3)
 
     meddling = MeddlingFiles()
     with closing(
@@ -266,7 +266,7 @@ def test_a_rollback_that_meets_one_that_storage_did_not_follow_finishes_both(
     ) as other:
         meddling.then.append(leave_open)
         # The latest still is snapshot 3, so there is no reason to refuse.
-        other.rollback_to_snapshot(orders, 2, from_snapshot=3)
+        other.snapshots.rollback_to_snapshot(orders, 2, from_snapshot=3)
         assert [item.id for item in _check_agreement(other, orders)] == [1, 2]
         assert other.repair().settled == 0
     assert files.failures == 1
@@ -283,15 +283,15 @@ def test_tables_made_and_changed_while_storage_fails_are_whole_or_not_there(
     table = Identifier("sales", "new")
     files.arm(1, is_done=is_done)
     with pytest.raises(Unavailable):
-        failing.create_table(table, orders_schema)
+        failing.tables.create(table, orders_schema)
     files.fail_at = None
     with pytest.raises(NotFound):
-        failing.get_table(table)
-    failing.create_table(table, orders_schema)
+        failing.tables.get(table)
+    failing.tables.create(table, orders_schema)
     files.arm(1, is_done=is_done)
     with pytest.raises(Unavailable):
-        failing.alter_table(table, [SetOption("write-only", "true")])
-    info = failing.get_table(table)
+        failing.tables.alter(table, [SetOption("write-only", "true")])
+    info = failing.tables.get(table)
     on_disk = Path(info.path.removeprefix("file://"), "schema", f"schema-{info.schema.id}")
     assert TableSchema.from_json(on_disk.read_text()) == info.schema
 
@@ -326,20 +326,20 @@ def test_a_stalled_storage_shows_nothing_early_and_loses_nothing(
     is_sqlite = database_url.startswith("sqlite")
     calm = Identifier("sales", "calm")
     with closing(slow), closing(other), ThreadPoolExecutor(4) as pool:
-        other.create_database(orders.database)
+        other.databases.create(orders.database)
         for name in (orders, calm):
-            other.create_table(name, orders_schema)
+            other.tables.create(name, orders_schema)
         first, second, third = snapshot(1), snapshot(2), snapshot(3)
-        assert other.commit_snapshot(orders, None, first, None, [])
+        assert other.snapshots.commit(orders, None, first, None, [])
         try:
-            stalled = pool.submit(slow.commit_snapshot, orders, None, second, first.uuid, [])
+            stalled = pool.submit(slow.snapshots.commit, orders, None, second, first.uuid, [])
             assert files.reached.wait(timeout=60)
-            reading = pool.submit(other.latest_snapshot, orders)
-            following = pool.submit(other.commit_snapshot, orders, None, third, second.uuid, [])
+            reading = pool.submit(other.snapshots.latest, orders)
+            following = pool.submit(other.snapshots.commit, orders, None, third, second.uuid, [])
             if not is_sqlite:
                 # Other tables go on; SQLite has one writer for all of them.
-                assert other.commit_snapshot(calm, None, snapshot(1), None, [])
-            assert other.latest_snapshot(calm) is not None or is_sqlite
+                assert other.snapshots.commit(calm, None, snapshot(1), None, [])
+            assert other.snapshots.latest(calm) is not None or is_sqlite
             assert not reading.done()
             assert not stalled.done()
         finally:
@@ -382,23 +382,23 @@ def test_a_full_disk_refuses_commits_and_none_is_lost(
     with _small_disk(tmp_path / "lake") as lake:
         catalog = SqlCatalog.open(database_url, warehouse="main", location=str(lake))
         with closing(catalog):
-            catalog.create_database(orders.database)
-            catalog.create_table(orders, orders_schema)
+            catalog.databases.create(orders.database)
+            catalog.tables.create(orders, orders_schema)
             first = snapshot(1)
-            assert catalog.commit_snapshot(orders, None, first, None, [])
+            assert catalog.snapshots.commit(orders, None, first, None, [])
             _fill(lake / "ballast")
             offered = snapshot(2)
             for _ in range(2):
                 with pytest.raises(Unavailable, match="snapshot-2"):
-                    catalog.commit_snapshot(orders, None, offered, first.uuid, [])
+                    catalog.snapshots.commit(orders, None, offered, first.uuid, [])
             with pytest.raises(Unavailable, match="snapshot-2"):
-                catalog.latest_snapshot(orders)
+                catalog.snapshots.latest(orders)
             with pytest.raises(HeadwaterError):
-                catalog.create_table(Identifier("sales", "new"), orders_schema)
+                catalog.tables.create(Identifier("sales", "new"), orders_schema)
             (lake / "ballast").unlink()
-            assert catalog.commit_snapshot(orders, None, offered, first.uuid, [])
+            assert catalog.snapshots.commit(orders, None, offered, first.uuid, [])
             assert _check_agreement(catalog, orders) == [first, offered]
-            assert list(catalog.list_tables("sales").items) == ["orders"]
+            assert list(catalog.tables.list("sales").items) == ["orders"]
             left = [p for p in lake.rglob("*") if "tmp" in p.name]
             assert left == []
 
@@ -412,17 +412,17 @@ def test_a_full_disk_under_the_database_changes_nothing(
         upgrade(url)
         catalog = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
         with closing(catalog):
-            catalog.create_database(orders.database)
-            catalog.create_table(orders, orders_schema)
+            catalog.databases.create(orders.database)
+            catalog.tables.create(orders, orders_schema)
             first = snapshot(1)
-            assert catalog.commit_snapshot(orders, None, first, None, [])
+            assert catalog.snapshots.commit(orders, None, first, None, [])
             _fill(disk / "ballast")
             large = snapshot(2, properties={"note": "x" * 65_536})
             with pytest.raises(Unavailable):
-                catalog.commit_snapshot(orders, None, large, first.uuid, [])
+                catalog.snapshots.commit(orders, None, large, first.uuid, [])
             assert _check_agreement(catalog, orders) == [first]
             (disk / "ballast").unlink()
-            assert catalog.commit_snapshot(orders, None, large, first.uuid, [])
+            assert catalog.snapshots.commit(orders, None, large, first.uuid, [])
             assert _check_agreement(catalog, orders) == [first, large]
 
 
@@ -523,8 +523,8 @@ def test_a_commit_whose_database_is_cut_off_anywhere_happens_once(
     through = target.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
     catalog = SqlCatalog.open(through, warehouse="main", location=str(tmp_path / "lake"))
     with closing(proxy), closing(catalog):
-        catalog.create_database(orders.database)
-        catalog.create_table(orders, orders_schema)
+        catalog.databases.create(orders.database)
+        catalog.tables.create(orders, orders_schema)
         base: str | None = None
         unknown = 0
         for number in range(1, MOST_STEPS):
@@ -532,11 +532,11 @@ def test_a_commit_whose_database_is_cut_off_anywhere_happens_once(
             proxy.arm(number, is_passed_on=is_passed_on)
             try:
                 # Cut off before its commit was sent, it is tried again by itself.
-                assert catalog.commit_snapshot(orders, None, offered, base, [])
+                assert catalog.snapshots.commit(orders, None, offered, base, [])
             except Unavailable:
                 unknown += 1
             was_cut = proxy.disarm()
-            assert catalog.commit_snapshot(orders, None, offered, base, [])
+            assert catalog.snapshots.commit(orders, None, offered, base, [])
             history = _check_agreement(catalog, orders)
             assert len(history) == number
             assert history[-1] == offered

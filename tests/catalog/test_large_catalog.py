@@ -208,35 +208,35 @@ def test_every_query_of_a_large_catalog_follows_an_index(
 ) -> None:
     table = PermissionTarget(TargetType.TABLE, "db500", "table3333")
     questions: dict[str, Callable[[], int]] = {
-        "databases": lambda: len(large.list_databases(max_results=100).items),
+        "databases": lambda: len(large.databases.list(max_results=100).items),
         "later databases": lambda: len(
-            large.list_databases(max_results=100, page_token="db500").items
+            large.databases.list(max_results=100, page_token="db500").items
         ),
-        "some databases": lambda: len(large.list_databases(pattern="db9%", max_results=100).items),
-        "a database": lambda: len([large.get_database("db777")]),
-        "tables": lambda: len(large.list_tables("db500", max_results=100).items),
+        "some databases": lambda: len(large.databases.list(pattern="db9%", max_results=100).items),
+        "a database": lambda: len([large.databases.get("db777")]),
+        "tables": lambda: len(large.tables.list("db500", max_results=100).items),
         "later tables": lambda: len(
-            large.list_tables("db500", max_results=100, page_token="table4950").items
+            large.tables.list("db500", max_results=100, page_token="table4950").items
         ),
         "some tables": lambda: len(
-            large.list_tables("db500", pattern="table12%", max_results=100).items
+            large.tables.list("db500", pattern="table12%", max_results=100).items
         ),
         "tables of a type": lambda: len(
-            large.list_tables("db500", table_type="format-table", max_results=100).items
+            large.tables.list("db500", table_type="format-table", max_results=100).items
         ),
-        "details": lambda: len(large.list_table_details("db500", max_results=100).items),
+        "details": lambda: len(large.tables.list_details("db500", max_results=100).items),
         "later details": lambda: len(
-            large.list_table_details("db500", max_results=100, page_token="table4999").items
+            large.tables.list_details("db500", max_results=100, page_token="table4999").items
         ),
-        "all tables": lambda: len(large.list_tables_globally(max_results=100).items),
+        "all tables": lambda: len(large.tables.list_globally(max_results=100).items),
         "all later tables": lambda: len(
-            large.list_tables_globally(max_results=100, page_token="db500.table4000").items
+            large.tables.list_globally(max_results=100, page_token="db500.table4000").items
         ),
         "some of all tables": lambda: len(
-            large.list_tables_globally(pattern="table4%", max_results=100).items
+            large.tables.list_globally(pattern="table4%", max_results=100).items
         ),
         "some of some databases": lambda: len(
-            large.list_tables_globally(
+            large.tables.list_globally(
                 database_pattern="db99%", pattern="table001%", max_results=100
             ).items
         ),
@@ -264,8 +264,8 @@ def test_every_query_of_a_large_catalog_follows_an_index(
             large.permissions.list(table, principal="user2222", max_results=100).items
         ),
         "dropped tables to purge": lambda: large.dropped_tables.purge_expired(),
-        "a table": lambda: len([large.get_table(Identifier("db500", "table3333"))]),
-        "a table by id": lambda: len([large.get_table_by_id("d500t3333")]),
+        "a table": lambda: len([large.tables.get(Identifier("db500", "table3333"))]),
+        "a table by id": lambda: len([large.tables.get_by_id("d500t3333")]),
     }
     answers: dict[str, int] = {}
     asked: dict[str, list[Statement]] = {}
@@ -306,7 +306,7 @@ def test_a_large_catalog_is_paged_to_its_end(large: SqlCatalog) -> None:
     found = 0
     token: str | None = None
     while True:
-        page = large.list_tables_globally(max_results=1000, page_token=token)
+        page = large.tables.list_globally(max_results=1000, page_token=token)
         found += len(page.items)
         token = page.next_token
         if token is None:

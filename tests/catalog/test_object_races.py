@@ -39,7 +39,7 @@ def replicas(database_url: str, tmp_path: Path) -> Iterator[list[SqlCatalog]]:
             )
             stack.callback(catalog.close)
             opened.append(catalog)
-        opened[0].create_database("sales")
+        opened[0].databases.create("sales")
         yield opened
 
 
@@ -120,11 +120,11 @@ def test_a_database_is_dropped_while_views_are_made(
     replicas: list[SqlCatalog], database_url: str
 ) -> None:
     for _ in range(3):
-        replicas[0].create_database("brief")
+        replicas[0].databases.create("brief")
 
         def work(at: int) -> None:
             if at == 0:
-                replicas[1].drop_database("brief")
+                replicas[1].databases.drop("brief")
                 return
             view = Identifier("brief", f"view{at}")
             target = PermissionTarget(TargetType.VIEW, "brief", view=view.name)
@@ -135,7 +135,7 @@ def test_a_database_is_dropped_while_views_are_made(
                 return
 
         _at_once(work)
-        assert list(replicas[0].list_databases().items) == ["sales"]
+        assert list(replicas[0].databases.list().items) == ["sales"]
     assert _rows(database_url, "hw_views") == _rows(database_url, "hw_grants") == 0
 
 
@@ -144,11 +144,11 @@ def test_a_table_is_dropped_while_grants_are_made(
 ) -> None:
     target = PermissionTarget(TargetType.TABLE, "sales", "brief")
     for _ in range(3):
-        replicas[0].create_table(Identifier("sales", "brief"), orders_schema)
+        replicas[0].tables.create(Identifier("sales", "brief"), orders_schema)
 
         def work(at: int) -> None:
             if at == 0:
-                replicas[1].drop_table(Identifier("sales", "brief"))
+                replicas[1].tables.drop(Identifier("sales", "brief"))
                 return
             try:
                 replicas[at % 2].permissions.grant(Grant(target, Access.SELECT, f"user{at}"))
@@ -164,13 +164,13 @@ def test_a_grant_that_has_begun_ends_before_its_table_goes(
 ) -> None:
     table = Identifier("sales", "brief")
     target = PermissionTarget(TargetType.TABLE, "sales", "brief")
-    replicas[0].create_table(table, orders_schema)
+    replicas[0].tables.create(table, orders_schema)
     dropping: list[Future[None]] = []
     with ThreadPoolExecutor(1) as pool:
 
         def drop_meanwhile(_: Any, __: Any, statement: str, *___: Any) -> None:
             if statement.startswith("INSERT INTO hw_grants"):
-                dropping.append(pool.submit(replicas[1].drop_table, table))
+                dropping.append(pool.submit(replicas[1].tables.drop, table))
                 # Time enough to end, for a drop that does not wait for the grant.
                 wait(dropping, timeout=0.5)
 

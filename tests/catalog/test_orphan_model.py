@@ -77,7 +77,7 @@ class CleaningAmongHistories(RuleBasedStateMachine):
         if handle is not None and handle.latest_snapshot() is not None:
             if name in [tag.name for tag in handle.tags()]:
                 # By its name alone, as over the API: its files stay.
-                self.lake.catalog.delete_tag(handle.identifier, name)
+                self.lake.catalog.tags.delete(handle.identifier, name)
             else:
                 handle.create_tag(name)
 

@@ -37,8 +37,8 @@ def catalogs(database_url: str, tmp_path: Path) -> Iterator[list[SqlCatalog]]:
             stack.callback(found[-1].close)
         columns = pa.schema([("id", pa.int64()), ("dt", pa.string())])
         options = {"metastore.partitioned-table": "true"}
-        found[0].create_database("sales")
-        found[0].create_table(
+        found[0].databases.create("sales")
+        found[0].tables.create(
             DAILY, Schema.from_arrow(columns, partition_keys=["dt"], options=options)
         )
         yield found
@@ -62,9 +62,9 @@ def test_every_report_is_counted_once(
             if at == 0:
                 # One of them commits meanwhile.
                 made = snapshot(number + 1)
-                latest = catalog.latest_snapshot(DAILY)
+                latest = catalog.snapshots.latest(DAILY)
                 base = None if latest is None else latest.snapshot.uuid
-                assert catalog.commit_snapshot(DAILY, None, made, base, [_added(1)])
+                assert catalog.snapshots.commit(DAILY, None, made, base, [_added(1)])
             else:
                 catalog.partitions.create(
                     DAILY, [{"dt": "a"}], statistics=[_added(1)], replace_statistics=False

@@ -45,29 +45,29 @@ def test_no_request_about_one_table_scans_any(
     url = f"sqlite:///{tmp_path}/headwater.db"
     opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
     with closing(opened) as catalog, _recorded() as statements:
-        catalog.create_database(orders.database)
-        catalog.create_table(orders, orders_schema)
-        catalog.alter_table(orders, [SetOption("write-only", "true")])
-        table_id = catalog.get_table(orders).id
+        catalog.databases.create(orders.database)
+        catalog.tables.create(orders, orders_schema)
+        catalog.tables.alter(orders, [SetOption("write-only", "true")])
+        table_id = catalog.tables.get(orders).id
         made = [snapshot(1), snapshot(2)]
         change = PartitionStatistics({"dt": "a"}, 1, 1, 1, 1, 1)
-        assert catalog.commit_snapshot(orders, table_id, made[0], None, [change])
-        assert catalog.commit_snapshot(orders, table_id, made[1], made[0].uuid, [change])
-        catalog.latest_snapshot(orders)
+        assert catalog.snapshots.commit(orders, table_id, made[0], None, [change])
+        assert catalog.snapshots.commit(orders, table_id, made[1], made[0].uuid, [change])
+        catalog.snapshots.latest(orders)
         others = [Identifier("sales", f"other{number}") for number in range(3)]
         for name in others:
-            catalog.create_table(name, orders_schema)
+            catalog.tables.create(name, orders_schema)
         for taken in (True, False):
             offers = [Offer(name, None, snapshot(1), None, [change]) for name in others]
-            assert catalog.commits.commit_each(offers) == [taken] * len(others)
+            assert catalog.snapshots.commits.commit_each(offers) == [taken] * len(others)
         catalog.bulk.tables([orders, orders])
         catalog.bulk.latest_snapshots([orders, orders])
-        catalog.get_snapshot(orders, "1")
-        catalog.list_snapshots(orders, max_results=1)
-        catalog.rollback_to_snapshot(orders, 1)
-        catalog.rename_table(orders, Identifier("sales", "renamed"))
-        catalog.list_tables("sales", max_results=1)
-        catalog.drop_table(Identifier("sales", "renamed"))
+        catalog.snapshots.get(orders, "1")
+        catalog.snapshots.list(orders, max_results=1)
+        catalog.snapshots.rollback_to_snapshot(orders, 1)
+        catalog.tables.rename(orders, Identifier("sales", "renamed"))
+        catalog.tables.list("sales", max_results=1)
+        catalog.tables.drop(Identifier("sales", "renamed"))
     assert len(statements) > 50
     engine = open_engine(url)
     with engine.connect() as connection:
@@ -90,12 +90,12 @@ def test_a_commit_takes_the_same_statements_however_long_the_history(
     url = f"sqlite:///{tmp_path}/headwater.db"
     opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
     with closing(opened) as catalog:
-        catalog.create_database(orders.database)
-        catalog.create_table(orders, orders_schema)
+        catalog.databases.create(orders.database)
+        catalog.tables.create(orders, orders_schema)
         base: str | None = None
         for number in range(1, commits + 1):
             made = snapshot(number)
             with _recorded() as statements:
-                assert catalog.commit_snapshot(orders, None, made, base, [])
+                assert catalog.snapshots.commit(orders, None, made, base, [])
             base = made.uuid
         assert len(statements) <= 12

@@ -44,17 +44,17 @@ def open_catalog(
             return catalog
 
         catalog = open_one()
-        catalog.create_database(orders.database)
-        catalog.create_table(orders, orders_schema)
+        catalog.databases.create(orders.database)
+        catalog.tables.create(orders, orders_schema)
         yield open_one
 
 
 def _check_history(catalog: SqlCatalog, table: Identifier, users: list[str]) -> None:
-    history = list(catalog.list_snapshots(table).items)[::-1]
+    history = list(catalog.snapshots.list(table).items)[::-1]
     assert [item.id for item in history] == list(range(1, len(users) * COMMITS + 1))
     made = Counter((item.commit_user, item.commit_identifier) for item in history)
     assert made == Counter((user, number) for user in users for number in range(COMMITS))
-    directory = Path(catalog.get_table(table).path.removeprefix("file://"), "snapshot")
+    directory = Path(catalog.tables.get(table).path.removeprefix("file://"), "snapshot")
     for item in history:
         on_disk = json.loads((directory / f"snapshot-{item.id}").read_text())
         assert on_disk == item.document
@@ -104,12 +104,12 @@ def test_of_many_on_the_same_base_one_wins(
         ) -> bool:
             start.wait()
             catalog = catalogs[at % len(catalogs)]
-            return catalog.commit_snapshot(orders, None, offered[at], base, [])
+            return catalog.snapshots.commit(orders, None, offered[at], base, [])
 
         with ThreadPoolExecutor(COMMITTERS) as pool:
             won = list(pool.map(offer, range(COMMITTERS)))
         assert won.count(True) == 1
-        latest = catalogs[0].latest_snapshot(orders)
+        latest = catalogs[0].snapshots.latest(orders)
         assert latest is not None
         assert latest.snapshot == offered[won.index(True)]
         base = latest.snapshot.uuid
@@ -125,14 +125,14 @@ def test_one_of_many_creations_wins(
     def create(_: int) -> bool:
         start.wait()
         try:
-            catalog.create_table(table, orders_schema)
+            catalog.tables.create(table, orders_schema)
         except AlreadyExists:
             return False
         return True
 
     with ThreadPoolExecutor(COMMITTERS) as pool:
         assert list(pool.map(create, range(COMMITTERS))).count(True) == 1
-    directory = Path(catalog.get_table(table).path.removeprefix("file://"))
+    directory = Path(catalog.tables.get(table).path.removeprefix("file://"))
     assert [p.name for p in directory.rglob("*") if p.is_file()] == ["schema-0"]
 
 
@@ -144,11 +144,11 @@ def test_changes_of_many_all_arrive(
 
     def add(at: int) -> None:
         change = AddColumn((names[at],), parse_type("INT"))
-        catalogs[at % len(catalogs)].alter_table(orders, [change])
+        catalogs[at % len(catalogs)].tables.alter(orders, [change])
 
     with ThreadPoolExecutor(COMMITTERS) as pool:
         list(pool.map(add, range(COMMITTERS)))
-    schema = catalogs[0].get_table(orders).schema
+    schema = catalogs[0].tables.get(orders).schema
     assert schema.id == COMMITTERS
     assert {column.name for column in schema.fields} == {"order_id", "dt", "amount", *names}
     assert len({column.id for column in schema.fields}) == len(schema.fields)
@@ -159,23 +159,23 @@ def test_a_database_is_dropped_while_tables_are_made(
 ) -> None:
     catalogs = [open_catalog(), open_catalog()]
     for _ in range(3):
-        catalogs[0].create_database("brief")
+        catalogs[0].databases.create("brief")
         start = threading.Barrier(COMMITTERS + 1)
 
         def create(at: int, start: threading.Barrier = start) -> None:
             start.wait()
             try:
-                catalogs[at % 2].create_table(Identifier("brief", f"t{at}"), orders_schema)
+                catalogs[at % 2].tables.create(Identifier("brief", f"t{at}"), orders_schema)
             except NotFound:
                 return
 
         with ThreadPoolExecutor(COMMITTERS) as pool:
             created = [pool.submit(create, at) for at in range(COMMITTERS)]
             start.wait()
-            catalogs[1].drop_database("brief")
+            catalogs[1].databases.drop("brief")
             for done in created:
                 done.result()
-        assert "brief" not in catalogs[0].list_databases().items
+        assert "brief" not in catalogs[0].databases.list().items
     left = [path for path in (tmp_path / "lake" / "brief.db").rglob("*") if path.is_file()]
     assert left == []
 

@@ -28,15 +28,15 @@ def catalog(database_url: str, tmp_path: Path) -> Iterator[SqlCatalog]:
     upgrade(database_url)
     opened = SqlCatalog.open(database_url, warehouse="main", location=str(tmp_path / "lake"))
     with closing(opened) as catalog:
-        catalog.create_database(NAME.database)
-        catalog.create_table(NAME, SCHEMA)
+        catalog.databases.create(NAME.database)
+        catalog.tables.create(NAME, SCHEMA)
         yield catalog
 
 
 def _write(catalog: SqlCatalog, writer: int) -> None:
     for number in range(WRITES):
         while True:
-            table = Table(catalog, catalog.get_table(NAME))
+            table = Table(catalog, catalog.tables.get(NAME))
             try:
                 table.write(pa.table({"n": [100 * writer + number]}))
             except Conflict:
@@ -46,12 +46,12 @@ def _write(catalog: SqlCatalog, writer: int) -> None:
 
 def _replace(catalog: SqlCatalog) -> None:
     for _ in range(REPLACEMENTS):
-        catalog.replace_table(NAME, SCHEMA)
+        catalog.tables.replace(NAME, SCHEMA)
 
 
 def _alter(catalog: SqlCatalog) -> None:
     for number in range(REPLACEMENTS):
-        catalog.alter_table(NAME, [SetOption("my-option", str(number))])
+        catalog.tables.alter(NAME, [SetOption("my-option", str(number))])
 
 
 def test_a_table_is_replaced_under_its_writers(catalog: SqlCatalog) -> None:
@@ -60,7 +60,7 @@ def test_a_table_is_replaced_under_its_writers(catalog: SqlCatalog) -> None:
         running += [pool.submit(_replace, catalog), pool.submit(_alter, catalog)]
         for done in running:
             done.result()
-    history = list(catalog.list_snapshots(NAME).items)[::-1]
+    history = list(catalog.snapshots.list(NAME).items)[::-1]
     assert [snapshot.id for snapshot in history] == list(range(1, len(history) + 1))
     appended = [snapshot for snapshot in history if snapshot.commit_kind == "APPEND"]
     assert len(appended) == WRITERS * WRITES
@@ -68,9 +68,9 @@ def test_a_table_is_replaced_under_its_writers(catalog: SqlCatalog) -> None:
     # A replacement of a table that held nothing yet needs no snapshot.
     assert len(emptied) <= REPLACEMENTS
     last = max(emptied, default=-1)
-    latest = catalog.latest_snapshot(NAME)
+    latest = catalog.snapshots.latest(NAME)
     assert latest is not None
-    held = Table(catalog, catalog.get_table(NAME)).scan().to_arrow().num_rows
+    held = Table(catalog, catalog.tables.get(NAME)).scan().to_arrow().num_rows
     assert held == latest.record_count == latest.file_count == len(history) - last - 1
     # Every replacement and every change is a version of its own.
-    assert catalog.get_table(NAME).schema.id == 2 * REPLACEMENTS
+    assert catalog.tables.get(NAME).schema.id == 2 * REPLACEMENTS

@@ -144,11 +144,11 @@ def test_no_statement_reads_more_than_it_needs(
     fresh = Identifier("sales", "fresh")
     engine = open_engine(mysql_or_mariadb)
     with closing(opened) as catalog:
-        catalog.create_database("sales")
+        catalog.databases.create("sales")
         options = {**orders_schema.options, "metastore.partitioned-table": "true"}
-        catalog.create_table(orders, replace(orders_schema, options=options))
-        assert catalog.commit_snapshot(orders, None, first, None, sizes)
-        info = catalog.get_table(orders)
+        catalog.tables.create(orders, replace(orders_schema, options=options))
+        assert catalog.snapshots.commit(orders, None, first, None, sizes)
+        info = catalog.tables.get(orders)
         with engine.begin() as connection:
             _grow(connection)
             connection.execute(
@@ -156,41 +156,43 @@ def test_no_statement_reads_more_than_it_needs(
                 .where(BranchRow.table_id == info.id)
                 .values(snapshot_id=SNAPSHOTS - 1)
             )
-        assert catalog.commit_snapshot(orders, info.id, last, first.uuid, sizes)
+        assert catalog.snapshots.commit(orders, info.id, last, first.uuid, sizes)
         target = PermissionTarget(TargetType.TABLE, *str(orders).split("."))
         requests: dict[str, Callable[[], object]] = {
-            "commit": lambda: catalog.commit_snapshot(orders, info.id, following, last.uuid, sizes),
-            "replay": lambda: catalog.commit_snapshot(orders, None, following, last.uuid, sizes),
-            "lost": lambda: catalog.commit_snapshot(
+            "commit": lambda: catalog.snapshots.commit(
+                orders, info.id, following, last.uuid, sizes
+            ),
+            "replay": lambda: catalog.snapshots.commit(orders, None, following, last.uuid, sizes),
+            "lost": lambda: catalog.snapshots.commit(
                 orders, None, snapshot(SNAPSHOTS + 1), last.uuid, sizes
             ),
-            "table": lambda: catalog.get_table(orders),
-            "table by id": lambda: catalog.get_table_by_id(info.id),
-            "latest": lambda: catalog.latest_snapshot(orders),
-            "snapshot": lambda: catalog.get_snapshot(orders, str(SNAPSHOTS)),
+            "table": lambda: catalog.tables.get(orders),
+            "table by id": lambda: catalog.tables.get_by_id(info.id),
+            "latest": lambda: catalog.snapshots.latest(orders),
+            "snapshot": lambda: catalog.snapshots.get(orders, str(SNAPSHOTS)),
             "tables at once": lambda: catalog.bulk.tables([orders, orders]),
             "latest at once": lambda: catalog.bulk.latest_snapshots([orders, orders]),
-            "create": lambda: catalog.create_table(fresh, orders_schema),
-            "several commits": lambda: catalog.commits.commit_each(
+            "create": lambda: catalog.tables.create(fresh, orders_schema),
+            "several commits": lambda: catalog.snapshots.commits.commit_each(
                 [Offer(fresh, None, snapshot(1), None, sizes)]
             ),
-            "alter": lambda: catalog.alter_table(fresh, [SetOption("write-only", "true")]),
-            "drop": lambda: catalog.drop_table(fresh),
-            "tag": lambda: catalog.create_tag(orders, "v", SNAPSHOTS),
-            "rollback": lambda: catalog.rollback_to_snapshot(orders, SNAPSHOTS),
-            "databases": lambda: catalog.list_databases(max_results=9, page_token="db0900").items,
-            "some databases": lambda: catalog.list_databases(pattern="db1%", max_results=9).items,
-            "tables": lambda: catalog.list_tables("sales", max_results=9, page_token="t0900").items,
+            "alter": lambda: catalog.tables.alter(fresh, [SetOption("write-only", "true")]),
+            "drop": lambda: catalog.tables.drop(fresh),
+            "tag": lambda: catalog.tags.create(orders, "v", SNAPSHOTS),
+            "rollback": lambda: catalog.snapshots.rollback_to_snapshot(orders, SNAPSHOTS),
+            "databases": lambda: catalog.databases.list(max_results=9, page_token="db0900").items,
+            "some databases": lambda: catalog.databases.list(pattern="db1%", max_results=9).items,
+            "tables": lambda: catalog.tables.list("sales", max_results=9, page_token="t0900").items,
             "tables of a type": lambda: (
-                catalog.list_tables(
+                catalog.tables.list(
                     "sales", table_type="table", max_results=9, page_token="t0900"
                 ).items
             ),
             "all tables": lambda: (
-                catalog.list_tables_globally(max_results=9, page_token="db0900.t").items
+                catalog.tables.list_globally(max_results=9, page_token="db0900.t").items
             ),
             "all later tables": lambda: (
-                catalog.list_tables_globally(max_results=9, page_token="sales.t0900").items
+                catalog.tables.list_globally(max_results=9, page_token="sales.t0900").items
             ),
             "views": lambda: catalog.views.list("sales", max_results=9, page_token="v0900").items,
             "partitions": lambda: (

@@ -62,11 +62,11 @@ def open_catalog(
         )
         opened.append(catalog)
         if create:
-            catalog.create_database("sales")
+            catalog.databases.create("sales")
             options = {**orders_schema.options, "metastore.partitioned-table": "true"}
             schema = replace(orders_schema, options=options)
             for table in TABLES:
-                catalog.create_table(table, schema)
+                catalog.tables.create(table, schema)
         return catalog
 
     yield open_one
@@ -92,9 +92,9 @@ def test_each_is_told_its_own_outcome(open_catalog: Open, snapshot: MakeSnapshot
     catalog = open_catalog()
     first = [snapshot(1) for _ in TABLES]
     offers = [_offer(table, made, None) for table, made in zip(TABLES, first, strict=True)]
-    assert catalog.commits.commit_each(offers) == [True] * len(TABLES)
+    assert catalog.snapshots.commits.commit_each(offers) == [True] * len(TABLES)
     second = [snapshot(2) for _ in TABLES]
-    answers = catalog.commits.commit_each(
+    answers = catalog.snapshots.commits.commit_each(
         [
             _offer(TABLES[0], second[0], first[0].uuid),
             _offer(TABLES[1], second[1], "another"),
@@ -107,7 +107,7 @@ def test_each_is_told_its_own_outcome(open_catalog: Open, snapshot: MakeSnapshot
     )
     kinds = [answer if isinstance(answer, bool) else type(answer) for answer in answers]
     assert kinds == [True, False, NotFound, NotFound, Invalid, True, False]
-    latest = [catalog.latest_snapshot(table) for table in TABLES]
+    latest = [catalog.snapshots.latest(table) for table in TABLES]
     assert [found and found.snapshot for found in latest] == [second[0], *first[1:]]
 
 
@@ -115,7 +115,7 @@ def test_several_to_one_table_take_turns(open_catalog: Open, snapshot: MakeSnaps
     catalog = open_catalog()
     table, other = TABLES[:2]
     one, two, rival = snapshot(1), snapshot(2), snapshot(1)
-    assert catalog.commits.commit_each(
+    assert catalog.snapshots.commits.commit_each(
         [
             _offer(table, one, None),
             _offer(table, rival, None),
@@ -124,10 +124,10 @@ def test_several_to_one_table_take_turns(open_catalog: Open, snapshot: MakeSnaps
             _offer(table, one, None),
         ]
     ) == [True, False, True, True, True]
-    assert [item.uuid for item in catalog.list_snapshots(table).items] == [two.uuid, one.uuid]
+    assert [item.uuid for item in catalog.snapshots.list(table).items] == [two.uuid, one.uuid]
     catalog.branches.create(table, "b")
     branch = branch_of(table, "b")
-    assert catalog.commits.commit_each(
+    assert catalog.snapshots.commits.commit_each(
         [_offer(table, snapshot(3), two.uuid), _offer(branch, snapshot(1), None)]
     ) == [True, True]
 
@@ -140,15 +140,15 @@ def test_one_that_storage_refuses_keeps_no_other_waiting(
     files.refused = {"t1", "t3"}
     made = [snapshot(1) for _ in TABLES]
     offers = [_offer(table, item, None) for table, item in zip(TABLES, made, strict=True)]
-    answers = catalog.commits.commit_each(offers)
+    answers = catalog.snapshots.commits.commit_each(offers)
     assert [answer is True for answer in answers] == [True, False, True, False, True, True]
     assert all(isinstance(answers[at], Unavailable) for at in (1, 3))
     with pytest.raises(Unavailable):
-        catalog.latest_snapshot(TABLES[1])
+        catalog.snapshots.latest(TABLES[1])
     files.refused = set()
     # Decided on is decided on: the same offers are found in the history, and followed now.
-    assert catalog.commits.commit_each(offers) == [True] * len(TABLES)
-    latest = [catalog.latest_snapshot(table) for table in TABLES]
+    assert catalog.snapshots.commits.commit_each(offers) == [True] * len(TABLES)
+    latest = [catalog.snapshots.latest(table) for table in TABLES]
     assert [found and found.snapshot for found in latest] == made
 
 
@@ -160,12 +160,12 @@ def test_what_somebody_else_decided_is_followed_first(
     files.refused = {"t0"}
     made = [snapshot(1) for _ in TABLES]
     offers = [_offer(table, item, None) for table, item in zip(TABLES, made, strict=True)]
-    catalog.commits.commit_each(offers)
+    catalog.snapshots.commits.commit_each(offers)
     following = [
         _offer(table, snapshot(2), item.uuid) for table, item in zip(TABLES, made, strict=True)
     ]
-    assert other.commits.commit_each(following) == [True] * len(TABLES)
-    assert [item.id for item in other.list_snapshots(TABLES[0]).items] == [2, 1]
+    assert other.snapshots.commits.commit_each(following) == [True] * len(TABLES)
+    assert [item.id for item in other.snapshots.list(TABLES[0]).items] == [2, 1]
 
 
 def test_a_batch_comes_to_what_its_parts_come_to(
@@ -194,10 +194,10 @@ def test_a_batch_comes_to_what_its_parts_come_to(
                 for _ in range(chance.randint(0, 3) if kind < 0.9 else 12)
             ]
             offers.append(_offer(table, made, base, changes))
-        one_by_one = [alone.commits.commit(offer) for offer in offers]
-        assert together.commits.commit_each(offers) == one_by_one
+        one_by_one = [alone.snapshots.commits.commit(offer) for offer in offers]
+        assert together.snapshots.commits.commit_each(offers) == one_by_one
     for table in TABLES:
-        assert together.latest_snapshot(table) == alone.latest_snapshot(table)
+        assert together.snapshots.latest(table) == alone.snapshots.latest(table)
         sizes = [
             {
                 tuple(item.spec.items()): (item.record_count, item.file_count, item.total_buckets)
@@ -214,7 +214,7 @@ def test_who_committed_is_recorded_of_each(open_catalog: Open, snapshot: MakeSna
     for table, name in zip(TABLES, ["ada", "grace", "barbara"], strict=False):
         with acting_as(name):
             offers.append(_offer(table, snapshot(1), None, [_change("2026-01-01", 5)]))
-    assert catalog.commits.commit_each(offers) == [True] * 3
+    assert catalog.snapshots.commits.commit_each(offers) == [True] * 3
     found = [catalog.partitions.list(table).items[0] for table in TABLES[:3]]
     assert [item.updated_by for item in found] == ["ada", "grace", "barbara"]
 
@@ -231,11 +231,11 @@ def test_replicas_that_take_the_same_tables_in_other_orders(
         for _ in range(TURNS):
             offers = []
             for table in chance.sample(TABLES, 4):
-                latest = catalog.latest_snapshot(table)
+                latest = catalog.snapshots.latest(table)
                 head = None if latest is None else latest.snapshot
                 made = snapshot(1 if head is None else head.id + 1)
                 offers.append(_offer(table, made, None if head is None else head.uuid))
-            answers = catalog.commits.commit_each(offers)
+            answers = catalog.snapshots.commits.commit_each(offers)
             assert all(isinstance(answer, bool) for answer in answers)
             won += [
                 (offer.identifier, offer.snapshot)
@@ -247,5 +247,5 @@ def test_replicas_that_take_the_same_tables_in_other_orders(
     with ThreadPoolExecutor(4) as pool:
         won = [item for part in pool.map(commit, range(4)) for item in part]
     for table in TABLES:
-        history = [str(item.uuid) for item in replicas[1].list_snapshots(table).items]
+        history = [str(item.uuid) for item in replicas[1].snapshots.list(table).items]
         assert sorted(history) == sorted(str(made.uuid) for name, made in won if name == table)

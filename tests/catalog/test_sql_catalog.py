@@ -58,8 +58,8 @@ def catalog(database_url: str, tmp_path: Path, files: BrokenFiles) -> Iterator[S
 
 @pytest.fixture
 def table(catalog: SqlCatalog, orders: Identifier, orders_schema: Schema) -> Identifier:
-    catalog.create_database(orders.database)
-    catalog.create_table(orders, orders_schema)
+    catalog.databases.create(orders.database)
+    catalog.tables.create(orders, orders_schema)
     return orders
 
 
@@ -91,9 +91,9 @@ def test_what_open_creates_is_what_the_migrations_make(
 ) -> None:
     assert current(database_url) == newest()
     check_current(database_url)
-    before = catalog.get_table(table)
+    before = catalog.tables.get(table)
     assert upgrade(database_url) == newest()
-    assert catalog.get_table(table) == before
+    assert catalog.tables.get(table) == before
 
 
 @pytest.mark.parametrize(
@@ -153,16 +153,16 @@ def test_warehouses_share_a_database_and_nothing_else(
 ) -> None:
     second = SqlCatalog.open(database_url, warehouse="second", location=str(tmp_path / "second"))
     with closing(second):
-        assert list(second.list_databases().items) == []
+        assert list(second.databases.list().items) == []
         with pytest.raises(NotFound):
-            second.get_table(table)
-        second.create_database(table.database)
-        second.create_table(table, orders_schema)
-        assert second.get_table(table).path.startswith(f"file://{tmp_path}/second/")
-        assert catalog.commit_snapshot(table, None, snapshot(1), None, [])
-        assert second.latest_snapshot(table) is None
-        second.drop_database(table.database)
-    assert catalog.latest_snapshot(table) is not None
+            second.tables.get(table)
+        second.databases.create(table.database)
+        second.tables.create(table, orders_schema)
+        assert second.tables.get(table).path.startswith(f"file://{tmp_path}/second/")
+        assert catalog.snapshots.commit(table, None, snapshot(1), None, [])
+        assert second.snapshots.latest(table) is None
+        second.databases.drop(table.database)
+    assert catalog.snapshots.latest(table) is not None
 
 
 def test_a_directory_with_files_is_left_to_its_owner(
@@ -171,12 +171,12 @@ def test_a_directory_with_files_is_left_to_its_owner(
     foreign = tmp_path / "lake" / "sales.db" / "orders" / "snapshot" / "snapshot-1"
     foreign.parent.mkdir(parents=True)
     foreign.write_text("somebody's")
-    catalog.create_database(orders.database)
-    catalog.create_table(orders, orders_schema)
-    path = catalog.get_table(orders).path
+    catalog.databases.create(orders.database)
+    catalog.tables.create(orders, orders_schema)
+    path = catalog.tables.get(orders).path
     assert path.startswith(f"file://{tmp_path}/lake/sales.db/orders-")
-    assert catalog.latest_snapshot(orders) is None
-    catalog.drop_table(orders)
+    assert catalog.snapshots.latest(orders) is None
+    catalog.tables.drop(orders)
     assert foreign.read_text() == "somebody's"
 
 
@@ -194,15 +194,15 @@ def test_partitions_are_counted_and_a_rollback_counts_back(
         return PartitionStatistics({"dt": dt}, 10 * files, 100 * files, files, 1, 2)
 
     made = [snapshot(1), snapshot(2), snapshot(3)]
-    assert catalog.commit_snapshot(table, None, made[0], None, [change("a", 1), change("b", 2)])
+    assert catalog.snapshots.commit(table, None, made[0], None, [change("a", 1), change("b", 2)])
     after_one = {'{"dt": "a"}': (10, 100, 1), '{"dt": "b"}': (20, 200, 2)}
     assert partitions() == after_one
-    assert catalog.commit_snapshot(table, None, made[1], made[0].uuid, [change("a", 3)])
+    assert catalog.snapshots.commit(table, None, made[1], made[0].uuid, [change("a", 3)])
     assert partitions() == {'{"dt": "a"}': (40, 400, 4), '{"dt": "b"}': (20, 200, 2)}
     emptied = [change("b", -2), change("c", 1)]
-    assert catalog.commit_snapshot(table, None, made[2], made[1].uuid, emptied)
+    assert catalog.snapshots.commit(table, None, made[2], made[1].uuid, emptied)
     assert partitions() == {'{"dt": "a"}': (40, 400, 4), '{"dt": "c"}': (10, 100, 1)}
-    catalog.rollback_to_snapshot(table, 1)
+    catalog.snapshots.rollback_to_snapshot(table, 1)
     assert partitions() == after_one
     engine.dispose()
 
@@ -216,13 +216,13 @@ def test_a_commit_that_storage_cannot_follow_is_unknown_until_it_can(
     offered = snapshot(1)
     files.is_broken = True
     with pytest.raises(Unavailable):
-        catalog.commit_snapshot(table, None, offered, None, [])
+        catalog.snapshots.commit(table, None, offered, None, [])
     with pytest.raises(Unavailable):
-        catalog.latest_snapshot(table)
+        catalog.snapshots.latest(table)
     assert len(catalog.repair().failures) == 1
     files.is_broken = False
-    assert catalog.commit_snapshot(table, None, offered, None, [])
-    latest = catalog.latest_snapshot(table)
+    assert catalog.snapshots.commit(table, None, offered, None, [])
+    latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == offered
 
@@ -230,15 +230,15 @@ def test_a_commit_that_storage_cannot_follow_is_unknown_until_it_can(
 def test_a_creation_that_storage_cannot_follow_leaves_nothing(
     catalog: SqlCatalog, files: BrokenFiles, orders: Identifier, orders_schema: Schema
 ) -> None:
-    catalog.create_database(orders.database)
+    catalog.databases.create(orders.database)
     files.is_broken = True
     with pytest.raises(Unavailable):
-        catalog.create_table(orders, orders_schema)
-    assert list(catalog.list_tables(orders.database).items) == []
+        catalog.tables.create(orders, orders_schema)
+    assert list(catalog.tables.list(orders.database).items) == []
     files.is_broken = False
     assert catalog.repair().failures == ()
-    catalog.create_table(orders, orders_schema)
-    assert catalog.get_table(orders).schema.id == 0
+    catalog.tables.create(orders, orders_schema)
+    assert catalog.tables.get(orders).schema.id == 0
 
 
 def test_an_alteration_that_storage_cannot_follow_is_shown_when_it_can(
@@ -246,11 +246,11 @@ def test_an_alteration_that_storage_cannot_follow_is_shown_when_it_can(
 ) -> None:
     files.is_broken = True
     with pytest.raises(Unavailable):
-        catalog.alter_table(table, [SetOption("write-only", "true")])
+        catalog.tables.alter(table, [SetOption("write-only", "true")])
     with pytest.raises(Unavailable):
-        catalog.get_table(table)
+        catalog.tables.get(table)
     files.is_broken = False
-    info = catalog.get_table(table)
+    info = catalog.tables.get(table)
     assert info.schema.id == 1
     assert Path(info.path.removeprefix("file://"), "schema", "schema-1").exists()
 
@@ -264,12 +264,12 @@ def test_a_repair_goes_on_after_a_table_it_cannot_repair(
 ) -> None:
     tables = [table, Identifier(table.database, "second"), Identifier(table.database, "third")]
     for other in tables[1:]:
-        catalog.create_table(other, orders_schema)
-    paths = [Path(catalog.get_table(name).path.removeprefix("file://")) for name in tables]
+        catalog.tables.create(other, orders_schema)
+    paths = [Path(catalog.tables.get(name).path.removeprefix("file://")) for name in tables]
     files.is_broken = True
     for name in tables:
         with pytest.raises(Unavailable):
-            catalog.commit_snapshot(name, None, snapshot(1), None, [])
+            catalog.snapshots.commit(name, None, snapshot(1), None, [])
     files.is_broken = False
     (paths[0] / "snapshot").mkdir()
     (paths[0] / "snapshot" / "snapshot-1").write_text("somebody's")
@@ -277,19 +277,19 @@ def test_a_repair_goes_on_after_a_table_it_cannot_repair(
     assert report.settled == 2
     assert len(report.failures) == 1
     assert "snapshot-1" in report.failures[0]
-    assert catalog.latest_snapshot(tables[2]) is not None
+    assert catalog.snapshots.latest(tables[2]) is not None
     with pytest.raises(CorruptData):
-        catalog.latest_snapshot(tables[0])
+        catalog.snapshots.latest(tables[0])
 
 
 def test_a_missing_latest_snapshot_is_told(
     catalog: SqlCatalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
-    assert catalog.commit_snapshot(table, None, snapshot(1), None, [])
-    directory = Path(catalog.get_table(table).path.removeprefix("file://"), "snapshot")
+    assert catalog.snapshots.commit(table, None, snapshot(1), None, [])
+    directory = Path(catalog.tables.get(table).path.removeprefix("file://"), "snapshot")
     (directory / "snapshot-1").unlink()
     with pytest.raises(CorruptData, match="snapshot-1"):
-        catalog.list_snapshots(table)
+        catalog.snapshots.list(table)
 
 
 # Odd values
@@ -303,29 +303,29 @@ def test_values_that_no_database_holds_are_refused(
         snapshot(1, commitUser="half \ud800 a pair"),
     ):
         with pytest.raises(Invalid, match="cannot hold"):
-            catalog.commit_snapshot(table, None, odd, None, [])
+            catalog.snapshots.commit(table, None, odd, None, [])
     for name in ("a\ud800b", "a\x00b"):
         with pytest.raises((Invalid, NotFound)):
-            catalog.get_table(Identifier(table.database, name))
-    assert catalog.latest_snapshot(table) is None
+            catalog.tables.get(Identifier(table.database, name))
+    assert catalog.snapshots.latest(table) is None
 
 
 def test_a_tag_of_a_snapshot_that_was_rolled_back_leads_nowhere(
     catalog: SqlCatalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     made = [snapshot(1), snapshot(2), snapshot(2), snapshot(3)]
-    assert catalog.commit_snapshot(table, None, made[0], None, [])
-    assert catalog.commit_snapshot(table, None, made[1], made[0].uuid, [])
-    catalog.rollback_to_snapshot(table, 1)
-    assert catalog.commit_snapshot(table, None, made[2], made[0].uuid, [])
-    assert catalog.commit_snapshot(table, None, made[3], made[2].uuid, [])
+    assert catalog.snapshots.commit(table, None, made[0], None, [])
+    assert catalog.snapshots.commit(table, None, made[1], made[0].uuid, [])
+    catalog.snapshots.rollback_to_snapshot(table, 1)
+    assert catalog.snapshots.commit(table, None, made[2], made[0].uuid, [])
+    assert catalog.snapshots.commit(table, None, made[3], made[2].uuid, [])
     # Another engine was late with its tag.
-    directory = Path(catalog.get_table(table).path.removeprefix("file://"), "tag")
+    directory = Path(catalog.tables.get(table).path.removeprefix("file://"), "tag")
     directory.mkdir()
     (directory / "tag-late").write_text(made[1].to_json())
     with pytest.raises(Conflict, match="rolled back before"):
-        catalog.rollback_to_tag(table, "late")
-    latest = catalog.latest_snapshot(table)
+        catalog.snapshots.rollback_to_tag(table, "late")
+    latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == made[3]
     assert catalog.repair().settled == 0
@@ -363,13 +363,13 @@ def test_a_connection_lost_at_the_commit_is_unknown_never_a_conflict(
 
     opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
     with closing(opened):
-        opened.create_database(orders.database)
-        opened.create_table(orders, orders_schema)
+        opened.databases.create(orders.database)
+        opened.tables.create(orders, orders_schema)
         offered = snapshot(1)
         with _at_commit(lose), pytest.raises(Unavailable):
-            opened.commit_snapshot(orders, None, offered, None, [])
-        assert opened.commit_snapshot(orders, None, offered, None, [])
-        assert opened.get_snapshot(orders, "LATEST") == offered
+            opened.snapshots.commit(orders, None, offered, None, [])
+        assert opened.snapshots.commit(orders, None, offered, None, [])
+        assert opened.snapshots.get(orders, "LATEST") == offered
     killer.dispose()
 
 
@@ -384,7 +384,7 @@ def test_a_locked_sqlite_file_is_unavailable(
         with other.connect() as connection:
             connection.exec_driver_sql("DELETE FROM hw_outbox")
             with pytest.raises(Unavailable, match="locked"):
-                opened.create_database("sales")
-            assert list(opened.list_databases().items) == []
-        opened.create_database("sales")
+                opened.databases.create("sales")
+            assert list(opened.databases.list().items) == []
+        opened.databases.create("sales")
     other.dispose()

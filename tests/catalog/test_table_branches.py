@@ -133,7 +133,7 @@ def days(database_url: str, tmp_path: Path) -> Table:
 
 
 def _sizes(table: Table) -> tuple[int, int, int]:
-    info = table.catalog.latest_snapshot(table.identifier)
+    info = table.catalog.snapshots.latest(table.identifier)
     assert info is not None
     return info.record_count, info.file_count, info.file_size_in_bytes
 

@@ -68,9 +68,9 @@ def url(tmp_path: Path) -> str:
 def catalog(tmp_path: Path, url: str) -> Iterator[SqlCatalog]:
     opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
     with closing(opened) as catalog:
-        catalog.create_database("sales")
+        catalog.databases.create("sales")
         schema = Schema.from_arrow(COLUMNS, partition_keys=["dt"], options=IN_CATALOG)
-        catalog.create_table(DAILY, schema)
+        catalog.tables.create(DAILY, schema)
         yield catalog
 
 
@@ -103,8 +103,8 @@ def test_no_request_looks_at_partitions_it_does_not_give(catalog: SqlCatalog, ur
         catalog.partitions.create(DAILY, specs[:3])
         catalog.partitions.mark_done(DAILY, specs[:3])
         catalog.partitions.drop(DAILY, specs[:3])
-        catalog.reset_consumer(DAILY, "billing", 1)
-        catalog.list_consumers(DAILY)
+        catalog.consumers.reset(DAILY, "billing", 1)
+        catalog.consumers.list(DAILY)
     engine = open_engine(url)
     with engine.connect() as connection:
         for statement, parameters in statements:

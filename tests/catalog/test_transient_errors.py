@@ -49,8 +49,8 @@ def catalog(server_url: str, tmp_path: Path) -> Iterator[SqlCatalog]:
 
 @pytest.fixture
 def table(catalog: SqlCatalog, orders: Identifier, orders_schema: Schema) -> Identifier:
-    catalog.create_database(orders.database)
-    catalog.create_table(orders, orders_schema)
+    catalog.databases.create(orders.database)
+    catalog.tables.create(orders, orders_schema)
     return orders
 
 
@@ -142,9 +142,9 @@ def test_connections_that_died_idle_are_not_noticed(
     catalog: SqlCatalog, table: Identifier, snapshot: MakeSnapshot, killer: Killer
 ) -> None:
     killer.kill_all()
-    assert catalog.latest_snapshot(table) is None
+    assert catalog.snapshots.latest(table) is None
     killer.kill_all()
-    assert catalog.commit_snapshot(table, None, snapshot(1), None, [])
+    assert catalog.snapshots.commit(table, None, snapshot(1), None, [])
 
 
 @pytest.mark.parametrize("words", ["UPDATE hw_branches", "INSERT INTO hw_snapshots"])
@@ -153,9 +153,9 @@ def test_a_connection_lost_before_the_commit_is_not_noticed(
 ) -> None:
     offered = snapshot(1)
     with killer.at("before_cursor_execute", words, times=2) as killed:
-        assert catalog.commit_snapshot(table, None, offered, None, [])
+        assert catalog.snapshots.commit(table, None, offered, None, [])
     assert len(killed) == 2
-    assert catalog.get_snapshot(table, "LATEST") == offered
+    assert catalog.snapshots.get(table, "LATEST") == offered
 
 
 def test_a_read_whose_connection_is_cut_is_not_noticed(
@@ -164,9 +164,9 @@ def test_a_read_whose_connection_is_cut_is_not_noticed(
     # The first of them is a statement that the driver has prepared.
     for words in ("SELECT 0 AS place", "SELECT hw_databases.name", "SELECT hw_tables.id"):
         with killer.at("before_cursor_execute", words, times=2) as killed:
-            assert catalog.latest_snapshot(table) is None
-            assert list(catalog.list_databases().items) == [table.database]
-            assert catalog.get_table(table).identifier == table
+            assert catalog.snapshots.latest(table) is None
+            assert list(catalog.databases.list().items) == [table.database]
+            assert catalog.tables.get(table).identifier == table
         assert len(killed) == 2
 
 
@@ -198,9 +198,9 @@ def test_a_read_that_is_cut_again_and_again_is_unavailable(
         killer.at("before_cursor_execute", "SELECT hw_databases", times=100) as killed,
         pytest.raises(Unavailable, match=r"did not answer: .*; retry"),
     ):
-        catalog.list_databases()
+        catalog.databases.list()
     assert 2 < len(killed) < 10
-    assert list(catalog.list_databases().items) == []
+    assert list(catalog.databases.list().items) == []
 
 
 def test_a_connection_that_is_lost_again_and_again_changes_nothing(
@@ -210,10 +210,10 @@ def test_a_connection_that_is_lost_again_and_again_changes_nothing(
         killer.at("before_cursor_execute", "INSERT INTO hw_databases", times=100) as killed,
         pytest.raises(Unavailable, match="nothing was changed") as raised,
     ):
-        catalog.create_database("sales")
+        catalog.databases.create("sales")
     assert not isinstance(raised.value, OutcomeUnknown)
     assert 2 < len(killed) < 10
-    assert list(catalog.list_databases().items) == []
+    assert list(catalog.databases.list().items) == []
 
 
 def test_a_commit_whose_answer_is_lost_is_asked_for_again(
@@ -221,17 +221,17 @@ def test_a_commit_whose_answer_is_lost_is_asked_for_again(
 ) -> None:
     offered = snapshot(1)
     with killer.at("commit") as killed:
-        assert catalog.commit_snapshot(table, None, offered, None, [])
+        assert catalog.snapshots.commit(table, None, offered, None, [])
     assert len(killed) == 1
-    assert catalog.get_snapshot(table, "LATEST") == offered
-    assert catalog.commit_snapshot(table, None, snapshot(1), None, []) is False
+    assert catalog.snapshots.get(table, "LATEST") == offered
+    assert catalog.snapshots.commit(table, None, snapshot(1), None, []) is False
 
 
 def test_what_cannot_be_repeated_is_unknown(catalog: SqlCatalog, killer: Killer) -> None:
     with killer.at("commit"), pytest.raises(OutcomeUnknown, match="is not known"):
-        catalog.create_database("sales")
+        catalog.databases.create("sales")
     try:
-        catalog.create_database("sales")
+        catalog.databases.create("sales")
     except AlreadyExists:
         pytest.fail("it had been killed before the commit was sent")
 

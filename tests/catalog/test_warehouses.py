@@ -153,16 +153,16 @@ def test_a_table_of_one_is_no_external_table_of_another(
         for name in ("ours", "others")
     )
     for catalog in (ours, others):
-        catalog.create_database("sales")
+        catalog.databases.create("sales")
     schema = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
-    ours.create_table(orders, schema)
-    path = {"path": ours.get_table(orders).path}
+    ours.tables.create(orders, schema)
+    path = {"path": ours.tables.get(orders).path}
     for asked in (Schema(fields=(), options=path), replace(schema, options=path)):
         with pytest.raises(Invalid, match="the place of another table"):
-            others.create_table(orders, asked)
+            others.tables.create(orders, asked)
     with pytest.raises(Invalid, match="the place of another table"):
-        others.register_table(orders, path["path"])
-    assert list(others.list_tables("sales").items) == []
+        others.tables.register(orders, path["path"])
+    assert list(others.tables.list("sales").items) == []
 
 
 def test_only_an_empty_one_is_removed(
@@ -170,11 +170,11 @@ def test_only_an_empty_one_is_removed(
 ) -> None:
     added = warehouses.add("lake", str(tmp_path / "lake"), {})
     catalog = SqlCatalog.on(database, warehouse="lake", location=added.location)
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     with pytest.raises(Conflict, match="'lake' is not empty"):
         warehouses.remove("lake")
     assert warehouses.get("lake") == added
-    catalog.drop_database("sales")
+    catalog.databases.drop("sales")
     warehouses.remove("lake")
     assert warehouses.find("lake") is None
     with pytest.raises(NotFound):
@@ -202,10 +202,10 @@ def test_one_with_tables_that_can_be_restored_is_not_removed(
 ) -> None:
     warehouses.add("lake", str(tmp_path / "lake"), {})
     with closing(_open(database_url, "lake", tmp_path, undrop_millis=60_000)) as catalog:
-        catalog.create_database("sales")
+        catalog.databases.create("sales")
         schema = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
-        catalog.create_table(Identifier("sales", "orders"), schema)
-        catalog.drop_database("sales")
+        catalog.tables.create(Identifier("sales", "orders"), schema)
+        catalog.databases.drop("sales")
         with pytest.raises(Conflict, match="dropped"):
             warehouses.remove("lake")
         (dropped,) = catalog.dropped_tables.list().items
@@ -243,18 +243,18 @@ def test_nothing_begins_in_a_removed_one(
     added = warehouses.add("lake", str(tmp_path / "lake"), {})
     stale = SqlCatalog.on(database, warehouse="lake", location=added.location, is_managed=True)
     grant = Grant(PermissionTarget(TargetType.CATALOG), Access.ALL, "ada")
-    stale.create_database("sales")
+    stale.databases.create("sales")
     stale.permissions.grant(grant)
-    stale.drop_database("sales")
+    stale.databases.drop("sales")
     warehouses.remove("lake")
     for location in (None, "elsewhere"):
         if location is not None:
             warehouses.add("lake", str(tmp_path / location), {})
         with pytest.raises(Unavailable, match="was removed by somebody"):
-            stale.create_database("sales")
+            stale.databases.create("sales")
         with pytest.raises(Unavailable, match="was removed by somebody"):
             stale.permissions.grant(grant)
-    assert list(stale.list_databases().items) == []
+    assert list(stale.databases.list().items) == []
     assert list(stale.permissions.list(grant.target).items) == []
 
 
@@ -272,7 +272,7 @@ def test_what_begins_and_a_removal_wait_for_each_other(
         def create(catalog: SqlCatalog = catalog, start: threading.Barrier = start) -> bool:
             start.wait()
             try:
-                catalog.create_database("sales")
+                catalog.databases.create("sales")
             except Unavailable:
                 return False
             return True
@@ -289,7 +289,7 @@ def test_what_begins_and_a_removal_wait_for_each_other(
             created, removed = threads.submit(create), threads.submit(remove)
         assert created.result() != removed.result(), at
         if created.result():
-            catalog.drop_database("sales")
+            catalog.databases.drop("sales")
         else:
             warehouses.add("lake", str(tmp_path / "lake"), {})
 
@@ -300,13 +300,13 @@ def test_one_whose_files_are_yet_to_be_deleted_is_not_removed(
     added = warehouses.add("lake", str(tmp_path / "lake"), {})
     files = StubbornFiles()
     catalog = SqlCatalog.on(database, warehouse="lake", location=added.location, files=files)
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     schema = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
-    catalog.create_table(Identifier("sales", "orders"), schema)
+    catalog.tables.create(Identifier("sales", "orders"), schema)
     files.are_stubborn = True
     with pytest.raises(OutcomeUnknown):
-        catalog.drop_table(Identifier("sales", "orders"))
-    catalog.drop_database("sales")
+        catalog.tables.drop(Identifier("sales", "orders"))
+    catalog.databases.drop("sales")
     with pytest.raises(Conflict, match="yet to be deleted"):
         warehouses.remove("lake")
     files.are_stubborn = False

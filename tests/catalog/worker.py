@@ -82,24 +82,24 @@ def crash(url: str, location: str, operation: str, step: str, snapshot_json: str
     snapshot = Snapshot.from_json(snapshot_json) if snapshot_json else None
     schema = Schema((DataField(0, "id", AtomicType(Root.BIGINT)),))
     # Another schema, and the partitions that there are.
-    kept = catalog.get_table(TABLE).schema
+    kept = catalog.tables.get(TABLE).schema
     extra = DataField(99, "extra", AtomicType(Root.BIGINT))
     replacement = replace(kept.to_schema(), fields=(*kept.fields[:3], extra))
     operations: dict[str, Callable[[], object]] = {
-        "create": lambda: catalog.create_table(Identifier("sales", "new"), schema),
-        "alter": lambda: catalog.alter_table(TABLE, [SetOption("write-only", "true")]),
-        "alter-external": lambda: catalog.alter_table(
+        "create": lambda: catalog.tables.create(Identifier("sales", "new"), schema),
+        "alter": lambda: catalog.tables.alter(TABLE, [SetOption("write-only", "true")]),
+        "alter-external": lambda: catalog.tables.alter(
             EXTERNAL, [AddColumn((f"c{step}",), AtomicType(Root.INT))]
         ),
-        "drop": lambda: catalog.drop_table(TABLE),
-        "rollback": lambda: catalog.rollback_to_snapshot(TABLE, 1),
-        "replace": lambda: catalog.replace_table(TABLE, replacement),
+        "drop": lambda: catalog.tables.drop(TABLE),
+        "rollback": lambda: catalog.snapshots.rollback_to_snapshot(TABLE, 1),
+        "replace": lambda: catalog.tables.replace(TABLE, replacement),
     }
     steps.die_at = int(step)
     if snapshot is not None:
-        latest = catalog.latest_snapshot(TABLE)
+        latest = catalog.snapshots.latest(TABLE)
         base = None if latest is None else latest.snapshot.uuid
-        assert catalog.commit_snapshot(TABLE, None, snapshot, base, [])
+        assert catalog.snapshots.commit(TABLE, None, snapshot, base, [])
     else:
         operations[operation]()
 
@@ -113,7 +113,7 @@ def commit_many(catalog: SqlCatalog, user: str, commits: int) -> None:
     """Commit so often, trying each again on the latest snapshot until no conflict is left."""
     for identifier in range(commits):
         while True:
-            latest = catalog.latest_snapshot(TABLE)
+            latest = catalog.snapshots.latest(TABLE)
             base = None if latest is None else latest.snapshot
             name = SYSTEM_RUNTIME.new_uuid()
             snapshot = Snapshot.from_document(
@@ -131,7 +131,7 @@ def commit_many(catalog: SqlCatalog, user: str, commits: int) -> None:
                 }
             )
             base_uuid = None if base is None else base.uuid
-            if catalog.commit_snapshot(TABLE, None, snapshot, base_uuid, []):
+            if catalog.snapshots.commit(TABLE, None, snapshot, base_uuid, []):
                 break
 
 

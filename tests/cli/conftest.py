@@ -88,6 +88,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         orders.write({"order_id": [1, 2], "dt": ["a", "b"], "amount": [1.5, 2.5]})
         orders.write({"order_id": [2], "dt": ["b"], "amount": [3.5]})
-        lake.catalog.reset_consumer(orders.info.identifier, "billing", 2)
+        lake.catalog.consumers.reset(orders.info.identifier, "billing", 2)
         lake.create_table("sales.unwritten", pa.schema([("id", pa.int64())]))
     return place

@@ -89,7 +89,7 @@ def test_files_that_only_a_tag_kept_are_removed(run: Run, tmp_path: Path) -> Non
         table.with_options(rewriting).write({"n": [8]})
         table.expire_snapshots(retain_min=1, retain_max=1)
         kept = {file.path for file in table.storage.files.walk(table.info.path)}
-        lake.catalog.delete_tag(table.identifier, "kept")
+        lake.catalog.tags.delete(table.identifier, "kept")
     clean = ["table", "remove-orphan-files", "sales.log"]
     assert run(*clean, rows=True) == []
     would = run(*clean, "--older-than", "0 ms", "--dry-run", rows=True)

@@ -42,8 +42,8 @@ def address(behind: SqlCatalog, serve: Callable[..., str]) -> str:
 @pytest.fixture
 def orders(behind: SqlCatalog) -> Identifier:
     """An empty append table."""
-    behind.create_database(ORDERS.database)
-    behind.create_table(ORDERS, Schema((DataField(0, "id", AtomicType(Root.BIGINT)),)))
+    behind.databases.create(ORDERS.database)
+    behind.tables.create(ORDERS, Schema((DataField(0, "id", AtomicType(Root.BIGINT)),)))
     return ORDERS
 
 

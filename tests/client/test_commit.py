@@ -31,7 +31,7 @@ def catalog(proxy: Proxy, clock: Clock) -> RestCatalog:
 
 
 def _history(behind: SqlCatalog, table: Identifier) -> list[Snapshot]:
-    return list(behind.list_snapshots(table).items)[::-1]
+    return list(behind.snapshots.list(table).items)[::-1]
 
 
 def test_a_conflict_is_told_at_once(
@@ -42,8 +42,8 @@ def test_a_conflict_is_told_at_once(
     make_snapshot: MakeSnapshot,
 ) -> None:
     first = make_snapshot(1)
-    assert catalog.commit_snapshot(orders, None, first, None, [])
-    assert not catalog.commit_snapshot(orders, None, make_snapshot(1), None, [])
+    assert catalog.snapshots.commit(orders, None, first, None, [])
+    assert not catalog.snapshots.commit(orders, None, make_snapshot(1), None, [])
     assert [request[0] for request in proxy.seen] == ["GET", "POST", "POST"]
     assert _history(behind, orders) == [first]
 
@@ -57,7 +57,7 @@ def test_a_lost_answer_is_found_out(
 ) -> None:
     proxy.lose_answer("POST /commit")
     first = make_snapshot(1)
-    assert catalog.commit_snapshot(orders, None, first, None, [])
+    assert catalog.snapshots.commit(orders, None, first, None, [])
     assert proxy.requests("POST", "/commit") == 1
     assert _history(behind, orders) == [first]
 
@@ -73,7 +73,7 @@ def test_a_server_error_after_the_work_is_found_out(
 ) -> None:
     proxy.reply("POST /commit", status, is_done=True)
     first = make_snapshot(1)
-    assert catalog.commit_snapshot(orders, None, first, None, [])
+    assert catalog.snapshots.commit(orders, None, first, None, [])
     assert _history(behind, orders) == [first]
 
 
@@ -91,7 +91,7 @@ def test_a_commit_that_did_not_arrive_is_offered_again(
     else:
         proxy.reply("POST /commit", status)
     first = make_snapshot(1)
-    assert catalog.commit_snapshot(orders, None, first, None, [])
+    assert catalog.snapshots.commit(orders, None, first, None, [])
     assert proxy.requests("POST", "/commit") == 2
     assert _history(behind, orders) == [first]
 
@@ -112,7 +112,7 @@ def test_a_refusal_does_not_settle_a_lost_answer(
     proxy.reply(then, 403, '{"message": "no", "resourceType": null, "code": 403}')
     first = make_snapshot(1)
     with pytest.raises(Unavailable, match="is unknown"):
-        catalog.commit_snapshot(orders, None, first, None, [])
+        catalog.snapshots.commit(orders, None, first, None, [])
     assert _history(behind, orders) == [first]
 
 
@@ -126,12 +126,12 @@ def test_a_lost_answer_beneath_others_commits_is_found_out(
     first, second, third = make_snapshot(1), make_snapshot(2), make_snapshot(3)
 
     def others() -> None:
-        assert behind.commit_snapshot(orders, None, second, first.uuid, [])
-        assert behind.commit_snapshot(orders, None, third, second.uuid, [])
+        assert behind.snapshots.commit(orders, None, second, first.uuid, [])
+        assert behind.snapshots.commit(orders, None, third, second.uuid, [])
 
     proxy.lose_answer("POST /commit")
     proxy.meanwhile("GET /snapshot", others)
-    assert catalog.commit_snapshot(orders, None, first, None, [])
+    assert catalog.snapshots.commit(orders, None, first, None, [])
     assert _history(behind, orders) == [first, second, third]
 
 
@@ -145,9 +145,9 @@ def test_a_lost_request_that_a_rival_overtook_is_a_conflict(
     rivals = [make_snapshot(1)]
     proxy.lose_request("POST /commit")
     proxy.meanwhile(
-        "GET /snapshot", lambda: behind.commit_snapshot(orders, None, rivals[0], None, [])
+        "GET /snapshot", lambda: behind.snapshots.commit(orders, None, rivals[0], None, [])
     )
-    assert not catalog.commit_snapshot(orders, None, make_snapshot(1), None, [])
+    assert not catalog.snapshots.commit(orders, None, make_snapshot(1), None, [])
     assert _history(behind, orders) == rivals
 
 
@@ -163,7 +163,7 @@ def test_a_refusal_after_a_lost_answer_is_looked_into(
     proxy.reply("POST /commit", 503, is_done=True)
     proxy.reply("GET /snapshot", 404, _missing("SNAPSHOT"))
     proxy.reply("POST /commit", 200, '{"success": false}')
-    assert catalog.commit_snapshot(orders, None, first, None, [])
+    assert catalog.snapshots.commit(orders, None, first, None, [])
     assert _history(behind, orders) == [first]
 
 
@@ -175,11 +175,11 @@ def test_a_lost_request_whose_base_was_rolled_back_is_a_conflict(
     make_snapshot: MakeSnapshot,
 ) -> None:
     first, second = make_snapshot(1), make_snapshot(2)
-    assert catalog.commit_snapshot(orders, None, first, None, [])
-    assert catalog.commit_snapshot(orders, None, second, first.uuid, [])
+    assert catalog.snapshots.commit(orders, None, first, None, [])
+    assert catalog.snapshots.commit(orders, None, second, first.uuid, [])
     proxy.lose_request("POST /commit")
-    proxy.meanwhile("GET /snapshot", lambda: behind.rollback_to_snapshot(orders, 1))
-    assert not catalog.commit_snapshot(orders, None, make_snapshot(3), second.uuid, [])
+    proxy.meanwhile("GET /snapshot", lambda: behind.snapshots.rollback_to_snapshot(orders, 1))
+    assert not catalog.snapshots.commit(orders, None, make_snapshot(3), second.uuid, [])
     assert _history(behind, orders) == [first]
 
 
@@ -192,10 +192,10 @@ def test_a_snapshot_that_expired_before_it_was_confirmed_is_not_guessed(
     make_snapshot: MakeSnapshot,
 ) -> None:  # fmt: skip
     first, second = make_snapshot(1), make_snapshot(2)
-    directory = behind.get_table(orders).path.removeprefix("file://")
+    directory = behind.tables.get(orders).path.removeprefix("file://")
 
     def others() -> None:
-        assert behind.commit_snapshot(orders, None, second, first.uuid, [])
+        assert behind.snapshots.commit(orders, None, second, first.uuid, [])
         Path(directory, "snapshot", "snapshot-1").unlink()
 
     proxy.lose_answer("POST /commit")
@@ -203,7 +203,7 @@ def test_a_snapshot_that_expired_before_it_was_confirmed_is_not_guessed(
     for _ in range(9):
         proxy.lose_request("POST /commit")
     with pytest.raises(Unavailable, match="is unknown"):
-        catalog.commit_snapshot(orders, None, first, None, [])
+        catalog.snapshots.commit(orders, None, first, None, [])
 
 
 def test_an_unknown_outcome_says_so(
@@ -216,7 +216,7 @@ def test_an_unknown_outcome_says_so(
     with pytest.raises(
         Unavailable, match=r"whether snapshot 1 .* was committed is unknown.*a-user"
     ):
-        catalog.commit_snapshot(orders, None, make_snapshot(1), None, [])
+        catalog.snapshots.commit(orders, None, make_snapshot(1), None, [])
 
 
 def test_a_server_out_of_reach_is_no_unknown_outcome(
@@ -226,7 +226,9 @@ def test_a_server_out_of_reach_is_no_unknown_outcome(
         raise Unavailable("the catalog cannot be reached")
 
     with pytest.raises(Unavailable, match=r"^the catalog cannot be reached$"):
-        settle_commit(orders, make_snapshot(1), offer=offer, history=behind, runtime=clock.runtime)
+        settle_commit(
+            orders, make_snapshot(1), offer=offer, history=behind.snapshots, runtime=clock.runtime
+        )
     assert clock.slept == [0.1, 0.2, 0.4, 0.8, 1.6]
 
 
@@ -234,7 +236,7 @@ def test_a_definite_refusal_is_raised(
     catalog: RestCatalog, proxy: Proxy, orders: Identifier, make_snapshot: MakeSnapshot
 ) -> None:
     with pytest.raises(NotFound) as error:
-        catalog.commit_snapshot(orders, "another-id", make_snapshot(1), None, [])
+        catalog.snapshots.commit(orders, "another-id", make_snapshot(1), None, [])
     assert error.value.resource_type is ResourceType.TABLE
     assert proxy.requests("POST", "/commit") == 1
 
@@ -247,8 +249,8 @@ def test_a_snapshot_without_a_uuid_is_known_by_its_user(
     make_snapshot: MakeSnapshot,
 ) -> None:
     proxy.lose_answer("POST /commit")
-    assert catalog.commit_snapshot(orders, None, make_snapshot(1, uuid=None), None, [])
+    assert catalog.snapshots.commit(orders, None, make_snapshot(1, uuid=None), None, [])
     proxy.lose_answer("POST /commit")
     proxy.meanwhile("POST /commit", lambda: None)
-    assert catalog.commit_snapshot(orders, None, make_snapshot(2, uuid=None), None, [])
+    assert catalog.snapshots.commit(orders, None, make_snapshot(2, uuid=None), None, [])
     assert [item.id for item in _history(behind, orders)] == [1, 2]

@@ -33,8 +33,8 @@ def catalog(proxy: Proxy, clock: Clock, behind: SqlCatalog) -> RestCatalog:
         DataField(1, "dt", AtomicType(Root.VARCHAR, length=10)),
     )
     options = {"metastore.partitioned-table": "true"}
-    behind.create_database("sales")
-    behind.create_table(DAILY, Schema(fields, partition_keys=("dt",), options=options))
+    behind.databases.create("sales")
+    behind.tables.create(DAILY, Schema(fields, partition_keys=("dt",), options=options))
     client = RestCatalog(proxy.url, runtime=clock.runtime)
     client.connect()
     return client

@@ -93,7 +93,7 @@ def test_503_and_429_are_tried_again(catalog: RestCatalog, proxy: Proxy, clock: 
     proxy.reply("GET /databases", 429, headers={"retry-after": "7"})
     proxy.reply("GET /databases", 503, headers={"retry-after": "86400"})
     proxy.reply("GET /databases", 503, headers={"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"})
-    assert list(catalog.list_databases().items) == []
+    assert list(catalog.databases.list().items) == []
     assert clock.slept == [0.1, 7.0, 30.0, 0.8]
 
 
@@ -101,8 +101,8 @@ def test_503_is_tried_again_for_a_post_too(
     catalog: RestCatalog, proxy: Proxy, behind: SqlCatalog
 ) -> None:
     proxy.reply("POST /databases", 503)
-    catalog.create_database("sales")
-    assert list(behind.list_databases().items) == ["sales"]
+    catalog.databases.create("sales")
+    assert list(behind.databases.list().items) == ["sales"]
 
 
 def test_trying_again_ends(catalog: RestCatalog, proxy: Proxy, clock: Clock) -> None:
@@ -110,7 +110,7 @@ def test_trying_again_ends(catalog: RestCatalog, proxy: Proxy, clock: Clock) -> 
     for _ in range(9):
         proxy.reply("GET /databases", 503, body)
     with pytest.raises(Unavailable, match="too busy"):
-        catalog.list_databases()
+        catalog.databases.list()
     assert proxy.requests("GET", "/databases") == 5
     assert len(clock.slept) == 4
 
@@ -118,10 +118,10 @@ def test_trying_again_ends(catalog: RestCatalog, proxy: Proxy, clock: Clock) -> 
 def test_a_read_is_repeated_when_its_answer_is_lost(
     catalog: RestCatalog, proxy: Proxy, behind: SqlCatalog
 ) -> None:
-    behind.create_database("sales")
+    behind.databases.create("sales")
     proxy.lose_answer("GET /databases")
     proxy.lose_request("GET /databases")
-    assert list(catalog.list_databases().items) == ["sales"]
+    assert list(catalog.databases.list().items) == ["sales"]
 
 
 def test_a_write_is_not_repeated_when_its_answer_is_lost(
@@ -129,20 +129,20 @@ def test_a_write_is_not_repeated_when_its_answer_is_lost(
 ) -> None:
     proxy.lose_answer("POST /databases")
     with pytest.raises(OutcomeUnknown, match="its answer was lost"):
-        catalog.create_database("sales")
+        catalog.databases.create("sales")
     assert proxy.requests("POST", "/databases") == 1
-    assert list(behind.list_databases().items) == ["sales"]
+    assert list(behind.databases.list().items) == ["sales"]
 
 
 def test_a_deletion_whose_answer_was_lost_has_happened(
     catalog: RestCatalog, proxy: Proxy, behind: SqlCatalog
 ) -> None:
-    behind.create_database("sales")
+    behind.databases.create("sales")
     proxy.lose_answer("DELETE /databases/sales")
-    catalog.drop_database("sales")
+    catalog.databases.drop("sales")
     assert proxy.requests("DELETE", "/databases/sales") == 2
     with pytest.raises(NotFound):
-        catalog.drop_database("sales")
+        catalog.databases.drop("sales")
 
 
 def _config(**overrides: str) -> str:
@@ -162,8 +162,8 @@ def test_the_servers_configuration_is_merged_in(
     client = RestCatalog(
         proxy.url, warehouse="main", token="secret", options=own, runtime=clock.runtime
     )
-    client.list_databases()
-    client.list_databases()
+    client.databases.list()
+    client.databases.list()
     assert dict(client.storage_options) == {"a": "own", "b": "override"}
     assert client.warehouse == "main"
     (first, second, third) = proxy.seen
@@ -179,7 +179,7 @@ def test_a_prefix_is_encoded(proxy: Proxy, clock: Clock) -> None:
     proxy.reply("GET /v1/config", 200, _config(prefix="a/b c"))
     proxy.reply("GET /v1/a%2Fb+c/databases", 200, '{"databases": ["x"]}')
     client = RestCatalog(proxy.url, runtime=clock.runtime)
-    assert list(client.list_databases().items) == ["x"]
+    assert list(client.databases.list().items) == ["x"]
 
 
 def test_a_path_is_form_encoded() -> None:
@@ -237,7 +237,7 @@ def test_headwaters_own_errors_keep_their_class(
     body = json.dumps({"message": "broken", "code": 500})
     proxy.reply("GET /databases", 500, body, headers={"x-headwater-error": "CorruptData"})
     with pytest.raises(CorruptData, match="broken"):
-        catalog.list_databases()
+        catalog.databases.list()
 
 
 def test_a_wrong_token_is_forbidden(
@@ -256,26 +256,26 @@ def test_an_unknown_warehouse_is_not_found(address: str) -> None:
 
 
 def test_a_client_pickles_and_connects_again(proxy: Proxy, behind: SqlCatalog) -> None:
-    behind.create_database("sales")
+    behind.databases.create("sales")
     client = RestCatalog(proxy.url, token="secret", options={"header.X-Own": "o"})
     fresh = pickle.loads(pickle.dumps(client))
     assert proxy.seen == []
-    assert list(fresh.list_databases().items) == ["sales"]
+    assert list(fresh.databases.list().items) == ["sales"]
     assert "secret" not in repr(fresh)
     client.connect()
     connected = pickle.loads(pickle.dumps(client))
     before = proxy.requests("GET", "/v1/config")
-    assert list(connected.list_databases().items) == ["sales"]
+    assert list(connected.databases.list().items) == ["sales"]
     assert proxy.requests("GET", "/v1/config") == before
     assert proxy.seen[-1][2]["x-own"] == "o"
 
 
 def test_a_closed_client_connects_again(catalog: RestCatalog) -> None:
     catalog.close()
-    assert list(catalog.list_databases().items) == []
+    assert list(catalog.databases.list().items) == []
     catalog.close()
 
 
 def test_a_page_needs_room(catalog: RestCatalog) -> None:
     with pytest.raises(Invalid, match="at least 1"):
-        catalog.list_databases(max_results=0)
+        catalog.databases.list(max_results=0)

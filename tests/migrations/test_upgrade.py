@@ -158,17 +158,17 @@ def test_tables_and_partitions_survive_the_way_down_and_up(
         for day in range(1, 4)
     ]
     with closing(SqlCatalog.open(url, warehouse="main", location=place, create=True)) as catalog:
-        catalog.create_database("sales")
-        catalog.create_table(ORDERS, Schema.from_arrow(columns, partition_keys=["dt", "country"]))
-        assert catalog.commit_snapshot(ORDERS, None, _first_snapshot(), None, sizes)
-        before = catalog.get_table(ORDERS), catalog.latest_snapshot(ORDERS)
+        catalog.databases.create("sales")
+        catalog.tables.create(ORDERS, Schema.from_arrow(columns, partition_keys=["dt", "country"]))
+        assert catalog.snapshots.commit(ORDERS, None, _first_snapshot(), None, sizes)
+        before = catalog.tables.get(ORDERS), catalog.snapshots.latest(ORDERS)
     rows = _partitions(url)
     assert len(rows) == 3
     downgrade(url, "0001")
     upgrade(url)
     assert _partitions(url) == rows
     with closing(SqlCatalog.open(url, warehouse="main", location=place)) as catalog:
-        assert (catalog.get_table(ORDERS), catalog.latest_snapshot(ORDERS)) == before
+        assert (catalog.tables.get(ORDERS), catalog.snapshots.latest(ORDERS)) == before
 
 
 def _first_snapshot() -> Snapshot:

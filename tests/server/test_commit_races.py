@@ -64,11 +64,11 @@ def _server(url: str, location: Path) -> Iterator[str]:
 
 def _check_agreement(catalog: Catalog) -> list[Snapshot]:
     """That database and files tell the same history, without gaps; the snapshots."""
-    directory = Path(catalog.get_table(TABLE).path.removeprefix("file://"), "snapshot")
+    directory = Path(catalog.tables.get(TABLE).path.removeprefix("file://"), "snapshot")
     history: list[Snapshot] = []
     token: str | None = None
     while True:
-        page = catalog.list_snapshots(TABLE, page_token=token)
+        page = catalog.snapshots.list(TABLE, page_token=token)
         history.extend(page.items)
         token = page.next_token
         if token is None:
@@ -81,7 +81,7 @@ def _check_agreement(catalog: Catalog) -> list[Snapshot]:
         if path.name.removeprefix("snapshot-").isdigit()
     }
     assert on_disk == {f"snapshot-{item.id}": item.document for item in history}
-    latest = catalog.latest_snapshot(TABLE)
+    latest = catalog.snapshots.latest(TABLE)
     assert latest is not None
     assert latest.snapshot == history[-1]
     assert (directory / "LATEST").read_text() == str(len(history))
@@ -269,11 +269,11 @@ def test_an_answer_after_a_kill_is_true_even_with_a_rival(server: MortalServer) 
                 base_uuid: str | None = base_uuid,
                 rivals: list[bool] = rivals,
             ) -> None:
-                rivals.append(other.catalog.commit_snapshot(TABLE, None, rival, base_uuid, []))
+                rivals.append(other.catalog.snapshots.commit(TABLE, None, rival, base_uuid, []))
 
             server.on_revival = overtake
             server.die_at(step)
-            answer = mine.catalog.commit_snapshot(TABLE, None, offered, base_uuid, [])
+            answer = mine.catalog.snapshots.commit(TABLE, None, offered, base_uuid, [])
             died = server.disarm()
             history = _check_agreement(mine.catalog)
             assert len(history) == step

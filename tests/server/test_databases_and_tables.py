@@ -257,11 +257,11 @@ def many(catalog: SqlCatalog) -> SqlCatalog:
     """105 databases ``d000``…; 105 tables ``t000``… in the last one, one in each third other."""
     schema = Schema.from_json(json.loads(json.dumps(_schema())))
     for number in range(105):
-        catalog.create_database(f"d{number:03}")
+        catalog.databases.create(f"d{number:03}")
         if number % 3 == 0 and number < 104:
-            catalog.create_table(Identifier(f"d{number:03}", "only"), schema)
+            catalog.tables.create(Identifier(f"d{number:03}", "only"), schema)
     for number in range(105):
-        catalog.create_table(Identifier("d104", f"t{number:03}"), schema)
+        catalog.tables.create(Identifier("d104", f"t{number:03}"), schema)
     return catalog
 
 

@@ -98,7 +98,7 @@ def test_what_waits_for_storage_is_left_to_others(
         False,
         True,
     ]
-    table_id = catalog.get_table(table).id
+    table_id = catalog.tables.get(table).id
     engine = create_engine(f"sqlite:///{tmp_path}/headwater.db")
     with engine.begin() as connection:
         connection.execute(
@@ -118,7 +118,7 @@ def test_what_waits_for_storage_is_left_to_others(
 def test_as_many_as_fit_are_looked_up_at_once(catalog: SqlCatalog, tables: list[str]) -> None:
     names = [Identifier("sales", f"t{number % TABLES}") for number in range(MOST_AT_ONCE)]
     found = catalog.bulk.tables(names)
-    assert [table and table.info() for table in found] == [catalog.get_table(n) for n in names]
+    assert [table and table.info() for table in found] == [catalog.tables.get(n) for n in names]
 
 
 def _told(answer: httpx.Response) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from headwater.catalog.model.catalog import DatabaseInfo
+from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.sql import SqlCatalog
 from headwater.server.logs import JsonLines
 from headwater.server.request_log import ACCESS_LOGGER

@@ -81,10 +81,10 @@ def test_a_database_that_nobody_upgraded_is_told(tmp_path: Path) -> None:
     settings = load_settings(_settings(tmp_path))
     with open_catalogs(settings) as catalogs:
         assert sorted(catalogs) == ["main", "other"]
-        catalogs["main"].create_database("sales")
-        assert list(catalogs["other"].list_databases().items) == []
+        catalogs["main"].databases.create("sales")
+        assert list(catalogs["other"].databases.list().items) == []
     again = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "main"))
-    assert list(again.list_databases().items) == ["sales"]
+    assert list(again.databases.list().items) == ["sales"]
     again.close()
 
 
@@ -111,30 +111,30 @@ def test_a_server_reads_outside_its_warehouses_only_where_it_may(tmp_path: Path)
     allowed = {"external_locations": f"s3://bucket/place, {tmp_path}/shared"}
     with open_catalogs(load_settings(_settings(tmp_path, **allowed))) as catalogs:
         catalog = catalogs["main"]
-        catalog.create_database("sales")
+        catalog.databases.create("sales")
         for refused in (str(places["private"]), "s3://bucket/elsewhere/t"):
             with pytest.raises(Forbidden, match="HEADWATER_EXTERNAL_LOCATIONS"):
-                catalog.register_table(table, refused)
+                catalog.tables.register(table, refused)
             with pytest.raises(Forbidden, match="HEADWATER_EXTERNAL_LOCATIONS"):
-                catalog.create_table(table, Schema((), options={"path": refused}))
-        assert catalog.list_tables("sales").items == ()
-        catalog.register_table(table, str(places["shared"]))
-        assert catalog.get_table(table).is_external
+                catalog.tables.create(table, Schema((), options={"path": refused}))
+        assert catalog.tables.list("sales").items == ()
+        catalog.tables.register(table, str(places["shared"]))
+        assert catalog.tables.get(table).is_external
         # Nothing is read of a table whose columns are given, and nothing written.
         given = Identifier("sales", "given")
         asked = pa.schema([("other", pa.string())])
-        catalog.create_table(
+        catalog.tables.create(
             given, Schema.from_arrow(asked, options={"path": str(places["private"])})
         )
         change = AddColumn(("extra",), parse_type("INT"))
         with pytest.raises(Forbidden, match="HEADWATER_EXTERNAL_LOCATIONS"):
-            catalog.alter_table(given, [change])
-        assert [field.name for field in catalog.get_table(given).schema.fields] == ["other"]
+            catalog.tables.alter(given, [change])
+        assert [field.name for field in catalog.tables.get(given).schema.fields] == ["other"]
         assert not (places["private"] / "schema" / "schema-1").exists()
-        catalog.alter_table(table, [change])
+        catalog.tables.alter(table, [change])
         assert (places["shared"] / "schema" / "schema-1").exists()
     with (
         open_catalogs(load_settings(_settings(tmp_path))) as catalogs,
         pytest.raises(Forbidden, match="neither reads nor writes at"),
     ):
-        catalogs["other"].register_table(table, str(places["shared"]))
+        catalogs["other"].tables.register(table, str(places["shared"]))

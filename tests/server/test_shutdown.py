@@ -94,8 +94,8 @@ def test_a_commit_in_flight_is_finished(
 ) -> None:
     database = f"sqlite:///{tmp_path}/headwater.db"
     behind = SqlCatalog.open(database, warehouse="main", location=str(tmp_path / "lake"))
-    behind.create_database("sales")
-    behind.create_table(ORDERS, Schema.from_json(schema))  # type: ignore[arg-type]
+    behind.databases.create("sales")
+    behind.tables.create(ORDERS, Schema.from_json(schema))  # type: ignore[arg-type]
     gate.touch()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(_commit, running, snapshot(1))
@@ -110,7 +110,7 @@ def test_a_commit_in_flight_is_finished(
     log = process.stderr.read()
     assert process.wait(timeout=120) in (0, -signal.SIGTERM)
     assert "Traceback" not in log
-    latest = behind.latest_snapshot(ORDERS)
+    latest = behind.snapshots.latest(ORDERS)
     assert latest is not None
     assert latest.snapshot.uuid == "uuid-1"
     assert behind.operation.backlog().decisions == 0
@@ -128,8 +128,8 @@ def test_storage_that_never_answers_does_not_keep_it_for_ever(
 ) -> None:
     database = f"sqlite:///{tmp_path}/headwater.db"
     behind = SqlCatalog.open(database, warehouse="main", location=str(tmp_path / "lake"))
-    behind.create_database("sales")
-    behind.create_table(ORDERS, Schema.from_json(schema))  # type: ignore[arg-type]
+    behind.databases.create("sales")
+    behind.tables.create(ORDERS, Schema.from_json(schema))  # type: ignore[arg-type]
     gate.touch()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(_commit, running, snapshot(1))
@@ -142,7 +142,7 @@ def test_storage_that_never_answers_does_not_keep_it_for_ever(
     # It is decided, though, and whoever comes by next makes storage follow.
     assert behind.operation.backlog().decisions == 1
     assert behind.operation.sweep().repaired.settled == 1
-    latest = behind.latest_snapshot(ORDERS)
+    latest = behind.snapshots.latest(ORDERS)
     assert latest is not None
     assert latest.snapshot.uuid == "uuid-1"
     behind.close()

@@ -67,7 +67,7 @@ def test_a_table_is_registered(http: httpx.Client, sales: str, tmp_path: Path) -
         lake.create_table("theirs.t", schema=pa.schema([("id", pa.int64())])).write(
             pa.table({"id": [1, 2]})
         )
-        path = lake.catalog.get_table(Identifier("theirs", "t")).path
+        path = lake.catalog.tables.get(Identifier("theirs", "t")).path
     body = {"identifier": {"database": "sales", "object": "t"}, "path": path}
     # Java's older clients say that it is text.
     answer = http.post(

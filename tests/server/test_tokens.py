@@ -163,5 +163,5 @@ def test_the_catalog_records_who_did_what(
         found = call("ann", "GET", path).json()
         assert (found["createdBy"], found["updatedBy"]) == ("ann", "bob")
     # Whoever uses the catalog without a server between has no name.
-    catalog.create_database("other")
-    assert catalog.get_database("other").created_by is None
+    catalog.databases.create("other")
+    assert catalog.databases.get("other").created_by is None

@@ -73,10 +73,10 @@ def test_a_warehouse_is_served_by_every_server_at_once(
     assert answer.status_code == 200
     for address in servers:
         with closing(RestCatalog(address, warehouse="lake")) as catalog:
-            catalog.create_database("sales", ignore_if_exists=True)
-            assert list(catalog.list_databases().items) == ["sales"]
+            catalog.databases.create("sales", ignore_if_exists=True)
+            assert list(catalog.databases.list().items) == ["sales"]
     with closing(RestCatalog(servers[0], warehouse="main")) as other:
-        assert list(other.list_databases().items) == []
+        assert list(other.databases.list().items) == []
     assert http.get(MANAGEMENT).json()["warehouses"] == [answer.json()]
     assert http.get(f"{MANAGEMENT}/lake").json() == answer.json()
 
@@ -111,12 +111,12 @@ def test_a_change_reaches_the_other_server_within_seconds(
 ) -> None:
     http.post(MANAGEMENT, json={"name": "lake", "location": str(tmp_path / "lake")})
     with closing(RestCatalog(servers[1], warehouse="lake")) as elsewhere:
-        assert list(elsewhere.list_databases().items) == []
+        assert list(elsewhere.databases.list().items) == []
         assert http.delete(f"{MANAGEMENT}/lake").status_code == 200
         assert http.get("/v1/lake/databases").status_code == 400
         clock.millis += KEPT_MILLIS
         with pytest.raises(Invalid, match="'lake' is not served here, but 'main'"):
-            elsewhere.list_databases()
+            elsewhere.databases.list()
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,6 @@ def test_an_unknown_outcome_is_500_and_nobody_repeats_it(
             closing(RestCatalog(serve(main), warehouse="main")) as catalog,
             pytest.raises(OutcomeUnknown, match="whether the change was made is not known"),
         ):
-            catalog.create_database("sales")
+            catalog.databases.create("sales")
     killer.dispose()
     assert len(killed) == 1

@@ -32,12 +32,12 @@ def list_branches(
     rows: list[tuple[str, int | None, int, str]] = []
     for branch in lake.catalog.branches.list(table):
         identifier = branch_of(table, branch)
-        latest = lake.catalog.latest_snapshot(identifier)
+        latest = lake.catalog.snapshots.latest(identifier)
         rows.append(
             (
                 branch,
                 None if latest is None else latest.snapshot.id,
-                lake.catalog.get_table(identifier).schema.id,
+                lake.catalog.tables.get(identifier).schema.id,
                 str(identifier),
             )
         )

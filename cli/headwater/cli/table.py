@@ -37,7 +37,7 @@ from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema.table_type import TableType, table_type
 
 if TYPE_CHECKING:
-    from headwater.catalog.model.catalog import TableInfo
+    from headwater.catalog.model.tables import TableInfo
     from headwater.client import Lake
 
 __all__ = ["app"]
@@ -87,7 +87,7 @@ def list_tables(
     catalog = lake.catalog
     if database is None and only_type is None and not details:
         names = all_pages(
-            lambda token: catalog.list_tables_globally(pattern=pattern, page_token=token)
+            lambda token: catalog.tables.list_globally(pattern=pattern, page_token=token)
         )
         print_rows(["database", "table"], [(n.database, n.name) for n in names], as_json=as_json)
         return
@@ -121,7 +121,7 @@ def _names(
     lake: Lake, database: str, pattern: str | None, only_type: TableType | None
 ) -> list[str]:
     return all_pages(
-        lambda token: lake.catalog.list_tables(
+        lambda token: lake.catalog.tables.list(
             database, pattern=pattern, table_type=only_type, page_token=token
         )
     )
@@ -131,7 +131,7 @@ def _details(
     lake: Lake, database: str, pattern: str | None, only_type: TableType | None
 ) -> list[TableInfo]:
     return all_pages(
-        lambda token: lake.catalog.list_table_details(
+        lambda token: lake.catalog.tables.list_details(
             database, pattern=pattern, table_type=only_type, page_token=token
         )
     )
@@ -155,9 +155,9 @@ def show(
     Of an external table the catalog knows no snapshots; 'headwater table snapshots' reads them.
     """
     if table is not None and table_id is None:
-        info = lake.catalog.get_table(table)
+        info = lake.catalog.tables.get(table)
     elif table_id is not None and table is None:
-        info = lake.catalog.get_table_by_id(table_id)
+        info = lake.catalog.tables.get_by_id(table_id)
     else:
         raise typer.BadParameter("name the table, or give its --id")
     catalog, schema, identifier = lake.catalog, info.schema, info.identifier
@@ -184,7 +184,7 @@ def show(
 
 def _sizes(lake: Lake, info: TableInfo) -> list[Sequence[Cell]]:
     has_snapshots = table_type(info.schema.options).has_snapshots
-    latest = lake.catalog.latest_snapshot(info.identifier) if has_snapshots else None
+    latest = lake.catalog.snapshots.latest(info.identifier) if has_snapshots else None
     if latest is None:
         return [("snapshot", None)]
     return [
@@ -210,7 +210,7 @@ def create(
 ) -> None:
     """Create a table; with the option path=LOCATION, one whose files are not the catalog's."""
     schema = _schema(column, primary_key, partition_by, option, comment)
-    lake.catalog.create_table(table, schema, ignore_if_exists=if_not_exists)
+    lake.catalog.tables.create(table, schema, ignore_if_exists=if_not_exists)
     print(f"table {table} is there")
 
 
@@ -227,7 +227,7 @@ def replace(
 ) -> None:
     """Give a table another schema and no rows; its id and history stay."""
     schema = _schema(column, primary_key, partition_by, option, comment)
-    lake.catalog.replace_table(table, schema)
+    lake.catalog.tables.replace(table, schema)
     print(f"table {table} is replaced")
 
 
@@ -258,7 +258,7 @@ def register(
     path: Annotated[str, typer.Argument(metavar="PATH", help="The folder or URI of its files.")],
 ) -> None:
     """Give the table whose files are at a path a name."""
-    lake.catalog.register_table(table, path)
+    lake.catalog.tables.register(table, path)
     print(f"table {table} is registered")
 
 
@@ -273,7 +273,7 @@ def rename(
     ],
 ) -> None:
     """Give a table another name, in another database if so asked; its files stay."""
-    lake.catalog.rename_table(table, new_name)
+    lake.catalog.tables.rename(table, new_name)
     print(f"table {table} is now {new_name}")
 
 
@@ -281,7 +281,7 @@ def rename(
 @on_lake
 def drop(lake: Lake, table: TableName, if_exists: IfExists = False) -> None:
     """Drop a table; a server keeps it for a while, see 'headwater dropped'."""
-    lake.catalog.drop_table(table, ignore_if_not_exists=if_exists)
+    lake.catalog.tables.drop(table, ignore_if_not_exists=if_exists)
     print(f"table {table} is dropped")
 
 
@@ -300,10 +300,10 @@ def rollback(
 ) -> None:
     """Make an earlier snapshot the latest; later ones and their tags go away."""
     if snapshot is not None and tag is None:
-        lake.catalog.rollback_to_snapshot(table, snapshot, from_snapshot)
+        lake.catalog.snapshots.rollback_to_snapshot(table, snapshot, from_snapshot)
         print(f"table {table} is at snapshot {snapshot}")
     elif tag is not None and snapshot is None:
-        lake.catalog.rollback_to_tag(table, tag, from_snapshot)
+        lake.catalog.snapshots.rollback_to_tag(table, tag, from_snapshot)
         print(f"table {table} is at tag '{tag}'")
     else:
         raise typer.BadParameter("give --snapshot or --tag")
@@ -317,7 +317,7 @@ def rollback_schema(
     schema: Annotated[int, typer.Argument(metavar="SCHEMA", min=0, help="The schema's number.")],
 ) -> None:
     """Make an earlier schema the latest, if no snapshot, tag or changelog needs a later one."""
-    lake.catalog.rollback_schema(table, schema)
+    lake.catalog.snapshots.rollback_schema(table, schema)
     print(f"table {table} is at schema {schema}")
 
 
@@ -334,7 +334,7 @@ def snapshots(
     found = (
         handle.snapshots()
         if handle.info.is_external
-        else lake.catalog.list_snapshots(table, max_results=limit).items
+        else lake.catalog.snapshots.list(table, max_results=limit).items
     )
     print_rows(
         ["snapshot", "kind", "committed at", "schema", "records", "change", "commit user"],
@@ -367,7 +367,7 @@ def snapshot(
 ) -> None:
     """Show all that a snapshot says."""
     known = version.upper() if version.upper() in ("EARLIEST", "LATEST") else version
-    document = lake.catalog.get_snapshot(table, known).document
+    document = lake.catalog.snapshots.get(table, known).document
     print_properties(
         [
             (key, value if isinstance(value, str | int) else json.dumps(value))

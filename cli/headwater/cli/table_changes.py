@@ -127,8 +127,8 @@ def alter(
     changes += (UpdateColumnDefaultValue(field_path(name), None) for name in drop_default or ())
     changes += (UpdateColumnPosition(_move(text)) for text in move or ())
     require_changes(changes)
-    lake.catalog.alter_table(table, changes)
-    print(f"table {table} is at schema {lake.catalog.get_table(table).schema.id}")
+    lake.catalog.tables.alter(table, changes)
+    print(f"table {table} is at schema {lake.catalog.tables.get(table).schema.id}")
 
 
 def _typed(added: list[str] | None, changed: list[str] | None) -> Iterator[SchemaChange]:

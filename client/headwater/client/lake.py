@@ -9,8 +9,10 @@ from typing import Self, TypeVar
 
 import pyarrow as pa
 
-from headwater.catalog.model.catalog import Catalog, DatabaseInfo, Page
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
 from headwater.catalog.table.table import Table
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
@@ -70,7 +72,7 @@ class Lake:
         """The names of all databases, or of those that match a SQL LIKE pattern."""
         return list(
             _all_pages(
-                lambda token: self._catalog.list_databases(pattern=pattern, page_token=token)
+                lambda token: self._catalog.databases.list(pattern=pattern, page_token=token)
             )
         )
 
@@ -78,11 +80,11 @@ class Lake:
         self, name: str, options: Mapping[str, str] | None = None, *, ignore_if_exists: bool = False
     ) -> None:
         """Create a database; AlreadyExists when there is one, unless that is to be ignored."""
-        self._catalog.create_database(name, options, ignore_if_exists=ignore_if_exists)
+        self._catalog.databases.create(name, options, ignore_if_exists=ignore_if_exists)
 
     def get_database(self, name: str) -> DatabaseInfo:
         """A database; NotFound when there is none."""
-        return self._catalog.get_database(name)
+        return self._catalog.databases.get(name)
 
     def alter_database(
         self,
@@ -92,7 +94,7 @@ class Lake:
         removals: Sequence[str] = (),
     ) -> None:
         """Set and remove a database's options."""
-        self._catalog.alter_database(name, updates or {}, removals)
+        self._catalog.databases.alter(name, updates or {}, removals)
 
     def drop_database(
         self, name: str, *, cascade: bool = False, ignore_if_not_exists: bool = False
@@ -111,7 +113,7 @@ class Lake:
         try:
             if not cascade:
                 self._refuse_to_drop_contents(name)
-            self._catalog.drop_database(name)
+            self._catalog.databases.drop(name)
         except NotFound as error:
             if not ignore_if_not_exists or error.resource_type is not ResourceType.DATABASE:
                 raise
@@ -119,7 +121,7 @@ class Lake:
     def _refuse_to_drop_contents(self, database: str) -> None:
         catalog = self._catalog
         for kind, names in (
-            ("tables", catalog.list_tables),
+            ("tables", catalog.tables.list),
             ("views", catalog.views.list),
             ("functions", catalog.functions.list),
         ):
@@ -136,7 +138,7 @@ class Lake:
         """The names of all tables of a database, or of those that match a SQL LIKE pattern."""
         return list(
             _all_pages(
-                lambda token: self._catalog.list_tables(database, pattern=pattern, page_token=token)
+                lambda token: self._catalog.tables.list(database, pattern=pattern, page_token=token)
             )
         )
 
@@ -190,17 +192,17 @@ class Lake:
             raise Invalid(
                 f"table {name}: the schema must be a pyarrow.Schema, not {type(schema).__name__}"
             )
-        self._catalog.create_table(identifier, wanted, ignore_if_exists=ignore_if_exists)
+        self._catalog.tables.create(identifier, wanted, ignore_if_exists=ignore_if_exists)
         return self.table(name)
 
     def table(self, name: str) -> Table:
         """A handle to read and write a table; NotFound when there is none."""
-        return Table(self._catalog, self._catalog.get_table(Identifier.parse(name)), self._runtime)
+        return Table(self._catalog, self._catalog.tables.get(Identifier.parse(name)), self._runtime)
 
     def table_exists(self, name: str) -> bool:
         """Whether there is such a table."""
         try:
-            self._catalog.get_table(Identifier.parse(name))
+            self._catalog.tables.get(Identifier.parse(name))
         except NotFound as error:
             if error.resource_type in (ResourceType.TABLE, ResourceType.DATABASE):
                 return False
@@ -215,16 +217,30 @@ class Lake:
             Invalid: A change is not allowed.
             NotFound: There is no such table or column.
         """
-        self._catalog.alter_table(Identifier.parse(name), changes)
+        self._catalog.tables.alter(Identifier.parse(name), changes)
+        return self.table(name)
+
+    def register_table(self, name: str, path: str) -> Table:
+        """Give the table whose files are at a path a name, and give its handle.
+
+        Outside the warehouse it becomes an external table, inside it one of the catalog's own.
+
+        Raises:
+            AlreadyExists: The name is taken.
+            Forbidden: The server does not read at that path.
+            Invalid: No table is there, or it has another name already.
+            NotFound: There is no such database.
+        """
+        self._catalog.tables.register(Identifier.parse(name), path)
         return self.table(name)
 
     def rename_table(self, source: str, destination: str) -> None:
         """Give a table another name, in another database if so asked."""
-        self._catalog.rename_table(Identifier.parse(source), Identifier.parse(destination))
+        self._catalog.tables.rename(Identifier.parse(source), Identifier.parse(destination))
 
     def drop_table(self, name: str, *, ignore_if_not_exists: bool = False) -> None:
         """Drop a table and, unless it is external, its files."""
-        self._catalog.drop_table(Identifier.parse(name), ignore_if_not_exists=ignore_if_not_exists)
+        self._catalog.tables.drop(Identifier.parse(name), ignore_if_not_exists=ignore_if_not_exists)
 
 
 def _all_pages(page: Callable[[str | None], Page[T]]) -> Iterator[T]:

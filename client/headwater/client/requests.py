@@ -16,9 +16,18 @@ from headwater.client.transport import Timeouts, Transport, encode_path
 from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.runtime import Runtime
 
-__all__ = ["Handshake", "Requests", "paging", "table_path", "without_prefix"]
+__all__ = [
+    "HEADER_PREFIX",
+    "TABLE_DEFAULT_PREFIX",
+    "Handshake",
+    "Requests",
+    "paging",
+    "table_path",
+    "without_prefix",
+]
 
-_HEADER_PREFIX = "header."
+HEADER_PREFIX = "header."
+TABLE_DEFAULT_PREFIX = "table-default."
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -173,7 +182,7 @@ def without_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 def _headers(options: Mapping[str, str]) -> dict[str, str]:
-    return without_prefix(options, _HEADER_PREFIX)
+    return without_prefix(options, HEADER_PREFIX)
 
 
 def paging(

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Protocol
 
-from headwater.catalog.model.catalog import SnapshotInfo
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.snapshots import SnapshotInfo
 from headwater.catalog.wire.history import CommitTableResponse
 from headwater.client.transport import Answer, OutcomeUnknown, seconds_to_wait
 from headwater.storage.errors import HeadwaterError, NotFound, ResourceType, Unavailable
@@ -27,11 +27,11 @@ _DEFINITE = frozenset({HTTPStatus.NOT_IMPLEMENTED})
 class History(Protocol):
     """Where to look for a snapshot whose commit has an unknown outcome."""
 
-    def latest_snapshot(self, identifier: Identifier) -> SnapshotInfo | None:
+    def latest(self, identifier: Identifier) -> SnapshotInfo | None:
         """The latest snapshot."""
         ...
 
-    def get_snapshot(self, identifier: Identifier, version: str) -> Snapshot:
+    def get(self, identifier: Identifier, version: str) -> Snapshot:
         """A snapshot by id."""
         ...
 
@@ -123,13 +123,13 @@ def _is_definite(answer: Answer) -> bool:
 
 def _is_in_history(identifier: Identifier, snapshot: Snapshot, history: History) -> bool | None:
     """True if it was committed, False if another has its id, None if no snapshot has it yet."""
-    latest = history.latest_snapshot(identifier)
+    latest = history.latest(identifier)
     if latest is None or latest.snapshot.id < snapshot.id:
         return None
     if latest.snapshot.id == snapshot.id:
         return _is_same(latest.snapshot, snapshot)
     try:
-        return _is_same(history.get_snapshot(identifier, str(snapshot.id)), snapshot)
+        return _is_same(history.get(identifier, str(snapshot.id)), snapshot)
     except NotFound as error:
         if error.resource_type is not ResourceType.SNAPSHOT:
             raise

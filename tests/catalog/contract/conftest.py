@@ -77,12 +77,12 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]
 @pytest.fixture
 def table(catalog: Catalog, orders: Identifier, orders_schema: Schema) -> Identifier:
     """An empty table."""
-    catalog.create_database(orders.database)
-    catalog.create_table(orders, orders_schema)
+    catalog.databases.create(orders.database)
+    catalog.tables.create(orders, orders_schema)
     return orders
 
 
 @pytest.fixture
 def directory(catalog: Catalog, table: Identifier) -> Path:
     """The table's directory on the local disk."""
-    return Path(catalog.get_table(table).path.removeprefix("file://"))
+    return Path(catalog.tables.get(table).path.removeprefix("file://"))

@@ -24,11 +24,11 @@ def _change(dt: str, records: int, files: int) -> PartitionStatistics:
 def test_commits_follow_each_other(
     catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot
 ) -> None:
-    table_id = catalog.get_table(table).id
+    table_id = catalog.tables.get(table).id
     one, two = snapshot(1), snapshot(2)
-    assert catalog.commit_snapshot(table, table_id, one, None, [])
-    assert catalog.commit_snapshot(table, table_id, two, one.uuid, [])
-    latest = catalog.latest_snapshot(table)
+    assert catalog.snapshots.commit(table, table_id, one, None, [])
+    assert catalog.snapshots.commit(table, table_id, two, one.uuid, [])
+    latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == two
     files = directory / "snapshot"
@@ -48,8 +48,8 @@ def test_what_is_not_known_of_a_snapshot_is_kept(
     catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot
 ) -> None:
     odd = snapshot(1, fieldOfTomorrow={"a": [1, 2.5, None, "ü"]}, watermark=2**62)
-    assert catalog.commit_snapshot(table, None, odd, None, [])
-    assert catalog.get_snapshot(table, "1").document == odd.document
+    assert catalog.snapshots.commit(table, None, odd, None, [])
+    assert catalog.snapshots.get(table, "1").document == odd.document
     assert json.loads((directory / "snapshot" / "snapshot-1").read_text()) == odd.document
 
 
@@ -58,9 +58,9 @@ def test_a_commit_on_a_base_that_is_not_the_latest_is_a_conflict(
     catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot, base: str | None
 ) -> None:
     one = snapshot(1)
-    assert catalog.commit_snapshot(table, None, one, None, [])
-    assert not catalog.commit_snapshot(table, None, snapshot(2), base, [])
-    latest = catalog.latest_snapshot(table)
+    assert catalog.snapshots.commit(table, None, one, None, [])
+    assert not catalog.snapshots.commit(table, None, snapshot(2), base, [])
+    latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == one
     assert not (directory / "snapshot" / "snapshot-2").exists()
@@ -69,8 +69,8 @@ def test_a_commit_on_a_base_that_is_not_the_latest_is_a_conflict(
 def test_the_first_commit_has_no_base(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
-    assert not catalog.commit_snapshot(table, None, snapshot(1), "a-base", [])
-    assert catalog.latest_snapshot(table) is None
+    assert not catalog.snapshots.commit(table, None, snapshot(1), "a-base", [])
+    assert catalog.snapshots.latest(table) is None
 
 
 @pytest.mark.parametrize("number", [0, 1, 3])
@@ -78,23 +78,23 @@ def test_a_commit_with_another_number_than_the_next_is_a_conflict(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot, number: int
 ) -> None:
     one = snapshot(1)
-    assert catalog.commit_snapshot(table, None, one, None, [])
-    assert not catalog.commit_snapshot(table, None, snapshot(number), one.uuid, [])
+    assert catalog.snapshots.commit(table, None, one, None, [])
+    assert not catalog.snapshots.commit(table, None, snapshot(number), one.uuid, [])
 
 
 def test_a_replay_succeeds_and_changes_nothing(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     one, two = snapshot(1), snapshot(2)
-    assert catalog.commit_snapshot(table, None, one, None, [_change("a", 5, 1)])
-    assert catalog.commit_snapshot(table, None, one, None, [_change("a", 5, 1)])
-    latest = catalog.latest_snapshot(table)
+    assert catalog.snapshots.commit(table, None, one, None, [_change("a", 5, 1)])
+    assert catalog.snapshots.commit(table, None, one, None, [_change("a", 5, 1)])
+    latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.record_count == 5
-    assert catalog.commit_snapshot(table, None, two, one.uuid, [])
+    assert catalog.snapshots.commit(table, None, two, one.uuid, [])
     # Late, when another commit is the latest already: it still happened.
-    assert catalog.commit_snapshot(table, None, one, None, [_change("a", 5, 1)])
-    latest = catalog.latest_snapshot(table)
+    assert catalog.snapshots.commit(table, None, one, None, [_change("a", 5, 1)])
+    latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == two
     assert latest.record_count == 5
@@ -104,21 +104,23 @@ def test_clients_without_uuids_go_by_the_number(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     new_one = snapshot(1)
-    assert catalog.commit_snapshot(table, None, new_one, None, [])
+    assert catalog.snapshots.commit(table, None, new_one, None, [])
     old_two = snapshot(2, uuid=None)
-    assert catalog.commit_snapshot(table, None, old_two, None, [])
-    assert catalog.commit_snapshot(table, None, old_two, None, [])
-    assert not catalog.commit_snapshot(table, None, snapshot(2, uuid=None), None, [])
+    assert catalog.snapshots.commit(table, None, old_two, None, [])
+    assert catalog.snapshots.commit(table, None, old_two, None, [])
+    assert not catalog.snapshots.commit(table, None, snapshot(2, uuid=None), None, [])
     # A newer client reads a latest snapshot without uuid, so its base is null again.
-    assert not catalog.commit_snapshot(table, None, snapshot(3), new_one.uuid, [])
-    assert catalog.commit_snapshot(table, None, snapshot(3), None, [])
+    assert not catalog.snapshots.commit(table, None, snapshot(3), new_one.uuid, [])
+    assert catalog.snapshots.commit(table, None, snapshot(3), None, [])
 
 
 def test_sizes_add_up(catalog: Catalog, table: Identifier, snapshot: MakeSnapshot) -> None:
     one, two = snapshot(1), snapshot(2)
-    assert catalog.commit_snapshot(table, None, one, None, [_change("a", 5, 1), _change("b", 7, 2)])
-    assert catalog.commit_snapshot(table, None, two, one.uuid, [_change("a", -5, -1)])
-    latest = catalog.latest_snapshot(table)
+    assert catalog.snapshots.commit(
+        table, None, one, None, [_change("a", 5, 1), _change("b", 7, 2)]
+    )
+    assert catalog.snapshots.commit(table, None, two, one.uuid, [_change("a", -5, -1)])
+    latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert (latest.record_count, latest.file_size_in_bytes, latest.file_count) == (7, 700, 2)
     assert latest.last_file_creation_time == 1_002
@@ -128,10 +130,10 @@ def test_a_commit_to_another_table_of_the_name_is_refused(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     with pytest.raises(NotFound) as error:
-        catalog.commit_snapshot(table, "another-id", snapshot(1), None, [])
+        catalog.snapshots.commit(table, "another-id", snapshot(1), None, [])
     assert error.value.resource_type is ResourceType.TABLE
     with pytest.raises(NotFound) as error:
-        catalog.commit_snapshot(Identifier("sales", "none"), None, snapshot(1), None, [])
+        catalog.snapshots.commit(Identifier("sales", "none"), None, snapshot(1), None, [])
     assert error.value.resource_type is ResourceType.TABLE
 
 
@@ -139,8 +141,8 @@ def test_a_commit_with_a_schema_that_never_was_is_refused(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     with pytest.raises(Invalid, match="schema 9"):
-        catalog.commit_snapshot(table, None, snapshot(1, schemaId=9), None, [])
-    assert catalog.latest_snapshot(table) is None
+        catalog.snapshots.commit(table, None, snapshot(1, schemaId=9), None, [])
+    assert catalog.snapshots.latest(table) is None
 
 
 def test_a_file_of_somebody_else_is_never_overwritten(
@@ -153,16 +155,16 @@ def test_a_file_of_somebody_else_is_never_overwritten(
     first = snapshot(1)
     # It is decided on, so this must not pass for a refusal.
     with pytest.raises(Unavailable, match="snapshot-1 is not the file"):
-        catalog.commit_snapshot(table, None, first, None, [])
+        catalog.snapshots.commit(table, None, first, None, [])
     with pytest.raises(CorruptData, match="snapshot-1"):
-        catalog.latest_snapshot(table)
+        catalog.snapshots.latest(table)
     # Nothing is built upon it meanwhile; over a network the server's failure leaves that open.
     with pytest.raises((CorruptData, Unavailable), match="snapshot-1 is not the file"):
-        catalog.commit_snapshot(table, None, snapshot(2), first.uuid, [])
+        catalog.snapshots.commit(table, None, snapshot(2), first.uuid, [])
     assert stranger.read_text() == before
-    assert catalog.get_table(table).identifier == table
+    assert catalog.tables.get(table).identifier == table
     stranger.unlink()
-    latest = catalog.latest_snapshot(table)
+    latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == first
     assert json.loads(stranger.read_text()) == first.document

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.catalog.model.catalog import Catalog, ConsumerLag
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.consumers import ConsumerLag
 from headwater.catalog.model.identifier import Identifier
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.change import SetOption
@@ -21,23 +22,23 @@ MINUTE = 60_000
 
 
 def _commit(catalog: Catalog, table: Identifier, *snapshots: Snapshot) -> None:
-    latest = catalog.latest_snapshot(table)
+    latest = catalog.snapshots.latest(table)
     base = None if latest is None else latest.snapshot.uuid
     for made in snapshots:
-        assert catalog.commit_snapshot(table, None, made, base, [])
+        assert catalog.snapshots.commit(table, None, made, base, [])
         base = made.uuid
 
 
 def _lag(catalog: Catalog, table: Identifier, consumer_id: str = "billing") -> ConsumerLag:
     (found,) = [
-        item for item in catalog.list_consumers(table).items if item.consumer_id == consumer_id
+        item for item in catalog.consumers.list(table).items if item.consumer_id == consumer_id
     ]
     assert found.lag is not None
     return found.lag
 
 
 def _behind(catalog: Catalog, table: Identifier, position: int) -> tuple[int, int | None]:
-    catalog.reset_consumer(table, "billing", position)
+    catalog.consumers.reset(table, "billing", position)
     lag = _lag(catalog, table)
     return lag.snapshots, lag.records
 
@@ -68,12 +69,12 @@ def test_lag_without_changelog_counts_what_was_appended(
 def test_lag_with_changelog_counts_its_rows(
     catalog: Catalog, orders: Identifier, orders_schema: Schema, snapshot: MakeSnapshot
 ) -> None:
-    catalog.create_database(orders.database)
+    catalog.databases.create(orders.database)
     options = {**orders_schema.options, "changelog-producer": "input"}
     schema = Schema(
         orders_schema.fields, orders_schema.partition_keys, orders_schema.primary_keys, options
     )
-    catalog.create_table(orders, schema)
+    catalog.tables.create(orders, schema)
     _commit(
         catalog,
         orders,
@@ -101,7 +102,7 @@ def test_lag_is_as_old_as_the_oldest_unread_snapshot(
     )
     ages: list[int | None] = []
     for position in (1, 2, 3):
-        catalog.reset_consumer(table, "billing", position)
+        catalog.consumers.reset(table, "billing", position)
         ages.append(_lag(catalog, table).millis)
     first, second, none = ages
     assert first is not None
@@ -120,7 +121,7 @@ def test_lag_follows_a_rollback(
 ) -> None:
     _commit(catalog, table, *(snapshot(number, deltaRecordCount=10) for number in (1, 2, 3)))
     assert _behind(catalog, table, 2) == (2, 20)
-    catalog.rollback_to_snapshot(table, 2)
+    catalog.snapshots.rollback_to_snapshot(table, 2)
     assert _behind(catalog, table, 2) == (1, 10)
     _commit(catalog, table, snapshot(3, deltaRecordCount=5))
     assert _behind(catalog, table, 2) == (2, 15)
@@ -149,20 +150,20 @@ def test_consumers_that_stood_still_too_long_are_none(
     catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot
 ) -> None:
     _commit(catalog, table, snapshot(1))
-    catalog.reset_consumer(table, "idle", 1)
-    catalog.reset_consumer(table, "live", 1)
+    catalog.consumers.reset(table, "idle", 1)
+    catalog.consumers.reset(table, "live", 1)
     hour_ago = SYSTEM_RUNTIME.now_millis() / 1000 - 3600
     os.utime(directory / "consumer" / "consumer-idle", (hour_ago, hour_ago))
 
     def ids() -> list[str]:
-        return [item.consumer_id for item in catalog.list_consumers(table).items]
+        return [item.consumer_id for item in catalog.consumers.list(table).items]
 
     assert ids() == ["idle", "live"]
-    catalog.alter_table(table, [SetOption("consumer.expiration-time", "2 h")])
+    catalog.tables.alter(table, [SetOption("consumer.expiration-time", "2 h")])
     assert ids() == ["idle", "live"]
-    catalog.alter_table(table, [SetOption("consumer.expiration-time", "30 min")])
+    catalog.tables.alter(table, [SetOption("consumer.expiration-time", "30 min")])
     assert ids() == ["live"]
-    catalog.reset_consumer(table, "idle", 2)
+    catalog.consumers.reset(table, "idle", 2)
     assert ids() == ["idle", "live"]
 
 
@@ -170,11 +171,11 @@ def test_consumers_that_stood_still_too_long_are_none(
 def test_pages_of_consumers(catalog: Catalog, table: Identifier, size: int) -> None:
     names = [f"consumer-{number}" for number in range(4)]
     for name in names:
-        catalog.reset_consumer(table, name, 1)
+        catalog.consumers.reset(table, name, 1)
     found: list[str] = []
     token: str | None = None
     while True:
-        page = catalog.list_consumers(table, max_results=size, page_token=token)
+        page = catalog.consumers.list(table, max_results=size, page_token=token)
         assert page.items
         found += [item.consumer_id for item in page.items]
         token = page.next_token

@@ -13,61 +13,61 @@ from headwater.storage.schema.table_schema import Schema
 
 
 def test_a_new_warehouse_has_no_database(catalog: Catalog) -> None:
-    assert list(catalog.list_databases().items) == []
+    assert list(catalog.databases.list().items) == []
 
 
 def test_a_database_is_found_by_its_name(catalog: Catalog, tmp_path: Path) -> None:
-    catalog.create_database("sales", {"comment": "what we sold"})
-    found = catalog.get_database("sales")
+    catalog.databases.create("sales", {"comment": "what we sold"})
+    found = catalog.databases.get("sales")
     assert found.name == "sales"
     assert found.options == {"comment": "what we sold"}
     assert found.location == f"file://{tmp_path}/lake/sales.db"
-    assert list(catalog.list_databases().items) == ["sales"]
+    assert list(catalog.databases.list().items) == ["sales"]
 
 
 def test_names_differ_by_case(catalog: Catalog) -> None:
-    catalog.create_database("Sales")
-    catalog.create_database("sales")
-    assert list(catalog.list_databases().items) == ["Sales", "sales"]
-    assert list(catalog.list_databases(pattern="s%").items) == ["sales"]
+    catalog.databases.create("Sales")
+    catalog.databases.create("sales")
+    assert list(catalog.databases.list().items) == ["Sales", "sales"]
+    assert list(catalog.databases.list(pattern="s%").items) == ["sales"]
 
 
 def test_a_second_database_of_a_name_is_refused(catalog: Catalog) -> None:
-    catalog.create_database("sales", {"a": "1"})
+    catalog.databases.create("sales", {"a": "1"})
     with pytest.raises(AlreadyExists) as error:
-        catalog.create_database("sales")
+        catalog.databases.create("sales")
     assert error.value.resource_type is ResourceType.DATABASE
-    catalog.create_database("sales", {"a": "2"}, ignore_if_exists=True)
-    assert catalog.get_database("sales").options == {"a": "1"}
+    catalog.databases.create("sales", {"a": "2"}, ignore_if_exists=True)
+    assert catalog.databases.get("sales").options == {"a": "1"}
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a\\b", "a$b", "a.b", " a", "a\nb", "x" * 300])
 def test_a_name_that_is_no_directory_is_refused(catalog: Catalog, name: str) -> None:
     with pytest.raises(Invalid):
-        catalog.create_database(name)
-    assert list(catalog.list_databases().items) == []
+        catalog.databases.create(name)
+    assert list(catalog.databases.list().items) == []
 
 
 def test_the_location_must_be_in_the_warehouse(catalog: Catalog, tmp_path: Path) -> None:
     for outside in (f"file://{tmp_path}/other", f"file://{tmp_path}/lake/../x", "file:///etc"):
         with pytest.raises(Invalid, match="outside the warehouse"):
-            catalog.create_database("sales", {"location": outside})
-    catalog.create_database("sales", {"location": f"file:{tmp_path}/lake/elsewhere"})
-    assert catalog.get_database("sales").location == f"file://{tmp_path}/lake/elsewhere"
+            catalog.databases.create("sales", {"location": outside})
+    catalog.databases.create("sales", {"location": f"file:{tmp_path}/lake/elsewhere"})
+    assert catalog.databases.get("sales").location == f"file://{tmp_path}/lake/elsewhere"
 
 
 def test_options_are_set_and_removed(catalog: Catalog) -> None:
-    catalog.create_database("sales", {"a": "1", "b": "2"})
-    catalog.alter_database("sales", {"a": "3", "c": "4"}, ["b", "never-there"])
-    assert catalog.get_database("sales").options == {"a": "3", "c": "4"}
+    catalog.databases.create("sales", {"a": "1", "b": "2"})
+    catalog.databases.alter("sales", {"a": "3", "c": "4"}, ["b", "never-there"])
+    assert catalog.databases.get("sales").options == {"a": "3", "c": "4"}
 
 
 def test_a_missing_database_is_named(catalog: Catalog) -> None:
     for action in (
-        lambda: catalog.get_database("none"),
-        lambda: catalog.alter_database("none", {"a": "b"}, []),
-        lambda: catalog.drop_database("none"),
-        lambda: catalog.list_tables("none"),
+        lambda: catalog.databases.get("none"),
+        lambda: catalog.databases.alter("none", {"a": "b"}, []),
+        lambda: catalog.databases.drop("none"),
+        lambda: catalog.tables.list("none"),
     ):
         with pytest.raises(NotFound) as error:
             action()
@@ -78,25 +78,25 @@ def test_a_missing_database_is_named(catalog: Catalog) -> None:
 def test_dropping_takes_the_tables_along(
     catalog: Catalog, orders_schema: Schema, tmp_path: Path
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     for name in ("a", "b"):
-        catalog.create_table(Identifier("sales", name), orders_schema)
-    catalog.drop_database("sales")
+        catalog.tables.create(Identifier("sales", name), orders_schema)
+    catalog.databases.drop("sales")
     with pytest.raises(NotFound):
-        catalog.get_database("sales")
+        catalog.databases.get("sales")
     with pytest.raises(NotFound):
-        catalog.get_table(Identifier("sales", "a"))
+        catalog.tables.get(Identifier("sales", "a"))
     assert not [path for path in (tmp_path / "lake").rglob("*") if path.is_file()]
 
 
 def test_lists_come_in_pages(catalog: Catalog) -> None:
     names = [f"db{n}" for n in range(5)]
     for name in names:
-        catalog.create_database(name)
+        catalog.databases.create(name)
     found: list[str] = []
     token = None
     while True:
-        page = catalog.list_databases(max_results=2, page_token=token)
+        page = catalog.databases.list(max_results=2, page_token=token)
         assert len(page.items) <= 2
         found += page.items
         token = page.next_token
@@ -119,5 +119,5 @@ def test_lists_come_in_pages(catalog: Catalog) -> None:
 )
 def test_patterns_are_those_of_like(catalog: Catalog, pattern: str, names: list[str]) -> None:
     for name in ("ab", "a_b", "a*b", "[x]"):
-        catalog.create_database(name)
-    assert sorted(catalog.list_databases(pattern=pattern).items) == sorted(names)
+        catalog.databases.create(name)
+    assert sorted(catalog.databases.list(pattern=pattern).items) == sorted(names)

@@ -58,19 +58,19 @@ def test_a_dropped_table_is_gone_and_comes_back_whole(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot, directory: Path, clock: Clock
 ) -> None:
     first = snapshot(1)
-    assert catalog.commit_snapshot(table, None, first, None, [])
-    catalog.create_tag(table, "v1", 1)
-    catalog.reset_consumer(table, "billing", 1)
-    catalog.alter_table(table, [SetOption("write-only", "true")])
-    before, files = catalog.get_table(table), _files(directory)
+    assert catalog.snapshots.commit(table, None, first, None, [])
+    catalog.tags.create(table, "v1", 1)
+    catalog.consumers.reset(table, "billing", 1)
+    catalog.tables.alter(table, [SetOption("write-only", "true")])
+    before, files = catalog.tables.get(table), _files(directory)
 
-    catalog.drop_table(table)
+    catalog.tables.drop(table)
 
     with pytest.raises(NotFound) as error:
-        catalog.get_table(table)
+        catalog.tables.get(table)
     assert error.value.resource_type is ResourceType.TABLE
-    assert list(catalog.list_tables(table.database).items) == []
-    assert list(catalog.list_databases().items) == [table.database]
+    assert list(catalog.tables.list(table.database).items) == []
+    assert list(catalog.databases.list().items) == [table.database]
     (dropped,) = catalog.dropped_tables.list().items
     assert (dropped.id, dropped.identifier, dropped.path) == (before.id, table, before.path)
     assert (dropped.dropped_at, dropped.kept_until) == (clock.millis, clock.millis + WEEK)
@@ -78,15 +78,15 @@ def test_a_dropped_table_is_gone_and_comes_back_whole(
 
     assert catalog.dropped_tables.restore(dropped.id) == table
 
-    after = catalog.get_table(table)
+    after = catalog.tables.get(table)
     assert (after.id, after.path, after.schema) == (before.id, before.path, before.schema)
     assert list(catalog.dropped_tables.list().items) == []
-    latest = catalog.latest_snapshot(table)
+    latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == first
-    assert list(catalog.list_tags(table).items) == ["v1"]
-    assert [item.next_snapshot for item in catalog.list_consumers(table).items] == [1]
-    assert catalog.commit_snapshot(table, before.id, snapshot(2), first.uuid, [])
+    assert list(catalog.tags.list(table).items) == ["v1"]
+    assert [item.next_snapshot for item in catalog.consumers.list(table).items] == [1]
+    assert catalog.snapshots.commit(table, before.id, snapshot(2), first.uuid, [])
 
 
 def test_a_restored_table_has_its_grants(
@@ -95,13 +95,13 @@ def test_a_restored_table_has_its_grants(
     target = PermissionTarget(TargetType.TABLE, table.database, table.name)
     grant = Grant(target, Access.SELECT, "ada")
     catalog.permissions.grant(grant)
-    dropped = catalog.get_table(table).id
-    catalog.drop_table(table)
+    dropped = catalog.tables.get(table).id
+    catalog.tables.drop(table)
     with pytest.raises(NotFound):
         catalog.permissions.list(target)
-    catalog.create_table(table, orders_schema)
+    catalog.tables.create(table, orders_schema)
     assert list(catalog.permissions.list(target).items) == []
-    catalog.drop_table(table)
+    catalog.tables.drop(table)
     catalog.dropped_tables.restore(dropped)
     assert list(catalog.permissions.list(target).items) == [grant]
 
@@ -109,10 +109,10 @@ def test_a_restored_table_has_its_grants(
 def test_a_name_is_free_after_a_drop(
     catalog: Catalog, table: Identifier, orders_schema: Schema
 ) -> None:
-    old = catalog.get_table(table)
-    catalog.drop_table(table)
-    catalog.create_table(table, orders_schema)
-    new = catalog.get_table(table)
+    old = catalog.tables.get(table)
+    catalog.tables.drop(table)
+    catalog.tables.create(table, orders_schema)
+    new = catalog.tables.get(table)
     assert new.id != old.id
     assert new.path != old.path
     with pytest.raises(AlreadyExists) as error:
@@ -120,22 +120,22 @@ def test_a_name_is_free_after_a_drop(
     assert error.value.resource_type is ResourceType.TABLE
     other = Identifier(table.database, "orders_old")
     assert catalog.dropped_tables.restore(old.id, other) == other
-    assert (catalog.get_table(other).id, catalog.get_table(table).id) == (old.id, new.id)
+    assert (catalog.tables.get(other).id, catalog.tables.get(table).id) == (old.id, new.id)
 
 
 def test_tables_of_a_dropped_database_come_back_elsewhere(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     first = snapshot(1)
-    assert catalog.commit_snapshot(table, None, first, None, [])
-    catalog.drop_database(table.database)
+    assert catalog.snapshots.commit(table, None, first, None, [])
+    catalog.databases.drop(table.database)
     (dropped,) = catalog.dropped_tables.list(database=table.database).items
     with pytest.raises(NotFound) as error:
         catalog.dropped_tables.restore(dropped.id)
     assert error.value.resource_type is ResourceType.DATABASE
-    catalog.create_database("archive")
+    catalog.databases.create("archive")
     restored = catalog.dropped_tables.restore(dropped.id, Identifier("archive", "orders"))
-    latest = catalog.latest_snapshot(restored)
+    latest = catalog.snapshots.latest(restored)
     assert latest is not None
     assert latest.snapshot == first
 
@@ -143,7 +143,7 @@ def test_tables_of_a_dropped_database_come_back_elsewhere(
 def test_a_purged_table_is_gone_for_good(
     catalog: Catalog, table: Identifier, directory: Path
 ) -> None:
-    catalog.drop_table(table)
+    catalog.tables.drop(table)
     (dropped,) = catalog.dropped_tables.list().items
     assert _files(directory)
     catalog.dropped_tables.purge(dropped.id)
@@ -162,11 +162,11 @@ def test_a_sweep_purges_what_is_old_enough(
     catalog: Catalog, behind: SqlCatalog, table: Identifier, orders_schema: Schema, clock: Clock
 ) -> None:
     other = Identifier(table.database, "other")
-    catalog.create_table(other, orders_schema)
-    paths = [Path(catalog.get_table(name).path.removeprefix("file://")) for name in (table, other)]
-    catalog.drop_table(table)
+    catalog.tables.create(other, orders_schema)
+    paths = [Path(catalog.tables.get(name).path.removeprefix("file://")) for name in (table, other)]
+    catalog.tables.drop(table)
     clock.turn(days=1)
-    catalog.drop_table(other)
+    catalog.tables.drop(other)
     clock.turn(days=6, milliseconds=-1)
     assert behind.operation.sweep().purged == 0
     clock.turn(milliseconds=1)
@@ -181,12 +181,12 @@ def test_a_sweep_purges_what_is_old_enough(
 def test_dropped_tables_are_listed_in_pages(catalog: Catalog, orders_schema: Schema) -> None:
     names = []
     for database in ("b/x".replace("/", "-"), "a b"):
-        catalog.create_database(database)
+        catalog.databases.create(database)
         for name in ("t+1", "t%2", "t"):
             for _ in range(2):  # called the same, and dropped twice
                 identifier = Identifier(database, name)
-                catalog.create_table(identifier, orders_schema)
-                catalog.drop_table(identifier)
+                catalog.tables.create(identifier, orders_schema)
+                catalog.tables.drop(identifier)
                 names.append(str(identifier))
     found: list[str] = []
     ids: set[str] = set()
@@ -207,24 +207,24 @@ def test_dropped_tables_are_listed_in_pages(catalog: Catalog, orders_schema: Sch
 
 
 def test_no_name_leads_to_a_dropped_table(catalog: Catalog, table: Identifier) -> None:
-    table_id = catalog.get_table(table).id
-    catalog.drop_table(table)
+    table_id = catalog.tables.get(table).id
+    catalog.tables.drop(table)
     for database in ("$dropped", "dropped", "main/dropped"):
         with pytest.raises(NotFound):
-            catalog.get_table(Identifier(database, table_id))
+            catalog.tables.get(Identifier(database, table_id))
         with pytest.raises(NotFound):
-            catalog.get_database(database)
+            catalog.databases.get(database)
     with pytest.raises(NotFound):
-        catalog.get_table_by_id(table_id)
-    assert list(catalog.list_tables_globally().items) == []
+        catalog.tables.get_by_id(table_id)
+    assert list(catalog.tables.list_globally().items) == []
 
 
 def test_a_drop_that_keeps_nothing_is_for_good(
     behind: SqlCatalog, table: Identifier, database_url: str, tmp_path: Path
 ) -> None:
     at_once = SqlCatalog.open(database_url, warehouse="main", location=str(tmp_path / "lake"))
-    path = Path(at_once.get_table(table).path.removeprefix("file://"))
-    at_once.drop_table(table)
+    path = Path(at_once.tables.get(table).path.removeprefix("file://"))
+    at_once.tables.drop(table)
     at_once.close()
     assert not path.exists()
     assert list(behind.dropped_tables.list().items) == []
@@ -234,13 +234,13 @@ def test_a_commit_that_lost_to_a_drop_is_not_lost_by_its_undoing(
     behind: SqlCatalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     first, second = snapshot(1), snapshot(2)
-    assert behind.commit_snapshot(table, None, first, None, [])
-    table_id = behind.get_table(table).id
-    behind.drop_table(table)
+    assert behind.snapshots.commit(table, None, first, None, [])
+    table_id = behind.tables.get(table).id
+    behind.tables.drop(table)
     with pytest.raises(NotFound):
-        behind.commit_snapshot(table, table_id, second, first.uuid, [])
+        behind.snapshots.commit(table, table_id, second, first.uuid, [])
     behind.dropped_tables.restore(table_id)
-    latest = behind.latest_snapshot(table)
+    latest = behind.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == first
-    assert behind.commit_snapshot(table, table_id, second, first.uuid, [])
+    assert behind.snapshots.commit(table, table_id, second, first.uuid, [])

@@ -77,8 +77,8 @@ def engine(tmp_path: Path) -> OtherEngine:
 @pytest.fixture
 def registered(catalog: Catalog, engine: OtherEngine) -> Identifier:
     """That table, registered here."""
-    catalog.create_database("sales")
-    catalog.register_table(NAME, str(engine.place))
+    catalog.databases.create("sales")
+    catalog.tables.register(NAME, str(engine.place))
     return NAME
 
 
@@ -87,7 +87,7 @@ def _add(name: str) -> AddColumn:
 
 
 def _columns(catalog: Catalog, name: Identifier = NAME) -> list[str]:
-    return [field.name for field in catalog.get_table(name).schema.fields]
+    return [field.name for field in catalog.tables.get(name).schema.fields]
 
 
 def _schema_files(place: Path) -> dict[str, str]:
@@ -98,15 +98,15 @@ def test_a_change_is_the_next_schema_file(
     catalog: Catalog, registered: Identifier, engine: OtherEngine
 ) -> None:
     before = _schema_files(engine.place)
-    uuid = catalog.get_table(registered).id
-    catalog.alter_table(registered, [_add("amount"), RenameColumn(("note",), "remark")])
-    info = catalog.get_table(registered)
+    uuid = catalog.tables.get(registered).id
+    catalog.tables.alter(registered, [_add("amount"), RenameColumn(("note",), "remark")])
+    info = catalog.tables.get(registered)
     assert (info.id, info.schema.id, info.is_external) == (uuid, 1, True)
     assert _columns(catalog) == ["id", "remark", "amount"]
     files = _schema_files(engine.place)
     assert files.pop("schema-1") == info.schema.to_json()
     assert files == before
-    assert catalog.list_table_details("sales").items == (info,)
+    assert catalog.tables.list_details("sales").items == (info,)
     # Whoever writes there goes on with it.
     table = Table(catalog, info)
     table.write(pa.table({"id": [2], "remark": ["b"], "amount": [7]}))
@@ -119,10 +119,10 @@ def test_a_change_by_another_engine_is_seen(
 ) -> None:
     engine.alter(_add("amount"))
     engine.alter(_add("price"))
-    info = catalog.get_table(registered)
+    info = catalog.tables.get(registered)
     assert (info.schema.id, _columns(catalog)) == (2, ["id", "note", "amount", "price"])
-    assert catalog.get_table_by_id(info.id) == info
-    assert catalog.list_table_details("sales").items == (info,)
+    assert catalog.tables.get_by_id(info.id) == info
+    assert catalog.tables.list_details("sales").items == (info,)
     on_disk = TableSchema.from_json(_schema_files(engine.place)["schema-2"])
     assert info.schema == on_disk
     assert info.updated_at == on_disk.time_millis
@@ -133,12 +133,12 @@ def test_a_change_is_of_what_another_engine_made_of_it(
 ) -> None:
     engine.alter(_add("amount"))
     theirs = _schema_files(engine.place)
-    catalog.alter_table(registered, [_add("price")])
+    catalog.tables.alter(registered, [_add("price")])
     ours = _schema_files(engine.place)
     assert _columns(catalog) == ["id", "note", "amount", "price"]
     assert {name: ours[name] for name in theirs} == theirs
     with pytest.raises(AlreadyExists) as taken:
-        catalog.alter_table(registered, [_add("amount")])
+        catalog.tables.alter(registered, [_add("amount")])
     assert taken.value.resource_type is ResourceType.COLUMN
     assert _schema_files(engine.place) == ours
 
@@ -148,7 +148,7 @@ def test_no_change_is_lost_among_many(
 ) -> None:
     def alter(number: int) -> None:
         if number % 3:
-            catalog.alter_table(registered, [_add(f"c{number}")])
+            catalog.tables.alter(registered, [_add(f"c{number}")])
         else:
             engine_alter(number)
 
@@ -172,7 +172,7 @@ def test_no_change_is_lost_among_many(
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(alter, range(9)))
-    info = catalog.get_table(registered)
+    info = catalog.tables.get(registered)
     assert info.schema.id == 9
     assert sorted(_columns(catalog)) == sorted(["id", "note", *(f"c{n}" for n in range(9))])
     ids = [field.id for field in info.schema.fields]
@@ -182,14 +182,14 @@ def test_no_change_is_lost_among_many(
 def test_a_schema_that_was_taken_back_is_gone(
     catalog: Catalog, registered: Identifier, engine: OtherEngine
 ) -> None:
-    catalog.alter_table(registered, [_add("amount")])
+    catalog.tables.alter(registered, [_add("amount")])
     later = engine.place / "schema" / "schema-1"
     document = json.loads(later.read_text())
     later.unlink()
-    assert (catalog.get_table(registered).schema.id, _columns(catalog)) == (0, ["id", "note"])
+    assert (catalog.tables.get(registered).schema.id, _columns(catalog)) == (0, ["id", "note"])
     document["fields"][2]["name"] = "other"
     later.write_text(json.dumps(document))
-    assert (catalog.get_table(registered).schema.id, _columns(catalog)) == (
+    assert (catalog.tables.get(registered).schema.id, _columns(catalog)) == (
         1,
         ["id", "note", "other"],
     )
@@ -206,7 +206,7 @@ def test_the_rules_of_changes_are_those_of_every_table(
         (RenameColumn(("none",), "some"), NotFound),
     ):
         with pytest.raises(error):
-            catalog.alter_table(registered, [change])
+            catalog.tables.alter(registered, [change])
     assert _schema_files(engine.place) == files
 
 
@@ -215,8 +215,8 @@ def test_a_file_that_is_no_schema_is_said_to_be(
 ) -> None:
     (engine.place / "schema" / "schema-1").write_text("{")
     for ask in (
-        lambda: catalog.get_table(registered),
-        lambda: catalog.alter_table(registered, [_add("amount")]),
+        lambda: catalog.tables.get(registered),
+        lambda: catalog.tables.alter(registered, [_add("amount")]),
     ):
         with pytest.raises(CorruptData, match="schema-1"):
             ask()
@@ -230,14 +230,14 @@ def test_a_branch_is_told_by_its_files(
         table.catalog.branches.create(THEIRS, "dev")
     engine.alter(_add("amount"))
     branch = Identifier("sales", "theirs$branch_dev")
-    info = catalog.get_table(branch)
-    assert (info.identifier, info.id) == (branch, catalog.get_table(registered).id)
+    info = catalog.tables.get(branch)
+    assert (info.identifier, info.id) == (branch, catalog.tables.get(registered).id)
     assert _columns(catalog, branch) == ["id", "note"]
-    catalog.alter_table(branch, [_add("price")])
+    catalog.tables.alter(branch, [_add("price")])
     assert _columns(catalog, branch) == ["id", "note", "price"]
     assert _columns(catalog) == ["id", "note", "amount"]
     with pytest.raises(NotFound) as missing:
-        catalog.get_table(Identifier("sales", "theirs$branch_none"))
+        catalog.tables.get(Identifier("sales", "theirs$branch_none"))
     assert missing.value.resource_type is ResourceType.TABLE
 
 
@@ -250,38 +250,38 @@ def test_a_branchs_name_does_not_lead_out_of_the_table(
     for name in ("x/../../../other", "../../../other"):
         outside = Identifier(registered.database, f"{registered.table}$branch_{name}")
         with pytest.raises(NotFound):
-            catalog.get_table(outside)
+            catalog.tables.get(outside)
         with pytest.raises(NotFound):
-            catalog.alter_table(outside, [_add("amount")])
+            catalog.tables.alter(outside, [_add("amount")])
     assert _schema_files(place) == files
 
 
 def test_a_new_table_has_its_first_schema_file(
     catalog: Catalog, orders_schema: Schema, tmp_path: Path
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     place = tmp_path / "elsewhere"
     options = {**orders_schema.options, "path": str(place)}
-    catalog.create_table(NAME, replace(orders_schema, options=options))
-    info = catalog.get_table(NAME)
+    catalog.tables.create(NAME, replace(orders_schema, options=options))
+    info = catalog.tables.get(NAME)
     assert _schema_files(place) == {"schema-0": info.schema.to_json()}
     # Whoever lost the file finds it again with the next change.
     (place / "schema" / "schema-0").unlink()
-    assert catalog.get_table(NAME).schema == info.schema
-    catalog.alter_table(NAME, [_add("price")])
+    assert catalog.tables.get(NAME).schema == info.schema
+    catalog.tables.alter(NAME, [_add("price")])
     assert sorted(_schema_files(place)) == ["schema-0", "schema-1"]
-    assert catalog.get_table(NAME).schema.id == 1
+    assert catalog.tables.get(NAME).schema.id == 1
 
 
 def test_a_table_that_is_there_is_created_as_it_is(catalog: Catalog, engine: OtherEngine) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     engine.alter(_add("amount"))
     with engine.table() as table:
         theirs = table.schema
     files = _schema_files(engine.place)
     given = {**theirs.options, "path": str(engine.place)}
-    catalog.create_table(NAME, replace(theirs.to_schema(), options=given))
-    assert catalog.get_table(NAME).schema == theirs
+    catalog.tables.create(NAME, replace(theirs.to_schema(), options=given))
+    assert catalog.tables.get(NAME).schema == theirs
     assert _schema_files(engine.place) == files
     other = Identifier("sales", "other")
     for asked in (
@@ -290,22 +290,22 @@ def test_a_table_that_is_there_is_created_as_it_is(catalog: Catalog, engine: Oth
         replace(theirs.to_schema(), options={**given, "mine": "yes"}),
     ):
         with pytest.raises(Invalid, match="that is there already"):
-            catalog.create_table(other, asked)
+            catalog.tables.create(other, asked)
     with pytest.raises(NotFound):
-        catalog.get_table(other)
+        catalog.tables.get(other)
 
 
 def test_a_name_that_is_taken_is_said_to_be_whatever_is_asked_for(
     catalog: Catalog, registered: Identifier, engine: OtherEngine
 ) -> None:
-    asked = catalog.get_table(registered).schema.to_schema()
+    asked = catalog.tables.get(registered).schema.to_schema()
     asked = replace(asked, options={**asked.options, "path": str(engine.place)})
     engine.alter(_add("amount"))
     nowhere = Schema(fields=(), options={"path": str(engine.place / "nothing")})
     for schema in (asked, nowhere):
-        catalog.create_table(registered, schema, ignore_if_exists=True)
+        catalog.tables.create(registered, schema, ignore_if_exists=True)
         with pytest.raises(AlreadyExists) as taken:
-            catalog.create_table(registered, schema)
+            catalog.tables.create(registered, schema)
         assert taken.value.resource_type is ResourceType.TABLE
     assert _columns(catalog) == ["id", "note", "amount"]
 
@@ -314,28 +314,30 @@ def test_what_the_files_decide_is_not_the_catalogs(
     catalog: Catalog, registered: Identifier, engine: OtherEngine
 ) -> None:
     refused: list[Callable[[], object]] = [
-        lambda: catalog.latest_snapshot(registered),
-        lambda: catalog.list_snapshots(registered),
-        lambda: catalog.get_snapshot(registered, "1"),
-        lambda: catalog.rollback_to_snapshot(registered, 1),
-        lambda: catalog.rollback_to_tag(registered, "v"),
-        lambda: catalog.rollback_schema(registered, 0),
-        lambda: catalog.create_tag(registered, "v"),
-        lambda: catalog.list_tags(registered),
-        lambda: catalog.delete_tag(registered, "v"),
-        lambda: catalog.list_consumers(registered),
-        lambda: catalog.reset_consumer(registered, "c", 1),
+        lambda: catalog.snapshots.latest(registered),
+        lambda: catalog.snapshots.list(registered),
+        lambda: catalog.snapshots.get(registered, "1"),
+        lambda: catalog.snapshots.rollback_to_snapshot(registered, 1),
+        lambda: catalog.snapshots.rollback_to_tag(registered, "v"),
+        lambda: catalog.snapshots.rollback_schema(registered, 0),
+        lambda: catalog.tags.create(registered, "v"),
+        lambda: catalog.tags.list(registered),
+        lambda: catalog.tags.delete(registered, "v"),
+        lambda: catalog.consumers.list(registered),
+        lambda: catalog.consumers.reset(registered, "c", 1),
         lambda: catalog.branches.create(registered, "b"),
         lambda: catalog.branches.list(registered),
         lambda: catalog.branches.drop(registered, "b"),
         lambda: catalog.partitions.list(registered),
-        lambda: catalog.replace_table(registered, catalog.get_table(registered).schema.to_schema()),
+        lambda: catalog.tables.replace(
+            registered, catalog.tables.get(registered).schema.to_schema()
+        ),
     ]
     for ask in refused:
         with pytest.raises(Unsupported, match="external"):
             ask()
     files = sorted(path.name for path in engine.place.rglob("*") if path.is_file())
-    catalog.rename_table(registered, Identifier("sales", "renamed"))
+    catalog.tables.rename(registered, Identifier("sales", "renamed"))
     assert _columns(catalog, Identifier("sales", "renamed")) == ["id", "note"]
-    catalog.drop_table(Identifier("sales", "renamed"))
+    catalog.tables.drop(Identifier("sales", "renamed"))
     assert sorted(path.name for path in engine.place.rglob("*") if path.is_file()) == files

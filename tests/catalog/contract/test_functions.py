@@ -43,7 +43,7 @@ SPEC = FunctionSpec(
 
 @pytest.fixture
 def sales(catalog: Catalog) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
 
 
 @pytest.fixture
@@ -180,10 +180,10 @@ def test_all_changes_are_made_or_none(
 
 
 def test_functions_go_with_their_database(catalog: Catalog, area: Identifier) -> None:
-    catalog.drop_database("sales")
+    catalog.databases.drop("sales")
     with pytest.raises(NotFound):
         catalog.functions.get(area)
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     assert list(catalog.functions.list("sales").items) == []
 
 
@@ -212,7 +212,7 @@ def test_functions_of_all_databases(catalog: Catalog) -> None:
         Identifier(database, name) for database in ("archive", "sales") for name in ("f.1", "g")
     ]
     for database in ("archive", "empty", "sales"):
-        catalog.create_database(database)
+        catalog.databases.create(database)
     for name in names:
         catalog.functions.create(name, SPEC)
     found: list[Identifier] = []

@@ -41,15 +41,15 @@ def _schema(partition_keys: Sequence[str], options: Mapping[str, str]) -> Schema
 def daily(catalog: Catalog) -> Identifier:
     """A table partitioned by day, in the catalog."""
     identifier = Identifier("sales", "daily")
-    catalog.create_database(identifier.database)
-    catalog.create_table(identifier, _schema(["dt"], {**IN_CATALOG, "bucket": "-1"}))
+    catalog.databases.create(identifier.database)
+    catalog.tables.create(identifier, _schema(["dt"], {**IN_CATALOG, "bucket": "-1"}))
     return identifier
 
 
 @pytest.fixture
 def hourly(catalog: Catalog, daily: Identifier) -> Identifier:
     """A table partitioned by day and hour, in the catalog."""
-    catalog.create_table(HOURLY, _schema(["dt", "hour"], {**IN_CATALOG, "bucket": "-1"}))
+    catalog.tables.create(HOURLY, _schema(["dt", "hour"], {**IN_CATALOG, "bucket": "-1"}))
     return HOURLY
 
 
@@ -96,7 +96,7 @@ def test_commits_keep_partitions(
     assert not catalog.partitions.list(daily).items
     first, second, third = snapshot(1), snapshot(2), snapshot(3)
     added = [PartitionStatistics({"dt": day}, 10, 1000, 1, 5, 2) for day in ("b", "a")]
-    assert catalog.commit_snapshot(daily, None, first, None, added)
+    assert catalog.snapshots.commit(daily, None, first, None, added)
     found = catalog.partitions.list(daily).items
     assert [(item.name, *_numbers(item), item.total_buckets) for item in found] == [
         ("dt=a", 10, 1000, 1, 5, 2),
@@ -104,12 +104,12 @@ def test_commits_keep_partitions(
     ]
     assert all(item.created_at and item.updated_at and not item.is_done for item in found)
     more = [PartitionStatistics({"dt": "a"}, 5, 500, 1, 9, 2)]
-    assert catalog.commit_snapshot(daily, None, second, first.uuid, more)
+    assert catalog.snapshots.commit(daily, None, second, first.uuid, more)
     assert _numbers(catalog.partitions.list(daily).items[0]) == (15, 1500, 2, 9)
     emptied = [PartitionStatistics({"dt": "b"}, -10, -1000, -1, 5, 2)]
-    assert catalog.commit_snapshot(daily, None, third, second.uuid, emptied)
+    assert catalog.snapshots.commit(daily, None, third, second.uuid, emptied)
     assert _days(catalog.partitions.list(daily).items) == ["a"]
-    catalog.rollback_to_snapshot(daily, 1)
+    catalog.snapshots.rollback_to_snapshot(daily, 1)
     found = catalog.partitions.list(daily).items
     assert [(item.name, *_numbers(item)[:3]) for item in found] == [
         ("dt=a", 10, 1000, 1),
@@ -123,7 +123,7 @@ def test_a_commit_measures_a_registered_partition(
     catalog.partitions.create(daily, _specs("a"))
     assert _numbers(_only(catalog, daily)) == (-1, -1, -1, -1)
     change = PartitionStatistics({"dt": "a"}, 10, 1000, 1, 5, 2)
-    assert catalog.commit_snapshot(daily, None, snapshot(1), None, [change])
+    assert catalog.snapshots.commit(daily, None, snapshot(1), None, [change])
     assert _numbers(_only(catalog, daily)) == (10, 1000, 1, 5)
 
 
@@ -131,7 +131,7 @@ def test_the_order_of_a_clients_columns_does_not_matter(
     catalog: Catalog, hourly: Identifier, snapshot: MakeSnapshot
 ) -> None:
     change = PartitionStatistics({"hour": "7", "dt": "a"}, 10, 1000, 1, 5, 2)
-    assert catalog.commit_snapshot(hourly, None, snapshot(1), None, [change])
+    assert catalog.snapshots.commit(hourly, None, snapshot(1), None, [change])
     assert _only(catalog, hourly).name == "dt=a/hour=7"
     result = catalog.partitions.create(hourly, [{"hour": "7", "dt": "a"}, {"hour": "8", "dt": "a"}])
     assert list(result.existed) == [{"dt": "a", "hour": "7"}]
@@ -159,8 +159,8 @@ def test_a_table_can_turn_to_it_later(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     change = PartitionStatistics({"dt": "a"}, 10, 1000, 1, 5, 2)
-    assert catalog.commit_snapshot(table, None, snapshot(1), None, [change])
-    catalog.alter_table(table, [SetOption("metastore.partitioned-table", "true")])
+    assert catalog.snapshots.commit(table, None, snapshot(1), None, [change])
+    catalog.tables.alter(table, [SetOption("metastore.partitioned-table", "true")])
     assert _numbers(_only(catalog, table)) == (10, 1000, 1, 5)
 
 
@@ -235,8 +235,8 @@ def test_mark_done_registers_what_is_not_there(catalog: Catalog, daily: Identifi
 
 def test_dropping_the_table_takes_its_partitions(catalog: Catalog, daily: Identifier) -> None:
     catalog.partitions.create(daily, _specs("a"))
-    catalog.drop_table(daily)
-    catalog.create_table(daily, _schema(["dt"], {**IN_CATALOG, "bucket": "-1"}))
+    catalog.tables.drop(daily)
+    catalog.tables.create(daily, _schema(["dt"], {**IN_CATALOG, "bucket": "-1"}))
     assert not catalog.partitions.list(daily).items
 
 

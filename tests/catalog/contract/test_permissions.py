@@ -179,10 +179,10 @@ def test_columns_must_be_the_tables(catalog: Catalog, objects: None) -> None:
 
 
 def test_grants_follow_what_is_renamed(catalog: Catalog, objects: None) -> None:
-    catalog.create_database("archive")
+    catalog.databases.create("archive")
     catalog.permissions.grant(_grant(ORDERS, Access.SELECT))
     catalog.permissions.grant(_grant(VIEW, Access.SELECT))
-    catalog.rename_table(Identifier("sales", "orders"), Identifier("archive", "old"))
+    catalog.tables.rename(Identifier("sales", "orders"), Identifier("archive", "old"))
     catalog.views.rename(Identifier("sales", "recent"), Identifier("archive", "old"))
     for target in (
         PermissionTarget(TargetType.TABLE, "archive", "old"),
@@ -196,17 +196,17 @@ def test_what_takes_a_dropped_things_name_has_none_of_its_grants(
 ) -> None:
     for target in TARGETS[2:]:
         catalog.permissions.grant(_grant(target, min(GRANTABLE[target.type])))
-    catalog.drop_table(Identifier("sales", "orders"))
+    catalog.tables.drop(Identifier("sales", "orders"))
     catalog.views.drop(Identifier("sales", "recent"))
     catalog.functions.drop(Identifier("sales", "area"))
-    catalog.create_table(Identifier("sales", "orders"), orders_schema)
+    catalog.tables.create(Identifier("sales", "orders"), orders_schema)
     catalog.views.create(Identifier("sales", "recent"), ViewSchema((), "SELECT 1"))
     catalog.functions.create(Identifier("sales", "area"), FunctionSpec())
     for target in (ORDERS, COLUMNS, VIEW, FUNCTION):
         assert _granted(catalog, target) == []
     assert len(_granted(catalog, TARGETS[2])) == 1
-    catalog.drop_database("sales")
-    catalog.create_database("sales")
+    catalog.databases.drop("sales")
+    catalog.databases.create("sales")
     assert _granted(catalog, TARGETS[2]) == []
     assert _granted(catalog, TARGETS[3]) == []
 

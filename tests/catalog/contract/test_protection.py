@@ -22,19 +22,19 @@ def test_a_protected_table_is_not_dropped(catalog: Catalog, table: Identifier) -
     catalog.protection.protect_table(table)
     assert catalog.protection.is_table_protected(table)
     drops: tuple[Callable[[], None], ...] = (
-        lambda: catalog.drop_table(table),
-        lambda: catalog.drop_table(table, ignore_if_not_exists=True),
-        lambda: catalog.drop_database(table.database),
+        lambda: catalog.tables.drop(table),
+        lambda: catalog.tables.drop(table, ignore_if_not_exists=True),
+        lambda: catalog.databases.drop(table.database),
     )
     for drop in drops:
         with pytest.raises(Forbidden, match="headwater unprotect") as error:
             drop()
         assert error.value.resource_type is ResourceType.TABLE
         assert error.value.resource_name == "sales.orders"
-    assert list(catalog.list_tables(table.database).items) == [table.name]
+    assert list(catalog.tables.list(table.database).items) == [table.name]
     catalog.protection.protect_table(table, False)
-    catalog.drop_table(table)
-    assert list(catalog.list_tables(table.database).items) == []
+    catalog.tables.drop(table)
+    assert list(catalog.tables.list(table.database).items) == []
 
 
 def test_a_protected_database_is_not_dropped(
@@ -43,15 +43,15 @@ def test_a_protected_database_is_not_dropped(
     catalog.protection.protect_database(table.database)
     assert catalog.protection.is_database_protected(table.database)
     with pytest.raises(Forbidden) as error:
-        catalog.drop_database(table.database)
+        catalog.databases.drop(table.database)
     assert error.value.resource_type is ResourceType.DATABASE
     assert error.value.resource_name == "sales"
     # Its tables come and go.
-    catalog.drop_table(table)
-    catalog.create_table(table, orders_schema)
+    catalog.tables.drop(table)
+    catalog.tables.create(table, orders_schema)
     catalog.protection.protect_database(table.database, False)
-    catalog.drop_database(table.database)
-    assert list(catalog.list_databases().items) == []
+    catalog.databases.drop(table.database)
+    assert list(catalog.databases.list().items) == []
 
 
 def test_a_protected_table_can_be_changed_and_stays_protected(
@@ -59,12 +59,12 @@ def test_a_protected_table_can_be_changed_and_stays_protected(
 ) -> None:
     catalog.protection.protect_table(table)
     catalog.protection.protect_table(table)
-    catalog.alter_table(table, [SetOption("write-only", "true")])
+    catalog.tables.alter(table, [SetOption("write-only", "true")])
     renamed = Identifier(table.database, "renamed")
-    catalog.rename_table(table, renamed)
+    catalog.tables.rename(table, renamed)
     assert catalog.protection.is_table_protected(renamed)
     with pytest.raises(Forbidden):
-        catalog.drop_table(renamed)
+        catalog.tables.drop(renamed)
 
 
 def test_what_is_not_there_cannot_be_protected(catalog: Catalog) -> None:

@@ -30,7 +30,7 @@ from headwater.storage.types.data_type import parse_type
 @pytest.fixture
 def handle(catalog: Catalog, table: Identifier) -> Table:
     """The table to write to and to read."""
-    return Table(catalog, catalog.get_table(table))
+    return Table(catalog, catalog.tables.get(table))
 
 
 def _rows(*values: tuple[int, str, int]) -> pa.Table:
@@ -55,16 +55,16 @@ def test_a_replaced_table_is_empty_and_keeps_its_history(
     catalog: Catalog, table: Identifier, handle: Table, other_schema: Schema
 ) -> None:
     handle.write(_rows((1, "a", 10), (2, "b", 20)))
-    before = catalog.get_table(table)
-    catalog.replace_table(table, other_schema)
-    after = catalog.get_table(table)
+    before = catalog.tables.get(table)
+    catalog.tables.replace(table, other_schema)
+    after = catalog.tables.get(table)
     assert (after.id, after.path) == (before.id, before.path)
     assert (after.schema.id, after.schema.options) == (1, {"bucket": "4"})
     assert after.schema.comment == "anew"
     assert [field.name for field in after.schema.fields] == ["order_id", "name", "dt"]
     # No column passes for one that was there before.
     assert [field.id for field in after.schema.fields] == [3, 4, 5]
-    latest = catalog.latest_snapshot(table)
+    latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert (latest.snapshot.id, latest.record_count, latest.file_count) == (2, 0, 0)
     assert latest.file_size_in_bytes == 0
@@ -74,8 +74,8 @@ def test_a_replaced_table_is_empty_and_keeps_its_history(
     new = pa.table({"order_id": [7], "name": ["x"], "dt": ["a"]})
     replaced.write(new)
     assert replaced.scan().to_arrow().to_pylist() == new.to_pylist()
-    catalog.rollback_to_snapshot(table, 1)
-    restored = catalog.latest_snapshot(table)
+    catalog.snapshots.rollback_to_snapshot(table, 1)
+    restored = catalog.snapshots.latest(table)
     assert restored is not None
     assert (restored.record_count, restored.file_count) == (2, 2)
 
@@ -83,11 +83,11 @@ def test_a_replaced_table_is_empty_and_keeps_its_history(
 def test_a_table_without_data_is_replaced_without_a_snapshot(
     catalog: Catalog, table: Identifier, other_schema: Schema, directory: Path
 ) -> None:
-    path = catalog.get_table(table).path
+    path = catalog.tables.get(table).path
     round_trip = replace(other_schema, options={**other_schema.options, "path": path})
-    catalog.replace_table(table, round_trip)
-    assert catalog.latest_snapshot(table) is None
-    schema = catalog.get_table(table).schema
+    catalog.tables.replace(table, round_trip)
+    assert catalog.snapshots.latest(table) is None
+    schema = catalog.tables.get(table).schema
     assert schema.options == {"bucket": "4"}
     on_disk = (directory / "schema" / "schema-1").read_text()
     assert TableSchema.from_json(on_disk) == schema
@@ -97,7 +97,7 @@ def test_what_cannot_be_replaced_stays(
     catalog: Catalog, table: Identifier, handle: Table, other_schema: Schema, tmp_path: Path
 ) -> None:
     handle.write(_rows((1, "a", 10)))
-    before = catalog.get_table(table)
+    before = catalog.tables.get(table)
     retyped = (*other_schema.fields[:2], replace(other_schema.fields[2], type=parse_type("INT")))
     for schema, error, message in (
         (replace(other_schema, partition_keys=()), Unsupported, "partition keys"),
@@ -108,25 +108,25 @@ def test_what_cannot_be_replaced_stays(
         (replace(other_schema, primary_keys=("none",)), Invalid, "'none' is not among"),
     ):  # fmt: skip
         with pytest.raises(error, match=message):
-            catalog.replace_table(table, schema)
-    assert catalog.get_table(table) == before
-    latest = catalog.latest_snapshot(table)
+            catalog.tables.replace(table, schema)
+    assert catalog.tables.get(table) == before
+    latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot.id == 1
     with pytest.raises(NotFound) as missing:
-        catalog.replace_table(Identifier("sales", "none"), other_schema)
+        catalog.tables.replace(Identifier("sales", "none"), other_schema)
     assert missing.value.resource_type is ResourceType.TABLE
     files = Identifier("sales", "files")
     plain = replace(other_schema, primary_keys=(), options={"type": "format-table"})
-    catalog.create_table(files, plain)
+    catalog.tables.create(files, plain)
     with pytest.raises(Unsupported, match="format-table"):
-        catalog.replace_table(files, other_schema)
+        catalog.tables.replace(files, other_schema)
     outside = Identifier("sales", "outside")
-    catalog.create_table(
+    catalog.tables.create(
         outside, replace(other_schema, options={"path": str(tmp_path / "outside")})
     )
     with pytest.raises(Unsupported, match="external"):
-        catalog.replace_table(outside, other_schema)
+        catalog.tables.replace(outside, other_schema)
 
 
 # Registering ----------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def written(tmp_path: Path) -> Path:
                                    primary_keys=["dt", "order_id"], partition_keys=["dt"],
                                    options={"bucket": "1"})  # fmt: skip
         orders.write(_rows((1, "a", 10), (2, "b", 20)))
-        lake.catalog.alter_table(
+        lake.catalog.tables.alter(
             Identifier("theirs", "orders"), [AddColumn(("note",), parse_type("STRING"))]
         )
         orders.write(_rows((3, "b", 30)))
@@ -151,29 +151,29 @@ def written(tmp_path: Path) -> Path:
 def test_a_table_outside_the_warehouse_is_registered_as_external(
     catalog: Catalog, written: Path
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     name = Identifier("sales", "orders")
-    catalog.register_table(name, str(written))
-    info = catalog.get_table(name)
+    catalog.tables.register(name, str(written))
+    info = catalog.tables.get(name)
     assert (info.is_external, info.path) == (True, f"file://{written}")
     assert info.schema.id == 1
     assert [field.name for field in info.schema.fields] == ["order_id", "dt", "amount", "note"]
     with pytest.raises(Unsupported, match="external"):
-        catalog.latest_snapshot(name)
+        catalog.snapshots.latest(name)
     with pytest.raises(AlreadyExists) as taken:
-        catalog.register_table(name, str(written))
+        catalog.tables.register(name, str(written))
     assert taken.value.resource_type is ResourceType.TABLE
-    catalog.drop_table(name)
+    catalog.tables.drop(name)
     assert written.exists()
 
 
 def test_columns_of_an_external_table_may_come_from_its_files(
     catalog: Catalog, written: Path
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     name = Identifier("sales", "orders")
-    catalog.create_table(name, Schema((), options={"path": str(written), "bucket": "1"}))
-    schema = catalog.get_table(name).schema
+    catalog.tables.create(name, Schema((), options={"path": str(written), "bucket": "1"}))
+    schema = catalog.tables.get(name).schema
     assert schema.id == 1
     assert [field.name for field in schema.fields] == ["order_id", "dt", "amount", "note"]
     assert schema.primary_keys == ("dt", "order_id")
@@ -183,29 +183,29 @@ def test_columns_of_an_external_table_may_come_from_its_files(
 def test_a_table_inside_the_warehouse_becomes_the_catalogs_own(
     catalog: Catalog, written: Path, tmp_path: Path
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     place = tmp_path / "lake" / "sales.db" / "moved"
     shutil.copytree(written, place)
     name = Identifier("sales", "orders")
-    catalog.register_table(name, f"file://{place}/")
-    info = catalog.get_table(name)
+    catalog.tables.register(name, f"file://{place}/")
+    info = catalog.tables.get(name)
     assert (info.is_external, info.path, info.schema.id) == (False, f"file://{place}", 1)
-    latest = catalog.latest_snapshot(name)
+    latest = catalog.snapshots.latest(name)
     assert latest is not None
     assert (latest.snapshot.id, latest.record_count, latest.file_count) == (2, 3, 3)
-    assert [snapshot.id for snapshot in catalog.list_snapshots(name).items] == [2, 1]
+    assert [snapshot.id for snapshot in catalog.snapshots.list(name).items] == [2, 1]
     table = Table(catalog, info)
     assert table.scan().to_arrow().num_rows == 3
     table.write(_rows((4, "c", 40)).append_column("note", pa.array(["n"])))
-    catalog.alter_table(name, [SetOption("write-only", "true")])
+    catalog.tables.alter(name, [SetOption("write-only", "true")])
     assert table.scan().to_arrow().num_rows == 4
-    catalog.rollback_to_snapshot(name, 1)
-    restored = catalog.latest_snapshot(name)
+    catalog.snapshots.rollback_to_snapshot(name, 1)
+    restored = catalog.snapshots.latest(name)
     assert restored is not None
     assert (restored.snapshot.id, restored.record_count) == (1, 2)
     with pytest.raises(Invalid, match="place of another table"):
-        catalog.register_table(Identifier("sales", "again"), str(place))
-    catalog.drop_table(name)
+        catalog.tables.register(Identifier("sales", "again"), str(place))
+    catalog.tables.drop(name)
     assert not place.exists()
 
 
@@ -220,28 +220,28 @@ def test_only_a_table_is_registered(
         (str(inside / "nothing"), "no table at"),
         (str(tmp_path / "lake"), "must not touch the warehouse"),
         (str(tmp_path), "must not touch the warehouse"),
-        (catalog.get_table(table).path, "place of another table"),
+        (catalog.tables.get(table).path, "place of another table"),
         (str(tmp_path / "lake" / "elsewhere" / "t"), "lie directly in"),
         ("orders", "absolute path"),
         ("", "absolute path"),
     ):
         with pytest.raises(Invalid, match=message):
-            catalog.register_table(name, path)
+            catalog.tables.register(name, path)
     with pytest.raises(Unsupported, match="file access"):
-        catalog.register_table(name, "hdfs://somewhere/t")
+        catalog.tables.register(name, "hdfs://somewhere/t")
     with pytest.raises(NotFound) as missing:
-        catalog.register_table(Identifier("none", "t"), str(written))
+        catalog.tables.register(Identifier("none", "t"), str(written))
     assert missing.value.resource_type is ResourceType.DATABASE
     (written / "schema" / "schema-1").write_text("{")
     with pytest.raises(CorruptData, match="schema-1"):
-        catalog.register_table(name, str(written))
-    assert list(catalog.list_tables("sales").items) == [table.name]
+        catalog.tables.register(name, str(written))
+    assert list(catalog.tables.list("sales").items) == [table.name]
 
 
 def test_branches_come_with_a_table_that_is_registered(
     catalog: Catalog, written: Path, tmp_path: Path
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     place = tmp_path / "lake" / "sales.db" / "orders"
     shutil.copytree(written, place)
     branch = place / "branch" / "branch-b1"
@@ -249,8 +249,8 @@ def test_branches_come_with_a_table_that_is_registered(
         shutil.copytree(place / kind, branch / kind)
     (branch / "snapshot" / "snapshot-2").unlink()
     name = Identifier("sales", "orders")
-    catalog.register_table(name, str(place))
+    catalog.tables.register(name, str(place))
     assert list(catalog.branches.list(name)) == ["b1"]
-    latest = catalog.latest_snapshot(Identifier("sales", "orders$branch_b1"))
+    latest = catalog.snapshots.latest(Identifier("sales", "orders$branch_b1"))
     assert latest is not None
     assert (latest.snapshot.id, latest.record_count) == (1, 2)

@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 def _create(catalog: Catalog, schema: Schema, database: str, *names: str) -> None:
-    catalog.create_database(database, ignore_if_exists=True)
+    catalog.databases.create(database, ignore_if_exists=True)
     for name in names:
-        catalog.create_table(Identifier(database, name), schema)
+        catalog.tables.create(Identifier(database, name), schema)
 
 
 def _pages(listing: Callable[..., Page[T]], size: int, **narrowed: str) -> Iterator[Sequence[T]]:
@@ -45,17 +45,17 @@ def test_tables_of_all_databases_come_in_order_and_pages(
     for database, names in {"b": "x", "a": "z y", "empty": "", "c": "w v u", "B": "t"}.items():
         _create(catalog, orders_schema, database, *names.split())
     everything = _full("B.t a.y a.z b.x c.u c.v c.w")
-    assert list(catalog.list_tables_globally().items) == everything
+    assert list(catalog.tables.list_globally().items) == everything
     for size in range(1, 9):
-        pages = list(_pages(catalog.list_tables_globally, size))
+        pages = list(_pages(catalog.tables.list_globally, size))
         assert list(chain.from_iterable(pages)) == everything
         # A client takes an empty page for the last one.
         assert all(pages)
-    some = _pages(catalog.list_tables_globally, 2, database_pattern="a%")
+    some = _pages(catalog.tables.list_globally, 2, database_pattern="a%")
     assert list(chain.from_iterable(some)) == _full("a.y a.z")
-    some = _pages(catalog.list_tables_globally, 1, pattern="_", database_pattern="_")
+    some = _pages(catalog.tables.list_globally, 1, pattern="_", database_pattern="_")
     assert list(chain.from_iterable(some)) == everything
-    assert list(catalog.list_tables_globally(pattern="none%").items) == []
+    assert list(catalog.tables.list_globally(pattern="none%").items) == []
 
 
 def test_a_page_goes_on_where_the_one_before_ended_whatever_happened_meanwhile(
@@ -63,24 +63,24 @@ def test_a_page_goes_on_where_the_one_before_ended_whatever_happened_meanwhile(
 ) -> None:
     _create(catalog, orders_schema, "a", "k", "m", "o")
     _create(catalog, orders_schema, "b", "q", "s")
-    first = catalog.list_tables_globally(max_results=2)
+    first = catalog.tables.list_globally(max_results=2)
     assert list(first.items) == _full("a.k a.m")
     # The token's own table goes, and others come before and after it.
-    catalog.drop_table(Identifier("a", "m"))
+    catalog.tables.drop(Identifier("a", "m"))
     _create(catalog, orders_schema, "a", "j", "n")
-    second = catalog.list_tables_globally(max_results=2, page_token=first.next_token)
+    second = catalog.tables.list_globally(max_results=2, page_token=first.next_token)
     assert list(second.items) == _full("a.n a.o")
     # The token's own database goes.
-    catalog.drop_database("a")
+    catalog.databases.drop("a")
     _create(catalog, orders_schema, "aa", "p")
-    third = catalog.list_tables_globally(max_results=9, page_token=second.next_token)
+    third = catalog.tables.list_globally(max_results=9, page_token=second.next_token)
     assert list(third.items) == _full("aa.p b.q b.s")
     assert third.next_token is None
 
 
 def test_a_page_token_of_another_list_is_refused(catalog: Catalog) -> None:
     with pytest.raises(Invalid, match="page token"):
-        catalog.list_tables_globally(page_token="orders")
+        catalog.tables.list_globally(page_token="orders")
 
 
 @pytest.mark.parametrize(
@@ -112,23 +112,23 @@ def test_patterns_are_those_of_sql(
     names = "100% 100_ 100x 10 A_b a*b a[b aXb a_b aé"
     _create(catalog, orders_schema, "d", *names.split())
     expected = sorted(matching.split())
-    assert list(catalog.list_tables("d", pattern=pattern).items) == expected
-    assert [i.name for i in catalog.list_tables_globally(pattern=pattern).items] == expected
+    assert list(catalog.tables.list("d", pattern=pattern).items) == expected
+    assert [i.name for i in catalog.tables.list_globally(pattern=pattern).items] == expected
 
 
 def test_tables_are_listed_by_type(catalog: Catalog, orders_schema: Schema) -> None:
     plain = replace(orders_schema, primary_keys=(), partition_keys=(), options={})
-    catalog.create_database("d")
+    catalog.databases.create("d")
     for name, table_type in {
         "a": None, "b": "Table", "c": "format-table", "d": "ICEBERG-TABLE", "e": "format-table",
         "f": "table",
     }.items():  # fmt: skip
         options = {} if table_type is None else {"type": table_type}
-        catalog.create_table(Identifier("d", name), replace(plain, options=options))
+        catalog.tables.create(Identifier("d", name), replace(plain, options=options))
 
     def by_type(table_type: str, **narrowed: str) -> list[str]:
         def names(**paging: object) -> Page[str]:
-            return catalog.list_tables("d", table_type=table_type, **paging)  # type: ignore[arg-type]
+            return catalog.tables.list("d", table_type=table_type, **paging)  # type: ignore[arg-type]
 
         pages = list(_pages(names, 1, **narrowed))
         assert all(pages[:-1])
@@ -139,7 +139,7 @@ def test_tables_are_listed_by_type(catalog: Catalog, orders_schema: Schema) -> N
     assert by_type("iceberg-table") == ["d"]
     assert by_type("object-table") == by_type("some-later-table") == []
     assert by_type("table", pattern="%f") == ["f"]
-    details = catalog.list_table_details("d", table_type="format-table", pattern="e%")
+    details = catalog.tables.list_details("d", table_type="format-table", pattern="e%")
     assert [info.identifier.name for info in details.items] == ["e"]
 
 
@@ -147,31 +147,31 @@ def test_details_are_what_each_table_tells(
     catalog: Catalog, table: Identifier, orders_schema: Schema
 ) -> None:
     _create(catalog, orders_schema, table.database, "b", "a", "p")
-    catalog.alter_table(table, [SetOption("write-only", "true")])
-    pages = list(_pages(lambda **page: catalog.list_table_details(table.database, **page), 3))
+    catalog.tables.alter(table, [SetOption("write-only", "true")])
+    pages = list(_pages(lambda **page: catalog.tables.list_details(table.database, **page), 3))
     assert [[info.identifier.name for info in page] for page in pages] == [
         ["a", "b", "orders"],
         ["p"],
     ]
     for info in chain.from_iterable(pages):
-        assert info == catalog.get_table(info.identifier)
+        assert info == catalog.tables.get(info.identifier)
     with pytest.raises(NotFound) as error:
-        catalog.list_table_details("none")
+        catalog.tables.list_details("none")
     assert error.value.resource_type is ResourceType.DATABASE
 
 
 def test_a_table_is_found_by_its_id_under_every_name(catalog: Catalog, table: Identifier) -> None:
-    table_id = catalog.get_table(table).id
-    assert catalog.get_table_by_id(table_id) == catalog.get_table(table)
+    table_id = catalog.tables.get(table).id
+    assert catalog.tables.get_by_id(table_id) == catalog.tables.get(table)
     moved = Identifier("sales", "a name / with $igns")
     with pytest.raises(Invalid):
-        catalog.rename_table(table, moved)
+        catalog.tables.rename(table, moved)
     moved = Identifier("sales", "a name")
-    catalog.rename_table(table, moved)
-    assert catalog.get_table_by_id(table_id) == catalog.get_table(moved)
-    catalog.drop_table(moved)
+    catalog.tables.rename(table, moved)
+    assert catalog.tables.get_by_id(table_id) == catalog.tables.get(moved)
+    catalog.tables.drop(moved)
     for missing in (table_id, "none", "a/b"):
         with pytest.raises(NotFound) as error:
-            catalog.get_table_by_id(missing)
+            catalog.tables.get_by_id(missing)
         assert error.value.resource_type is ResourceType.TABLE
         assert error.value.resource_name == missing

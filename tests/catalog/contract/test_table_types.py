@@ -49,24 +49,24 @@ def test_a_table_of_a_foreign_type_has_a_place_and_no_files_of_ours(
     snapshot: Callable[..., Snapshot],
     table_type: str,
 ) -> None:
-    catalog.create_database("sales")
-    catalog.create_table(NAME, _typed(plain, table_type, my_key="value"))
-    info = catalog.get_table(NAME)
+    catalog.databases.create("sales")
+    catalog.tables.create(NAME, _typed(plain, table_type, my_key="value"))
+    info = catalog.tables.get(NAME)
     assert not info.is_external
     assert info.path == f"file://{tmp_path}/lake/sales.db/files"
     assert info.schema.options == {"type": table_type, "my-key": "value"}
     for refused in (
-        lambda: catalog.latest_snapshot(NAME),
-        lambda: catalog.list_snapshots(NAME),
-        lambda: catalog.commit_snapshot(NAME, info.id, snapshot(1), None, []),
-        lambda: catalog.create_tag(NAME, "v1"),
-        lambda: catalog.rollback_to_snapshot(NAME, 1),
+        lambda: catalog.snapshots.latest(NAME),
+        lambda: catalog.snapshots.list(NAME),
+        lambda: catalog.snapshots.commit(NAME, info.id, snapshot(1), None, []),
+        lambda: catalog.tags.create(NAME, "v1"),
+        lambda: catalog.snapshots.rollback_to_snapshot(NAME, 1),
     ):
         with pytest.raises(Unsupported, match=table_type):
             refused()
     # Its schema changes in the catalog alone.
-    catalog.alter_table(NAME, [SetOption("other", "x"), UpdateComment("theirs")])
-    changed = catalog.get_table(NAME).schema
+    catalog.tables.alter(NAME, [SetOption("other", "x"), UpdateComment("theirs")])
+    changed = catalog.tables.get(NAME).schema
     assert (changed.id, changed.options["other"], changed.comment) == (1, "x", "theirs")
     directory = tmp_path / "lake" / "sales.db" / "files"
     assert not list(directory.glob("*"))
@@ -75,8 +75,8 @@ def test_a_table_of_a_foreign_type_has_a_place_and_no_files_of_ours(
     # Its data is the catalog's all the same.
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "data.csv").write_text("1,2\n")
-    catalog.rename_table(NAME, Identifier("sales", "renamed"))
-    catalog.drop_table(Identifier("sales", "renamed"))
+    catalog.tables.rename(NAME, Identifier("sales", "renamed"))
+    catalog.tables.drop(Identifier("sales", "renamed"))
     assert not directory.exists()
 
 
@@ -84,22 +84,22 @@ def test_a_table_of_a_foreign_type_has_a_place_and_no_files_of_ours(
 def test_a_foreign_table_may_be_external(
     catalog: Catalog, plain: Schema, tmp_path: Path, table_type: str
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     place = tmp_path / "elsewhere" / "files"
-    catalog.create_table(NAME, _typed(plain, table_type, path=str(place)))
-    info = catalog.get_table(NAME)
+    catalog.tables.create(NAME, _typed(plain, table_type, path=str(place)))
+    info = catalog.tables.get(NAME)
     assert (info.is_external, info.path) == (True, f"file://{place}")
-    catalog.alter_table(NAME, [SetOption("other", "x")])
-    assert catalog.get_table(NAME).schema.options["other"] == "x"
+    catalog.tables.alter(NAME, [SetOption("other", "x")])
+    assert catalog.tables.get(NAME).schema.options["other"] == "x"
     place.mkdir(parents=True)
-    catalog.drop_table(NAME)
+    catalog.tables.drop(NAME)
     assert place.exists()
 
 
 def test_an_object_table_has_the_columns_of_a_listing(catalog: Catalog, plain: Schema) -> None:
-    catalog.create_database("sales")
-    catalog.create_table(NAME, _typed(plain, "object-table"))
-    schema = catalog.get_table(NAME).schema
+    catalog.databases.create("sales")
+    catalog.tables.create(NAME, _typed(plain, "object-table"))
+    schema = catalog.tables.get(NAME).schema
     assert [f"{field.name} {field.type}" for field in schema.fields] == [
         "path STRING NOT NULL",
         "name STRING NOT NULL",
@@ -109,23 +109,23 @@ def test_an_object_table_has_the_columns_of_a_listing(catalog: Catalog, plain: S
         "owner STRING",
     ]
     with pytest.raises(Invalid, match="columns cannot be changed"):
-        catalog.alter_table(NAME, [AddColumn(("more",), parse_type("INT"))])
+        catalog.tables.alter(NAME, [AddColumn(("more",), parse_type("INT"))])
 
 
 def test_a_format_tables_columns_change(catalog: Catalog, plain: Schema) -> None:
-    catalog.create_database("sales")
-    catalog.create_table(NAME, replace(_typed(plain, "format-table"), partition_keys=("dt",)))
-    catalog.alter_table(NAME, [AddColumn(("rowkind",), parse_type("INT"))])
-    schema = catalog.get_table(NAME).schema
+    catalog.databases.create("sales")
+    catalog.tables.create(NAME, replace(_typed(plain, "format-table"), partition_keys=("dt",)))
+    catalog.tables.alter(NAME, [AddColumn(("rowkind",), parse_type("INT"))])
+    schema = catalog.tables.get(NAME).schema
     assert [field.name for field in schema.fields] == ["id", "dt", "rowkind"]
     assert schema.partition_keys == ("dt",)
     with pytest.raises(Invalid, match="'type' cannot be changed"):
-        catalog.alter_table(NAME, [SetOption("type", "table")])
+        catalog.tables.alter(NAME, [SetOption("type", "table")])
     with pytest.raises(Invalid, match="must not be empty"):
-        catalog.alter_table(
+        catalog.tables.alter(
             NAME, [SetOption("file.format", "csv"), SetOption("csv.field-delimiter", "")]
         )
-    assert catalog.get_table(NAME).schema == schema
+    assert catalog.tables.get(NAME).schema == schema
 
 
 @pytest.mark.parametrize(
@@ -158,25 +158,25 @@ def test_what_a_type_does_not_have_is_refused(
     catalog: Catalog, plain: Schema, options: Mapping[str, str], keys: tuple[str, ...],
     error: type[HeadwaterError], message: str,
 ) -> None:  # fmt: skip
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     with pytest.raises(error, match=message):
-        catalog.create_table(NAME, replace(plain, options=options, primary_keys=keys))
+        catalog.tables.create(NAME, replace(plain, options=options, primary_keys=keys))
     with pytest.raises(NotFound):
-        catalog.get_table(NAME)
+        catalog.tables.get(NAME)
 
 
 def test_a_table_without_columns_is_refused(catalog: Catalog) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     for table_type in ("table", "format-table", "iceberg-table"):
         with pytest.raises(Invalid, match="at least one column"):
-            catalog.create_table(NAME, Schema((), options={"type": table_type}))
+            catalog.tables.create(NAME, Schema((), options={"type": table_type}))
 
 
 def test_columns_that_other_engines_read_are_kept(catalog: Catalog, plain: Schema) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     document = DataField(2, "document", parse_type("VARIANT"))
-    catalog.create_table(NAME, replace(plain, fields=(*plain.fields, document)))
-    info = catalog.get_table(NAME)
+    catalog.tables.create(NAME, replace(plain, fields=(*plain.fields, document)))
+    info = catalog.tables.get(NAME)
     assert info.schema.fields[2] == document
     table = Table(catalog, info)
     assert table.scan(columns=["id"]).to_arrow().num_rows == 0
@@ -185,13 +185,13 @@ def test_columns_that_other_engines_read_are_kept(catalog: Catalog, plain: Schem
         table.write(rows)
     with pytest.raises(Unsupported, match="VARIANT"):
         table.scan().to_arrow()
-    assert catalog.latest_snapshot(NAME) is None
+    assert catalog.snapshots.latest(NAME) is None
 
 
 def test_columns_of_every_type_are_created_told_and_changed(
     catalog: Catalog, plain: Schema
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     written: dict[str, Json] = {
         "embedding": {"type": "VECTOR", "element": "FLOAT NOT NULL", "length": 768},
         "place": "GEOMETRY('4326')",
@@ -202,17 +202,17 @@ def test_columns_of_every_type_are_created_told_and_changed(
         DataField(number, name, parse_type(document))
         for number, (name, document) in enumerate(written.items(), len(plain.fields))
     )
-    catalog.create_table(NAME, replace(plain, fields=(*plain.fields, *fields)))
-    info = catalog.get_table(NAME)
+    catalog.tables.create(NAME, replace(plain, fields=(*plain.fields, *fields)))
+    info = catalog.tables.get(NAME)
     assert [type_json(field.type) for field in info.schema.fields[2:]] == list(written.values())
-    catalog.alter_table(
+    catalog.tables.alter(
         NAME, [AddColumn(("more",), parse_type(written["embedding"])), DropColumn(("place",))]
     )
-    info = catalog.get_table(NAME)
+    info = catalog.tables.get(NAME)
     assert [field.name for field in info.schema.fields] == [
         "id", "dt", "embedding", "route", "document", "more",
     ]  # fmt: skip
-    assert catalog.list_table_details("sales").items == (info,)
+    assert catalog.tables.list_details("sales").items == (info,)
     table = Table(catalog, info)
     assert table.scan(columns=["id", "dt"], where="id > 1").to_arrow().num_rows == 0
     for name in ("embedding", "route", "document", "more"):
@@ -229,14 +229,14 @@ def test_columns_of_every_type_are_created_told_and_changed(
 def test_a_directive_in_a_comment_makes_the_column_a_blob_or_a_vector(
     catalog: Catalog, plain: Schema
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     evolution = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
     picture = DataField(2, "picture", parse_type("BYTES"), "__BLOB_FIELD; of the front")
     asked = replace(plain, fields=(*plain.fields, picture), options=evolution)
-    catalog.create_table(NAME, asked)
+    catalog.tables.create(NAME, asked)
     floats = parse_type({"type": "ARRAY", "element": "FLOAT"})
-    catalog.alter_table(NAME, [AddColumn(("embedding",), floats, "__VECTOR_FIELD;8")])
-    schema = catalog.get_table(NAME).schema
+    catalog.tables.alter(NAME, [AddColumn(("embedding",), floats, "__VECTOR_FIELD;8")])
+    schema = catalog.tables.get(NAME).schema
     assert [(str(item.type), item.description) for item in schema.fields[2:]] == [
         ("BLOB", "of the front"), ("VECTOR<FLOAT, 8>", None),
     ]  # fmt: skip
@@ -246,30 +246,30 @@ def test_a_directive_in_a_comment_makes_the_column_a_blob_or_a_vector(
         AddColumn(("more",), parse_type("INT"), "__BLOB_FIELD"),
     ):
         with pytest.raises(Invalid, match="__BLOB_FIELD"):
-            catalog.alter_table(NAME, [change])
-    catalog.alter_table(NAME, [DropColumn(("picture",)), DropColumn(("embedding",))])
-    assert catalog.get_table(NAME).schema.options == evolution
+            catalog.tables.alter(NAME, [change])
+    catalog.tables.alter(NAME, [DropColumn(("picture",)), DropColumn(("embedding",))])
+    assert catalog.tables.get(NAME).schema.options == evolution
 
 
 def test_tracked_rows_have_no_primary_key_and_no_buckets(catalog: Catalog, plain: Schema) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     tracked = replace(plain, options={"row-tracking.enabled": "true"})
     with pytest.raises(Invalid, match="without a primary key"):
-        catalog.create_table(NAME, replace(tracked, primary_keys=("id",)))
+        catalog.tables.create(NAME, replace(tracked, primary_keys=("id",)))
     with pytest.raises(Invalid, match=r"needs option 'row-tracking\.enabled'"):
-        catalog.create_table(NAME, replace(plain, options={"data-evolution.enabled": "true"}))
-    catalog.create_table(NAME, tracked)
+        catalog.tables.create(NAME, replace(plain, options={"data-evolution.enabled": "true"}))
+    catalog.tables.create(NAME, tracked)
     with pytest.raises(Invalid, match="needs 'bucket' = '-1', not '4'"):
-        catalog.alter_table(NAME, [SetOption("bucket", "4"), SetOption("bucket-key", "id")])
+        catalog.tables.alter(NAME, [SetOption("bucket", "4"), SetOption("bucket-key", "id")])
 
 
 def test_the_case_of_a_coordinate_reference_system_makes_no_difference(
     catalog: Catalog, plain: Schema
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     place = DataField(2, "place", parse_type("GEOMETRY(epsg:4326)"))
-    catalog.create_table(NAME, replace(plain, fields=(*plain.fields, place)))
-    catalog.alter_table(NAME, [UpdateColumnType(("place",), parse_type("GEOMETRY(EPSG:4326)"))])
+    catalog.tables.create(NAME, replace(plain, fields=(*plain.fields, place)))
+    catalog.tables.alter(NAME, [UpdateColumnType(("place",), parse_type("GEOMETRY(EPSG:4326)"))])
     with pytest.raises(Invalid):
-        catalog.alter_table(NAME, [UpdateColumnType(("place",), parse_type("GEOMETRY(EPSG:1)"))])
-    assert str(catalog.get_table(NAME).schema.column("place").type) == "GEOMETRY(EPSG:4326)"
+        catalog.tables.alter(NAME, [UpdateColumnType(("place",), parse_type("GEOMETRY(EPSG:1)"))])
+    assert str(catalog.tables.get(NAME).schema.column("place").type) == "GEOMETRY(EPSG:4326)"

@@ -30,7 +30,7 @@ def _files(directory: Path) -> list[str]:
 def test_a_new_table_has_its_first_schema_file_and_nothing_else(
     catalog: Catalog, table: Identifier, directory: Path
 ) -> None:
-    info = catalog.get_table(table)
+    info = catalog.tables.get(table)
     assert info.identifier == table
     assert not info.is_external
     assert info.path.startswith("file:///")
@@ -38,19 +38,19 @@ def test_a_new_table_has_its_first_schema_file_and_nothing_else(
     on_disk = TableSchema.from_json((directory / "schema" / "schema-0").read_text())
     assert on_disk == info.schema
     assert info.schema.id == 0
-    assert catalog.latest_snapshot(table) is None
+    assert catalog.snapshots.latest(table) is None
 
 
 def test_keys_may_stand_in_the_options(catalog: Catalog, orders_schema: Schema) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     keyless = replace(
         orders_schema,
         primary_keys=(),
         partition_keys=(),
         options={"bucket": "2", "primary-key": "dt,order_id", "partition": "dt"},
     )
-    catalog.create_table(Identifier("sales", "t"), keyless)
-    schema = catalog.get_table(Identifier("sales", "t")).schema
+    catalog.tables.create(Identifier("sales", "t"), keyless)
+    schema = catalog.tables.get(Identifier("sales", "t")).schema
     assert schema.primary_keys == ("dt", "order_id")
     assert schema.partition_keys == ("dt",)
     assert schema.options == {"bucket": "2"}
@@ -65,38 +65,38 @@ def test_a_table_needs_a_database(
     catalog: Catalog, orders: Identifier, orders_schema: Schema
 ) -> None:
     with pytest.raises(NotFound) as error:
-        catalog.create_table(orders, orders_schema)
+        catalog.tables.create(orders, orders_schema)
     assert error.value.resource_type is ResourceType.DATABASE
 
 
 def test_a_second_table_of_a_name_is_refused(
     catalog: Catalog, table: Identifier, orders_schema: Schema
 ) -> None:
-    before = catalog.get_table(table)
+    before = catalog.tables.get(table)
     with pytest.raises(AlreadyExists) as error:
-        catalog.create_table(table, orders_schema)
+        catalog.tables.create(table, orders_schema)
     assert error.value.resource_type is ResourceType.TABLE
-    catalog.create_table(table, orders_schema, ignore_if_exists=True)
-    assert catalog.get_table(table) == before
+    catalog.tables.create(table, orders_schema, ignore_if_exists=True)
+    assert catalog.tables.get(table) == before
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/../../b", "a$snapshots", "a\x00b", "x " * 150])
 def test_a_name_that_is_no_directory_is_refused(
     catalog: Catalog, orders_schema: Schema, name: str
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     with pytest.raises(Invalid):
-        catalog.create_table(Identifier("sales", name), orders_schema)
-    assert list(catalog.list_tables("sales").items) == []
+        catalog.tables.create(Identifier("sales", name), orders_schema)
+    assert list(catalog.tables.list("sales").items) == []
 
 
 def test_a_schema_that_is_not_allowed_leaves_nothing(
     catalog: Catalog, orders: Identifier, orders_schema: Schema, tmp_path: Path
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     with pytest.raises(Invalid, match="nowhere"):
-        catalog.create_table(orders, replace(orders_schema, primary_keys=("nowhere",)))
-    assert list(catalog.list_tables("sales").items) == []
+        catalog.tables.create(orders, replace(orders_schema, primary_keys=("nowhere",)))
+    assert list(catalog.tables.list("sales").items) == []
     assert _files(tmp_path / "lake") == []
 
 
@@ -108,24 +108,24 @@ def test_a_missing_table_is_named(catalog: Catalog, table: Identifier) -> None:
         Identifier("sales", "orders$snapshots"),
     ):
         for action in (
-            lambda name=missing: catalog.get_table(name),
-            lambda name=missing: catalog.alter_table(name, [SetOption("a", "b")]),
-            lambda name=missing: catalog.latest_snapshot(name),
+            lambda name=missing: catalog.tables.get(name),
+            lambda name=missing: catalog.tables.alter(name, [SetOption("a", "b")]),
+            lambda name=missing: catalog.snapshots.latest(name),
         ):
             with pytest.raises(NotFound) as error:
                 action()
             assert error.value.resource_type is ResourceType.TABLE
     with pytest.raises(NotFound) as error:
-        catalog.drop_table(Identifier("sales", "none"))
+        catalog.tables.drop(Identifier("sales", "none"))
     assert error.value.resource_type is ResourceType.TABLE
-    catalog.drop_table(Identifier("sales", "none"), ignore_if_not_exists=True)
+    catalog.tables.drop(Identifier("sales", "none"), ignore_if_not_exists=True)
 
 
 def test_a_change_makes_a_new_version(catalog: Catalog, table: Identifier, directory: Path) -> None:
-    catalog.alter_table(
+    catalog.tables.alter(
         table, [AddColumn(("note",), parse_type("STRING")), SetOption("write-only", "true")]
     )
-    schema = catalog.get_table(table).schema
+    schema = catalog.tables.get(table).schema
     assert schema.id == 1
     assert [column.name for column in schema.fields] == ["order_id", "dt", "amount", "note"]
     assert schema.options["write-only"] == "true"
@@ -134,22 +134,22 @@ def test_a_change_makes_a_new_version(catalog: Catalog, table: Identifier, direc
 
 
 def test_changes_are_made_all_or_none(catalog: Catalog, table: Identifier, directory: Path) -> None:
-    before = catalog.get_table(table)
+    before = catalog.tables.get(table)
     with pytest.raises(NotFound) as error:
-        catalog.alter_table(table, [SetOption("write-only", "true"), DropColumn(("none",))])
+        catalog.tables.alter(table, [SetOption("write-only", "true"), DropColumn(("none",))])
     assert error.value.resource_type is ResourceType.COLUMN
-    assert catalog.get_table(table) == before
+    assert catalog.tables.get(table) == before
     assert _files(directory) == ["schema/schema-0"]
 
 
 def test_the_type_of_a_column_that_holds_data_changes_as_paimon_casts(
     catalog: Catalog, table: Identifier, snapshot: Callable[..., Snapshot]
 ) -> None:
-    before = catalog.get_table(table)
-    assert catalog.commit_snapshot(table, before.id, snapshot(1), None, [])
+    before = catalog.tables.get(table)
+    assert catalog.snapshots.commit(table, before.id, snapshot(1), None, [])
     for text in ("TINYINT", "STRING", "DATE", "TIMESTAMP(3)", "BIGINT", "DECIMAL(4, 2)"):
-        catalog.alter_table(table, [UpdateColumnType(("amount",), parse_type(text))])
-        assert str(catalog.get_table(table).schema.column("amount").type) == text
+        catalog.tables.alter(table, [UpdateColumnType(("amount",), parse_type(text))])
+        assert str(catalog.tables.get(table).schema.column("amount").type) == text
 
 
 @pytest.mark.parametrize(
@@ -165,39 +165,39 @@ def test_the_type_of_a_column_that_holds_data_changes_as_paimon_casts(
 def test_a_change_of_type_that_paimon_refuses_is_refused_with_its_reason(
     catalog: Catalog, table: Identifier, column: str, new_type: str, reason: str
 ) -> None:
-    before = catalog.get_table(table)
+    before = catalog.tables.get(table)
     with pytest.raises(Invalid, match=reason):
-        catalog.alter_table(table, [UpdateColumnType((column,), parse_type(new_type))])
-    assert catalog.get_table(table) == before
+        catalog.tables.alter(table, [UpdateColumnType((column,), parse_type(new_type))])
+    assert catalog.tables.get(table) == before
 
 
 def test_casts_that_are_not_implicit_can_be_switched_off(
     catalog: Catalog, table: Identifier
 ) -> None:
-    catalog.alter_table(table, [SetOption("disable-explicit-type-casting", "true")])
+    catalog.tables.alter(table, [SetOption("disable-explicit-type-casting", "true")])
     with pytest.raises(Invalid, match="'disable-explicit-type-casting' is true"):
-        catalog.alter_table(table, [UpdateColumnType(("amount",), parse_type("STRING"))])
-    catalog.alter_table(table, [UpdateColumnType(("amount",), parse_type("DOUBLE"))])
-    assert str(catalog.get_table(table).schema.column("amount").type) == "DOUBLE"
+        catalog.tables.alter(table, [UpdateColumnType(("amount",), parse_type("STRING"))])
+    catalog.tables.alter(table, [UpdateColumnType(("amount",), parse_type("DOUBLE"))])
+    assert str(catalog.tables.get(table).schema.column("amount").type) == "DOUBLE"
 
 
 def test_a_renamed_table_keeps_its_files_and_history(
     catalog: Catalog, table: Identifier, snapshot: Callable[..., Snapshot]
 ) -> None:
-    before = catalog.get_table(table)
+    before = catalog.tables.get(table)
     first = snapshot(1)
-    assert catalog.commit_snapshot(table, before.id, first, None, [])
-    catalog.create_database("archive")
+    assert catalog.snapshots.commit(table, before.id, first, None, [])
+    catalog.databases.create("archive")
     moved = Identifier("archive", "old_orders")
-    catalog.rename_table(table, moved)
-    after = catalog.get_table(moved)
+    catalog.tables.rename(table, moved)
+    after = catalog.tables.get(moved)
     assert (after.id, after.path, after.schema) == (before.id, before.path, before.schema)
-    latest = catalog.latest_snapshot(moved)
+    latest = catalog.snapshots.latest(moved)
     assert latest is not None
     assert latest.snapshot == first
-    assert list(catalog.list_tables("sales").items) == []
+    assert list(catalog.tables.list("sales").items) == []
     with pytest.raises(NotFound):
-        catalog.get_table(table)
+        catalog.tables.get(table)
 
 
 def test_a_name_that_a_rename_freed_gets_a_fresh_directory(
@@ -208,27 +208,27 @@ def test_a_name_that_a_rename_freed_gets_a_fresh_directory(
 ) -> None:
     moved = Identifier("sales", "old_orders")
     first = snapshot(1)
-    assert catalog.commit_snapshot(table, None, first, None, [])
-    catalog.rename_table(table, moved)
-    catalog.create_table(table, orders_schema)
-    assert catalog.get_table(table).path != catalog.get_table(moved).path
-    assert catalog.latest_snapshot(table) is None
-    catalog.drop_table(table)
-    assert catalog.get_snapshot(moved, "LATEST") == first
+    assert catalog.snapshots.commit(table, None, first, None, [])
+    catalog.tables.rename(table, moved)
+    catalog.tables.create(table, orders_schema)
+    assert catalog.tables.get(table).path != catalog.tables.get(moved).path
+    assert catalog.snapshots.latest(table) is None
+    catalog.tables.drop(table)
+    assert catalog.snapshots.get(moved, "LATEST") == first
 
 
 def test_a_rename_onto_a_table_or_from_nothing_is_refused(
     catalog: Catalog, table: Identifier, orders_schema: Schema
 ) -> None:
     other = Identifier("sales", "other")
-    catalog.create_table(other, orders_schema)
+    catalog.tables.create(other, orders_schema)
     with pytest.raises(AlreadyExists) as taken:
-        catalog.rename_table(table, other)
+        catalog.tables.rename(table, other)
     assert taken.value.resource_type is ResourceType.TABLE
     with pytest.raises(NotFound) as missing:
-        catalog.rename_table(Identifier("sales", "none"), Identifier("sales", "new"))
+        catalog.tables.rename(Identifier("sales", "none"), Identifier("sales", "new"))
     assert missing.value.resource_type is ResourceType.TABLE
-    assert list(catalog.list_tables("sales").items) == ["orders", "other"]
+    assert list(catalog.tables.list("sales").items) == ["orders", "other"]
 
 
 def test_a_dropped_table_leaves_nothing_to_find_again(
@@ -238,62 +238,62 @@ def test_a_dropped_table_leaves_nothing_to_find_again(
     directory: Path,
     snapshot: Callable[..., Snapshot],
 ) -> None:
-    old = catalog.get_table(table)
-    assert catalog.commit_snapshot(table, old.id, snapshot(1), None, [])
-    catalog.drop_table(table)
+    old = catalog.tables.get(table)
+    assert catalog.snapshots.commit(table, old.id, snapshot(1), None, [])
+    catalog.tables.drop(table)
     assert not directory.exists()
     with pytest.raises(NotFound):
-        catalog.get_table(table)
-    catalog.create_table(table, orders_schema)
-    new = catalog.get_table(table)
+        catalog.tables.get(table)
+    catalog.tables.create(table, orders_schema)
+    new = catalog.tables.get(table)
     assert new.id != old.id
-    assert catalog.latest_snapshot(table) is None
+    assert catalog.snapshots.latest(table) is None
     with pytest.raises(NotFound) as error:
-        catalog.commit_snapshot(table, old.id, snapshot(1), None, [])
+        catalog.snapshots.commit(table, old.id, snapshot(1), None, [])
     assert error.value.resource_type is ResourceType.TABLE
 
 
 def test_a_path_makes_a_table_external(
     catalog: Catalog, orders_schema: Schema, tmp_path: Path, snapshot: Callable[..., Snapshot]
 ) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     place = tmp_path / "elsewhere"
     place.mkdir()
     (place / "precious").write_text("data")
     table = Identifier("sales", "theirs")
     options = {**orders_schema.options, "path": str(place)}
-    catalog.create_table(table, replace(orders_schema, options=options))
-    info = catalog.get_table(table)
+    catalog.tables.create(table, replace(orders_schema, options=options))
+    info = catalog.tables.get(table)
     assert info.is_external
     assert info.path == f"file://{place}"
     assert "path" not in info.schema.options
     with pytest.raises(Unsupported):
-        catalog.latest_snapshot(table)
+        catalog.snapshots.latest(table)
     with pytest.raises(Unsupported):
-        catalog.commit_snapshot(table, info.id, snapshot(1), None, [])
-    catalog.drop_table(table)
+        catalog.snapshots.commit(table, info.id, snapshot(1), None, [])
+    catalog.tables.drop(table)
     assert _files(place) == ["precious", "schema/schema-0"]
 
 
 def test_an_external_path_must_not_touch_the_warehouse(
     catalog: Catalog, table: Identifier, orders_schema: Schema, tmp_path: Path
 ) -> None:
-    inner = catalog.get_table(table).path
+    inner = catalog.tables.get(table).path
     for path in (inner, f"{inner}/x", str(tmp_path / "lake"), str(tmp_path)):
         with pytest.raises(Invalid, match="warehouse"):
-            catalog.create_table(
+            catalog.tables.create(
                 Identifier("sales", "alias"), replace(orders_schema, options={"path": path})
             )
 
 
 def test_lists_come_in_pages(catalog: Catalog, orders_schema: Schema) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     names = ["B", "a", "b", "c"]
     for name in names:
-        catalog.create_table(Identifier("sales", name), orders_schema)
-    first = catalog.list_tables("sales", max_results=3)
+        catalog.tables.create(Identifier("sales", name), orders_schema)
+    first = catalog.tables.list("sales", max_results=3)
     assert list(first.items) == names[:3]
-    second = catalog.list_tables("sales", max_results=3, page_token=first.next_token)
+    second = catalog.tables.list("sales", max_results=3, page_token=first.next_token)
     assert list(second.items) == names[3:]
     assert second.next_token is None
-    assert list(catalog.list_tables("sales", pattern="b%").items) == ["b"]
+    assert list(catalog.tables.list("sales", pattern="b%").items) == ["b"]

@@ -32,7 +32,7 @@ VIEW = ViewSchema(
 
 @pytest.fixture
 def sales(catalog: Catalog) -> None:
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_second_view_of_a_name_is_refused(catalog: Catalog, view: Identifier) 
 
 def test_a_view_may_be_called_like_a_table(catalog: Catalog, table: Identifier) -> None:
     catalog.views.create(table, VIEW)
-    catalog.drop_table(table)
+    catalog.tables.drop(table)
     assert catalog.views.get(table).schema == VIEW
 
 
@@ -172,7 +172,7 @@ def test_all_changes_are_made_or_none(
 
 def test_a_view_gets_another_name(catalog: Catalog, view: Identifier) -> None:
     before = catalog.views.get(view)
-    catalog.create_database("archive")
+    catalog.databases.create("archive")
     moved = Identifier("archive", "recent_2025")
     catalog.views.rename(view, moved)
     assert _all_names(catalog, "sales") == []
@@ -197,10 +197,10 @@ def test_renaming_takes_no_other_views_name(catalog: Catalog, view: Identifier) 
 
 
 def test_views_go_with_their_database(catalog: Catalog, view: Identifier) -> None:
-    catalog.drop_database("sales")
+    catalog.databases.drop("sales")
     with pytest.raises(NotFound):
         catalog.views.get(view)
-    catalog.create_database("sales")
+    catalog.databases.create("sales")
     assert _all_names(catalog, "sales") == []
 
 
@@ -208,7 +208,7 @@ def test_tables_and_views_are_listed_apart(
     catalog: Catalog, table: Identifier, orders_schema: Schema
 ) -> None:
     catalog.views.create(RECENT, VIEW)
-    assert list(catalog.list_tables("sales").items) == [table.name]
+    assert list(catalog.tables.list("sales").items) == [table.name]
     assert _all_names(catalog, "sales") == ["recent"]
 
 
@@ -264,7 +264,7 @@ def test_views_of_all_databases(catalog: Catalog) -> None:
         for name in ("daily", "recent")
     ]
     for database in ("archive", "empty", "sales", "sales2"):
-        catalog.create_database(database)
+        catalog.databases.create(database)
     for name in names:
         catalog.views.create(name, VIEW)
     found: list[Identifier] = []

@@ -10,7 +10,7 @@ from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import OutboxRow
 from headwater.catalog.sql.outbox.outbox import Outbox, RepairReport
-from headwater.catalog.sql.tables.dropped_tables import DroppedTables
+from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
 
 __all__ = ["Backlog", "Operation", "SweepReport"]
 
@@ -48,12 +48,12 @@ class Operation:
     """Runs one warehouse.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
         outbox: Follows decisions on storage.
         dropped: Keeps dropped tables.
     """
 
-    def __init__(self, context: CatalogContext, outbox: Outbox, dropped: DroppedTables) -> None:
+    def __init__(self, context: CatalogContext, outbox: Outbox, dropped: SqlDroppedTables) -> None:
         self._context = context
         self._outbox = outbox
         self._dropped = dropped

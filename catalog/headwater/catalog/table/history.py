@@ -8,9 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Self, TypeVar
 
 from headwater.catalog.model.branches import branch_of
-from headwater.catalog.model.catalog import Catalog, ConsumerInfo, TableInfo, TagInfo
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.consumers import ConsumerInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import all_pages
+from headwater.catalog.model.tables import TableInfo
+from headwater.catalog.model.tags import TagInfo
 from headwater.catalog.table.pointer import CatalogPointer
 from headwater.storage.errors import Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.files.access import FileAccess
@@ -114,7 +117,7 @@ class TableHistory:
         Raises:
             NotFound: The table was dropped.
         """
-        self._info = self._catalog.get_table(self._info.identifier)
+        self._info = self._catalog.tables.get(self._info.identifier)
         self._storage = self._make_storage()
         return self
 
@@ -128,9 +131,9 @@ class TableHistory:
         """Apply changes to the schema, all or none; the handle itself, refreshed.
 
         Raises:
-            AlreadyExists, Invalid, NotFound: As `Catalog.alter_table`.
+            AlreadyExists, Invalid, NotFound: As `Tables.alter`.
         """
-        self._catalog.alter_table(self._info.identifier, changes)
+        self._catalog.tables.alter(self._info.identifier, changes)
         return self.refresh()
 
     # Snapshots and tags -----------------------------------------------------------------------
@@ -145,14 +148,14 @@ class TableHistory:
             ids = snapshot_file_ids(self._files, self._storage.layout)
             return [self._storage.snapshot(number) for number in reversed(ids)]
         return all_pages(
-            lambda token: self._catalog.list_snapshots(self.identifier, page_token=token)
+            lambda token: self._catalog.snapshots.list(self.identifier, page_token=token)
         )
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """A snapshot; NotFound (SNAPSHOT)."""
         if self._info.is_external:
             return self._storage.snapshot(snapshot_id)
-        return self._catalog.get_snapshot(self.identifier, str(snapshot_id))
+        return self._catalog.snapshots.get(self.identifier, str(snapshot_id))
 
     def snapshot_at(self, timestamp: int | datetime | str) -> Snapshot:
         """The latest snapshot that was committed at or before a moment.
@@ -203,9 +206,9 @@ class TableHistory:
         if (snapshot_id is None) == (tag is None):
             raise Invalid("give one of snapshot_id and tag")
         if snapshot_id is not None:
-            self._catalog.rollback_to_snapshot(self.identifier, snapshot_id)
+            self._catalog.snapshots.rollback_to_snapshot(self.identifier, snapshot_id)
         elif tag is not None:
-            self._catalog.rollback_to_tag(self.identifier, tag)
+            self._catalog.snapshots.rollback_to_tag(self.identifier, tag)
 
     def rollback_schema(self, schema_id: int) -> Self:
         """Make an earlier schema the latest; the handle itself, refreshed.
@@ -214,12 +217,12 @@ class TableHistory:
             Invalid: There is no such schema.
             Conflict: A snapshot, tag or changelog still refers to a later one.
         """
-        self._catalog.rollback_schema(self.identifier, schema_id)
+        self._catalog.snapshots.rollback_schema(self.identifier, schema_id)
         return self.refresh()
 
     def tags(self) -> list[TagInfo]:
         """The tags, by name."""
-        names = all_pages(lambda token: self._catalog.list_tags(self.identifier, page_token=token))
+        names = all_pages(lambda token: self._catalog.tags.list(self.identifier, page_token=token))
         found: list[TagInfo] = []
         for name in names:
             # One deleted since the listing is no longer a tag.
@@ -229,7 +232,7 @@ class TableHistory:
 
     def tag(self, name: str) -> TagInfo:
         """A tag; NotFound (TAG)."""
-        return self._catalog.get_tag(self.identifier, name)
+        return self._catalog.tags.get(self.identifier, name)
 
     def create_tag(
         self,
@@ -251,7 +254,7 @@ class TableHistory:
             NotFound: There is no such snapshot.
         """
         millis = None if retained is None else retained // timedelta(milliseconds=1)
-        self._catalog.create_tag(self.identifier, name, snapshot_id, retained_millis=millis)
+        self._catalog.tags.create(self.identifier, name, snapshot_id, retained_millis=millis)
 
     def delete_tag(self, name: str) -> None:
         """Delete a tag, and the files that it alone kept.
@@ -260,7 +263,7 @@ class TableHistory:
             NotFound: There is no such tag.
         """
         tagged = self.tag(name).snapshot
-        self._catalog.delete_tag(self.identifier, name)
+        self._catalog.tags.delete(self.identifier, name)
         delete_tag_data(self._storage, tagged, self.pointer.latest())
 
     def expire_tags(
@@ -301,7 +304,7 @@ class TableHistory:
         Raises:
             NotFound: There is no such branch.
         """
-        info = self._catalog.get_table(branch_of(self.identifier, name))
+        info = self._catalog.tables.get(branch_of(self.identifier, name))
         return type(self)(self._catalog, info, self._runtime, options=self._overlay)
 
     def create_branch(
@@ -353,7 +356,7 @@ class TableHistory:
     def consumers(self) -> list[ConsumerInfo]:
         """The saved positions, by consumer id."""
         return all_pages(
-            lambda token: self._catalog.list_consumers(self.identifier, page_token=token)
+            lambda token: self._catalog.consumers.list(self.identifier, page_token=token)
         )
 
 
@@ -410,11 +413,11 @@ class Consumer:
         Raises:
             Invalid: The id cannot name a consumer, or the snapshot's id is not positive.
         """
-        self._table.catalog.reset_consumer(self._table.identifier, self.consumer_id, next_snapshot)
+        self._table.catalog.consumers.reset(self._table.identifier, self.consumer_id, next_snapshot)
 
     def delete(self) -> None:
         """Forget the position; nothing happens when there is none."""
-        self._table.catalog.reset_consumer(self._table.identifier, self.consumer_id, None)
+        self._table.catalog.consumers.reset(self._table.identifier, self.consumer_id, None)
 
 
 def _millis(timestamp: int | datetime | str) -> int:

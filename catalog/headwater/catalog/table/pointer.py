@@ -29,7 +29,7 @@ class CatalogPointer:
 
     def latest(self) -> Snapshot | None:
         """The latest snapshot; None for a table that nobody wrote yet."""
-        found = self.catalog.latest_snapshot(self.identifier)
+        found = self.catalog.snapshots.latest(self.identifier)
         return None if found is None else found.snapshot
 
     def commit(
@@ -37,6 +37,6 @@ class CatalogPointer:
     ) -> bool:
         """Make `snapshot` the latest if `base` still is; False when another commit came first."""
         base_uuid = None if base is None else base.uuid
-        return self.catalog.commit_snapshot(
+        return self.catalog.snapshots.commit(
             self.identifier, self.table_id, snapshot, base_uuid, statistics
         )

@@ -450,7 +450,7 @@ class Table(TableHistory):
         if not self._info.is_external:
             for branch in (MAIN_BRANCH, *self.branches()):
                 # Storage has followed every decision about a branch that was asked for.
-                found = self._catalog.latest_snapshot(branch_of(self.identifier, branch))
+                found = self._catalog.snapshots.latest(branch_of(self.identifier, branch))
                 if found is not None:
                     latest[branch] = found.snapshot
         return remove_orphan_files(

@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headwater.catalog.model.catalog import ConsumerInfo, ConsumerLag, SnapshotInfo, TagInfo
+from headwater.catalog.model.consumers import ConsumerInfo, ConsumerLag
+from headwater.catalog.model.snapshots import SnapshotInfo
+from headwater.catalog.model.tags import TagInfo
 from headwater.catalog.wire.tables import JsonObject, Paged, WireModel
 from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.options import parse_duration

@@ -14,11 +14,9 @@ from typing import TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
-from headwater.catalog.model.catalog import (
-    DatabaseInfo,
-    TableInfo,
-)
+from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.tables import TableInfo
 from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
 
 __all__ = [

@@ -356,7 +356,7 @@ class Story:
     def _latest(self, name: str) -> int:
         from headwater.catalog.model.identifier import Identifier
 
-        latest = self._client.catalog.latest_snapshot(Identifier.parse(name))
+        latest = self._client.catalog.snapshots.latest(Identifier.parse(name))
         return latest.snapshot.id if latest is not None else 0
 
     def _oldest(self, name: str) -> int:

@@ -30,7 +30,7 @@ def list_consumers(catalog: CatalogOf, name: TableName, page: PageOf) -> ListCon
 
     A consumer that has not moved for the table's `consumer.expiration-time` is not listed.
     """
-    found = catalog.list_consumers(name, max_results=page.max_results, page_token=page.page_token)
+    found = catalog.consumers.list(name, max_results=page.max_results, page_token=page.page_token)
     return ListConsumersResponse(
         consumers=[ConsumerModel.of(item) for item in found.items],
         next_page_token=found.next_token,
@@ -44,5 +44,5 @@ def list_consumers(catalog: CatalogOf, name: TableName, page: PageOf) -> ListCon
 )
 def reset_consumer(catalog: CatalogOf, name: TableName, body: ResetConsumerRequest) -> Empty:
     """Creates the consumer if need be; without `nextSnapshotId` deletes it."""
-    catalog.reset_consumer(name, body.consumer_id, body.next_snapshot_id)
+    catalog.consumers.reset(name, body.consumer_id, body.next_snapshot_id)
     return Empty()

@@ -33,7 +33,7 @@ def list_databases(
     ] = None,
 ) -> ListDatabasesResponse:
     """Database names in order, by pages."""
-    found = catalog.list_databases(
+    found = catalog.databases.list(
         pattern=pattern or None, max_results=page.max_results, page_token=page.page_token
     )
     return ListDatabasesResponse(databases=list(found.items), next_page_token=found.next_token)
@@ -42,14 +42,14 @@ def list_databases(
 @router.post("", summary="Create a database", responses=failures("database exists"))
 def create_database(catalog: CatalogOf, body: CreateDatabaseRequest) -> Empty:
     """No database exists by itself, `default` neither."""
-    catalog.create_database(body.name, without_nulls(body.options))
+    catalog.databases.create(body.name, without_nulls(body.options))
     return Empty()
 
 
 @router.get("/{database}", summary="Get a database", responses=failures("no database"))
 def get_database(catalog: CatalogOf, database: Segment) -> GetDatabaseResponse:
     """The database with its options."""
-    return GetDatabaseResponse.of(catalog.get_database(database))
+    return GetDatabaseResponse.of(catalog.databases.get(database))
 
 
 @router.post(
@@ -61,8 +61,8 @@ def alter_database(
     """Options to remove that are not there are told, and are no error."""
     updates = without_nulls(body.updates)
     removals = [key for key in body.removals or () if key not in updates]
-    before = catalog.get_database(database).options
-    catalog.alter_database(database, updates, removals)
+    before = catalog.databases.get(database).options
+    catalog.databases.alter(database, updates, removals)
     return AlterDatabaseResponse(
         removed=[key for key in removals if key in before],
         updated=list(updates),
@@ -78,5 +78,5 @@ def drop_database(catalog: CatalogOf, database: Segment) -> Empty:
 
     Where dropped tables are kept for a while, they can be restored; views and functions cannot.
     """
-    catalog.drop_database(database)
+    catalog.databases.drop(database)
     return Empty()

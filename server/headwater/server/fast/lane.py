@@ -227,7 +227,7 @@ class FastLane:
 
 
 def _batches(loop: asyncio.AbstractEventLoop, catalog: SqlCatalog) -> _Batches:
-    bulk, commits = catalog.bulk, catalog.commits
+    bulk, commits = catalog.bulk, catalog.snapshots.commits
     # They end with what they are for.
     threads = ThreadPoolExecutor(MOST_UNDER_WAY, "commits")
 

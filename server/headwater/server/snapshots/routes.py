@@ -43,7 +43,7 @@ def commit_table(
     the same snapshot, with the same uuid, may be offered again.
     """
     with services.metrics.committing(catalog.warehouse) as commit:
-        success = catalog.commit_snapshot(
+        success = catalog.snapshots.commit(
             name,
             body.table_id,
             snapshot_from_wire(member_text(text, "snapshot")),
@@ -62,7 +62,7 @@ def commit_table(
 )
 def get_table_snapshot(catalog: CatalogOf, name: TableName) -> Response:
     """With the table's sizes. A table that nobody wrote yet answers 404 about a `SNAPSHOT`."""
-    info = catalog.latest_snapshot(name)
+    info = catalog.snapshots.latest(name)
     if info is None:
         raise NotFound(
             f"table {name} has no snapshot yet",
@@ -87,7 +87,7 @@ def get_table_snapshot(catalog: CatalogOf, name: TableName) -> Response:
 )
 def list_snapshots(catalog: CatalogOf, name: TableName, page: PageOf) -> Response:
     """The snapshots that still exist, newest first, by pages."""
-    found = catalog.list_snapshots(name, max_results=page.max_results, page_token=page.page_token)
+    found = catalog.snapshots.list(name, max_results=page.max_results, page_token=page.page_token)
     texts = [Raw(item.to_json()) for item in found.items]
     return json_response({"snapshots": texts, "nextPageToken": found.next_token})
 
@@ -100,7 +100,7 @@ def list_snapshots(catalog: CatalogOf, name: TableName, page: PageOf) -> Respons
 )
 def get_version_snapshot(catalog: CatalogOf, name: TableName, version: Segment) -> Response:
     """`version` is a snapshot's id, `EARLIEST`, `LATEST`, or a tag's name."""
-    return json_response({"snapshot": Raw(catalog.get_snapshot(name, version).to_json())})
+    return json_response({"snapshot": Raw(catalog.snapshots.get(name, version).to_json())})
 
 
 @router.post(
@@ -114,9 +114,9 @@ def rollback_table(catalog: CatalogOf, name: TableName, body: RollbackTableReque
     With `fromSnapshot`, only if that still is the latest.
     """
     if isinstance(body.instant, SnapshotInstant):
-        catalog.rollback_to_snapshot(name, body.instant.snapshot_id, body.from_snapshot)
+        catalog.snapshots.rollback_to_snapshot(name, body.instant.snapshot_id, body.from_snapshot)
     else:
-        catalog.rollback_to_tag(name, body.instant.tag_name, body.from_snapshot)
+        catalog.snapshots.rollback_to_tag(name, body.instant.tag_name, body.from_snapshot)
     return Empty()
 
 
@@ -127,5 +127,5 @@ def rollback_table(catalog: CatalogOf, name: TableName, body: RollbackTableReque
 )
 def rollback_schema(catalog: CatalogOf, name: TableName, body: RollbackSchemaRequest) -> Empty:
     """Makes an earlier schema the latest, if no snapshot, tag or changelog needs a later one."""
-    catalog.rollback_schema(name, body.schema_id)
+    catalog.snapshots.rollback_schema(name, body.schema_id)
     return Empty()

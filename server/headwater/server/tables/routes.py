@@ -65,7 +65,7 @@ def list_tables(
     table_type: TableType = None,
 ) -> ListTablesResponse:
     """Table names in order, by pages."""
-    found = catalog.list_tables(
+    found = catalog.tables.list(
         database,
         pattern=pattern or None,
         table_type=table_type or None,
@@ -88,7 +88,7 @@ def list_table_details(
     table_type: TableType = None,
 ) -> ListTableDetailsResponse:
     """As `List tables`, each with what `Get a table` says."""
-    found = catalog.list_table_details(
+    found = catalog.tables.list_details(
         database,
         pattern=pattern or None,
         table_type=table_type or None,
@@ -111,7 +111,7 @@ def list_tables_globally(
     pattern: NamePattern = None,
 ) -> ListTablesGloballyResponse:
     """Names in order of database and table, by pages."""
-    found = catalog.list_tables_globally(
+    found = catalog.tables.list_globally(
         database_pattern=database_pattern or None,
         pattern=pattern or None,
         max_results=page.max_results,
@@ -124,7 +124,7 @@ def list_tables_globally(
 @router.get("/tables/id/{tableId}", summary="Get a table by its id", responses=failures("no table"))
 def get_table_by_id(catalog: CatalogOf, table_id: TableId) -> GetTableResponse:
     """The table that has an id, whatever its name is now."""
-    return GetTableResponse.of(catalog.get_table_by_id(table_id))
+    return GetTableResponse.of(catalog.tables.get_by_id(table_id))
 
 
 @router.post(
@@ -135,7 +135,7 @@ def get_table_by_id(catalog: CatalogOf, table_id: TableId) -> GetTableResponse:
 def create_table(catalog: CatalogOf, database: Segment, body: CreateTableRequest) -> Empty:
     """Makes `schema/schema-0` on storage and nothing else beside it."""
     _check_database(database, body.identifier)
-    catalog.create_table(body.identifier.identifier(), Schema.from_json(body.table_schema))
+    catalog.tables.create(body.identifier.identifier(), Schema.from_json(body.table_schema))
     return Empty()
 
 
@@ -152,7 +152,7 @@ def register_table(catalog: CatalogOf, database: Segment, body: RegisterTableReq
     it becomes the catalog's own, with its history and branches.
     """
     _check_database(database, body.identifier)
-    catalog.register_table(body.identifier.identifier(), body.path)
+    catalog.tables.register(body.identifier.identifier(), body.path)
     return Empty()
 
 
@@ -163,7 +163,7 @@ def register_table(catalog: CatalogOf, database: Segment, body: RegisterTableReq
 )
 def rename_table(catalog: CatalogOf, body: RenameTableRequest) -> Empty:
     """Another name, and another database if so asked; the id and the files stay."""
-    catalog.rename_table(body.source.identifier(), body.destination.identifier())
+    catalog.tables.rename(body.source.identifier(), body.destination.identifier())
     return Empty()
 
 
@@ -172,7 +172,7 @@ def rename_table(catalog: CatalogOf, body: RenameTableRequest) -> Empty:
 )
 def get_table(catalog: CatalogOf, name: TableName) -> GetTableResponse:
     """The table with its latest schema. `path` stands outside the schema's options."""
-    return GetTableResponse.of(catalog.get_table(name))
+    return GetTableResponse.of(catalog.tables.get(name))
 
 
 @router.post(
@@ -184,7 +184,7 @@ def alter_table(catalog: CatalogOf, name: TableName, body: AlterTableRequest) ->
     """All changes or none; they make one new version of the schema."""
     changes = [schema_change_from_json(change) for change in body.changes]
     try:
-        catalog.alter_table(name, changes)
+        catalog.tables.alter(name, changes)
     except NotFound as error:
         if error.resource_type in (ResourceType.TABLE, ResourceType.COLUMN):
             raise
@@ -202,7 +202,7 @@ def alter_table(catalog: CatalogOf, name: TableName, body: AlterTableRequest) ->
 )
 def replace_table(catalog: CatalogOf, name: TableName, body: ReplaceTableRequest) -> Empty:
     """Another schema and no data, in one step; the id, the place and earlier snapshots stay."""
-    catalog.replace_table(name, Schema.from_json(body.table_schema))
+    catalog.tables.replace(name, Schema.from_json(body.table_schema))
     return Empty()
 
 
@@ -216,7 +216,7 @@ def drop_table(catalog: CatalogOf, name: TableName) -> Empty:
 
     Where dropped tables are kept for a while, the files stay until then.
     """
-    catalog.drop_table(name)
+    catalog.tables.drop(name)
     return Empty()
 
 
@@ -229,7 +229,7 @@ def auth_table_query(
     catalog: CatalogOf, name: TableName, body: AuthTableQueryRequest
 ) -> AuthTableQueryResponse:
     """Whoever got past the server's door sees all rows and columns: no filters, no masks."""
-    info = catalog.get_table(name)
+    info = catalog.tables.get(name)
     info.schema.columns(body.select or ())
     return AuthTableQueryResponse(filter=[], column_masking={})
 
@@ -246,7 +246,7 @@ def get_table_token(
 
     Otherwise 501: `/v1/config` hands out what the operator put into the client options.
     """
-    info = catalog.get_table(name)
+    info = catalog.tables.get(name)
     seconds = services.settings.data_token_seconds
     if seconds is None:
         raise Unsupported(

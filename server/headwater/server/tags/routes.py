@@ -38,7 +38,7 @@ def list_tags(
     ] = None,
 ) -> ListTagsResponse:
     """Tag names in order, by pages."""
-    found = catalog.list_tags(
+    found = catalog.tags.list(
         name,
         prefix=tag_prefix or None,
         max_results=page.max_results,
@@ -56,7 +56,7 @@ def create_tag(catalog: CatalogOf, name: TableName, body: CreateTagRequest) -> E
     """Names a snapshot, the latest unless the request says otherwise."""
     retained = None if body.time_retained is None else parse_retention(body.time_retained)
     try:
-        catalog.create_tag(name, body.tag_name, body.snapshot_id, retained_millis=retained)
+        catalog.tags.create(name, body.tag_name, body.snapshot_id, retained_millis=retained)
     except AlreadyExists:
         if not body.ignore_if_exists:
             raise
@@ -71,7 +71,7 @@ def create_tag(catalog: CatalogOf, name: TableName, body: CreateTagRequest) -> E
 )
 def get_tag(catalog: CatalogOf, name: TableName, tag: Segment) -> Response:
     """The snapshot it names, when it was made, how long it is kept."""
-    found = catalog.get_tag(name, tag)
+    found = catalog.tags.get(name, tag)
     document = GetTagResponse.of(found).model_dump(by_alias=True)
     return json_response({**document, "snapshot": Raw(found.snapshot.to_json())})
 
@@ -81,5 +81,5 @@ def get_tag(catalog: CatalogOf, name: TableName, tag: Segment) -> Response:
 )
 def delete_tag(catalog: CatalogOf, name: TableName, tag: Segment) -> Empty:
     """The snapshot's files stay until it expires."""
-    catalog.delete_tag(name, tag)
+    catalog.tags.delete(name, tag)
     return Empty()

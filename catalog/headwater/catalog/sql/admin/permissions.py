@@ -48,7 +48,7 @@ class SqlPermissions:
     """The grants of one warehouse (`headwater.catalog.model.permissions.Permissions`).
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
     """
 
     def __init__(self, context: CatalogContext) -> None:

@@ -38,7 +38,11 @@ from headwater.catalog.sql.history.manifest_sizes import (
     recorded,
 )
 from headwater.catalog.sql.history.rollback import reversed_statistics
-from headwater.catalog.sql.history.snapshots import Snapshots, settled_table, snapshot_not_found
+from headwater.catalog.sql.history.snapshot_reads import (
+    SnapshotReads,
+    settled_table,
+    snapshot_not_found,
+)
 from headwater.catalog.sql.history.statistics import apply_statistics, read_schema
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
 from headwater.catalog.sql.queries.lookup import (
@@ -86,12 +90,12 @@ class SqlBranches:
     """Implements `headwater.catalog.model.branches.Branches`.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
         outbox: Makes storage follow.
         snapshots: Says which snapshots exist.
     """
 
-    def __init__(self, context: CatalogContext, outbox: Outbox, snapshots: Snapshots) -> None:
+    def __init__(self, context: CatalogContext, outbox: Outbox, snapshots: SnapshotReads) -> None:
         self._context = context
         self._sql = context.database
         self._outbox = outbox

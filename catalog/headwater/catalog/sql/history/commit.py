@@ -52,7 +52,7 @@ MOST_AT_ONCE = 32
 
 @dataclass(frozen=True)
 class Offer:
-    """A snapshot that is to be the latest; see `Catalog.commit_snapshot`.
+    """A snapshot that is to be the latest; see `Snapshots.commit`.
 
     Attributes:
         identifier: The table and branch.
@@ -152,7 +152,7 @@ class Commits:
     """Commits snapshots of one warehouse's tables.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
         outbox: Writes the snapshot files.
     """
 
@@ -161,7 +161,7 @@ class Commits:
         self._outbox = outbox
 
     def commit(self, offer: Offer, also: _Also | None = None) -> bool:
-        """Make a snapshot the latest; see `Catalog.commit_snapshot`.
+        """Make a snapshot the latest; see `Snapshots.commit`.
 
         Args:
             offer: The snapshot.

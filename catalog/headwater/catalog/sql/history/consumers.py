@@ -7,11 +7,12 @@ from typing import Any
 
 from sqlalchemy import Row, select
 
-from headwater.catalog.model.catalog import ConsumerInfo, ConsumerLag, Page
+from headwater.catalog.model.consumers import ConsumerInfo, ConsumerLag
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SnapshotRow
-from headwater.catalog.sql.history.snapshots import settled_table
+from headwater.catalog.sql.history.snapshot_reads import settled_table
 from headwater.catalog.sql.history.statistics import chunks, read_schema
 from headwater.catalog.sql.history.stream_counts import COUNT_COLUMNS, StreamCounts
 from headwater.catalog.sql.outbox.outbox import Outbox
@@ -29,7 +30,7 @@ from headwater.storage.snapshot.consumer import (
 )
 from headwater.storage.snapshot.snapshot import Snapshot
 
-__all__ = ["Consumers"]
+__all__ = ["SqlConsumers"]
 
 # Paimon's local files are overwritten in place: a reader may find one half written, and looks
 # again (Consumer.java).
@@ -37,11 +38,11 @@ _READ_ATTEMPTS = 5
 _SECONDS_BETWEEN_READS = 0.05
 
 
-class Consumers:
-    """The consumers of one warehouse's tables.
+class SqlConsumers:
+    """Implements `headwater.catalog.model.consumers.Consumers`.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
         outbox: Settles open decisions before anything is shown.
     """
 
@@ -51,7 +52,11 @@ class Consumers:
         self._outbox = outbox
 
     def list(
-        self, identifier: Identifier, max_results: int | None, token: str | None
+        self,
+        identifier: Identifier,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
     ) -> Page[ConsumerInfo]:
         """The saved positions, by consumer id, without those that have expired."""
         check_page(max_results)
@@ -62,7 +67,7 @@ class Consumers:
         found: list[Consumer] = []
         next_token: str | None = None
         for consumer_id, moved_at in consumer_statuses(self._files, record.layout):
-            if token and consumer_id <= token:
+            if page_token and consumer_id <= page_token:
                 continue
             if expired_before is not None and moved_at < expired_before:
                 continue

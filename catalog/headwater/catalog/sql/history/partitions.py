@@ -67,7 +67,7 @@ class SqlPartitions:
     """Implements `headwater.catalog.model.partitions.Partitions` in the database.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
         outbox: Settles open decisions before anything is shown.
     """
 

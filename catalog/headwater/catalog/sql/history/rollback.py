@@ -9,7 +9,6 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, PartitionRow, SnapshotRow
 from headwater.catalog.sql.history.branch_history import delete_branch_rows
 from headwater.catalog.sql.history.manifest_sizes import (
@@ -18,9 +17,13 @@ from headwater.catalog.sql.history.manifest_sizes import (
     measure,
     recorded,
 )
-from headwater.catalog.sql.history.snapshots import Snapshots, settled_table, snapshot_not_found
+from headwater.catalog.sql.history.snapshot_reads import (
+    SnapshotReads,
+    settled_table,
+    snapshot_not_found,
+)
 from headwater.catalog.sql.history.statistics import apply_statistics
-from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.outbox.outbox import Action
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, table_busy
 from headwater.storage.errors import Conflict, NotFound, ResourceType
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -33,43 +36,34 @@ __all__ = ["Rollbacks", "reversed_statistics"]
 _ATTEMPTS = 10
 
 
-class Rollbacks:
-    """Rolls back one warehouse's tables.
+class Rollbacks(SnapshotReads):
+    """Ways back in the history of tables; arguments as for `SnapshotReads`."""
 
-    Args:
-        context: Where and with what.
-        outbox: Deletes the files of the snapshots that go away.
-        snapshots: Says which snapshots exist.
-    """
-
-    def __init__(self, context: CatalogContext, outbox: Outbox, snapshots: Snapshots) -> None:
-        self._context = context
-        self._outbox = outbox
-        self._snapshots = snapshots
-
-    def to_snapshot(
-        self, identifier: Identifier, snapshot_id: int, from_snapshot: int | None
+    def rollback_to_snapshot(
+        self, identifier: Identifier, snapshot_id: int, from_snapshot: int | None = None
     ) -> None:
         """Make an earlier snapshot the latest; NotFound (SNAPSHOT), Conflict."""
         record = settled_table(self._context, self._outbox, identifier)
-        target = self._snapshots.by_id(record, snapshot_id)
+        target = self.by_id(record, snapshot_id)
         if target is None:
             raise snapshot_not_found(identifier, str(snapshot_id))
         self._roll_back(record, target, from_snapshot)
 
-    def to_tag(self, identifier: Identifier, name: str, from_snapshot: int | None) -> None:
+    def rollback_to_tag(
+        self, identifier: Identifier, tag: str, from_snapshot: int | None = None
+    ) -> None:
         """Make a tag's snapshot the latest, be it expired or not; NotFound (TAG), Conflict."""
         record = settled_table(self._context, self._outbox, identifier)
-        tag = None
-        if name and "/" not in name:
-            tag = read_tag_file(self._context.files, record.layout, name)
-        if tag is None or not 0 < tag.snapshot.id <= record.snapshot_id:
+        found = None
+        if tag and "/" not in tag:
+            found = read_tag_file(self._context.files, record.layout, tag)
+        if found is None or not 0 < found.snapshot.id <= record.snapshot_id:
             raise NotFound(
-                f"table {identifier} has no tag '{name}' on a snapshot of its history",
+                f"table {identifier} has no tag '{tag}' on a snapshot of its history",
                 resource_type=ResourceType.TAG,
-                resource_name=name,
+                resource_name=tag,
             )
-        self._roll_back(record, tag.snapshot, from_snapshot)
+        self._roll_back(record, found.snapshot, from_snapshot)
 
     def _roll_back(self, seen: TableRecord, target: Snapshot, from_snapshot: int | None) -> None:
         expected = seen.snapshot_id if from_snapshot is None else from_snapshot

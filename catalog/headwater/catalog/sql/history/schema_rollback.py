@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from sqlalchemy import delete, select, update
@@ -9,11 +10,10 @@ from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
-from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
-from headwater.catalog.sql.history.snapshots import Snapshots, settled_table
+from headwater.catalog.sql.history.snapshot_reads import SnapshotReads, settled_table
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
-from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.outbox.outbox import Action
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, table_busy
 from headwater.storage.errors import Conflict, Invalid, NotFound
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -24,21 +24,10 @@ __all__ = ["SchemaRollbacks"]
 _ATTEMPTS = 10
 
 
-class SchemaRollbacks:
-    """Rolls back the schemas of one warehouse's tables (``SchemaManager.java``).
+class SchemaRollbacks(SnapshotReads):
+    """Ways back to earlier schemas (``SchemaManager.java``); arguments as for `SnapshotReads`."""
 
-    Args:
-        context: Where and with what.
-        outbox: Deletes the files of the schemas that go away.
-        snapshots: Says which snapshots exist.
-    """
-
-    def __init__(self, context: CatalogContext, outbox: Outbox, snapshots: Snapshots) -> None:
-        self._context = context
-        self._outbox = outbox
-        self._snapshots = snapshots
-
-    def to_schema(self, identifier: Identifier, schema_id: int) -> None:
+    def rollback_schema(self, identifier: Identifier, schema_id: int) -> None:
         """Make an earlier schema the latest; Invalid, Conflict."""
         for _ in range(_ATTEMPTS):
             record = settled_table(self._context, self._outbox, identifier)
@@ -60,9 +49,9 @@ class SchemaRollbacks:
                 "or let them expire first"
             )
 
-    def _referring(self, record: TableRecord) -> list[Snapshot]:
+    def _referring(self, record: TableRecord) -> Sequence[Snapshot]:
         files, layout = self._context.files, record.layout
-        found = list(self._snapshots.list(record.identifier, None, None).items)
+        found = list(self.list(record.identifier).items)
         found += [tag.snapshot for tag in list_tag_files(files, layout)]
         changelogs = f"{layout.branch_location}/changelog"
         for number in numbered_files(files.list(changelogs), "changelog-"):

@@ -1,198 +1,44 @@
-"""Reading snapshots: the database knows them, storage says which of them still exist.
-
-Other engines expire snapshots by deleting their files, so a snapshot is shown only while its
-file is there; and only once it is there, so decisions that storage has yet to follow are settled
-first.
-"""
+"""Snapshots: commits, history and rollback, as one part of the catalog."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-from sqlalchemy import select
-
-from headwater.catalog.model.catalog import Page, SnapshotInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import SnapshotRow
-from headwater.catalog.sql.outbox.mirror_files import numbered_files
+from headwater.catalog.sql.history.commit import Commits, Offer
+from headwater.catalog.sql.history.rollback import Rollbacks
+from headwater.catalog.sql.history.schema_rollback import SchemaRollbacks
 from headwater.catalog.sql.outbox.outbox import Outbox
-from headwater.catalog.sql.queries.lookup import TableRecord, read_table
-from headwater.catalog.sql.queries.names import check_page
-from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.snapshot.tag import read_tag_file
+from headwater.storage.table_storage import PartitionStatistics
 
-__all__ = ["Snapshots", "settled_table", "snapshot_not_found"]
-
-_EARLIEST = "EARLIEST"
-_LATEST = "LATEST"
-_KEYS_IN_ONE_QUERY = 500
-_LATEST_ATTEMPTS = 10
-_SETTLE_ATTEMPTS = 3
+__all__ = ["SqlSnapshots"]
 
 
-def settled_table(context: CatalogContext, outbox: Outbox, identifier: Identifier) -> TableRecord:
-    """A managed table as it is, or was a moment ago, with files that agree.
-
-    Raises:
-        NotFound: There is no such table.
-        Unsupported: It is external.
-    """
-    for _ in range(_SETTLE_ATTEMPTS):
-        record = read_table(context, identifier)
-        record.require_snapshots()
-        if not record.is_pending:
-            return record
-        outbox.settle(record.id, record.branch)
-    # Others keep committing. What was read last is settled by now, and was the truth then.
-    return replace(record, is_pending=False)
-
-
-def snapshot_not_found(identifier: Identifier, version: str) -> NotFound:
-    """The error about a snapshot that does not exist."""
-    return NotFound(
-        f"table {identifier} has no snapshot {version}: it expired or was never made",
-        resource_type=ResourceType.SNAPSHOT,
-        resource_name=version,
-    )
-
-
-class Snapshots:
-    """The snapshots of one warehouse's tables.
+class SqlSnapshots(Rollbacks, SchemaRollbacks):
+    """Implements `headwater.catalog.model.snapshots.Snapshots`.
 
     Args:
-        context: Where and with what.
-        outbox: Settles open decisions before anything is shown.
+        context: The warehouse, its database and its storage.
+        outbox: Makes storage follow what is decided.
+
+    Attributes:
+        commits: Commits snapshots, of one table or of several at once.
     """
 
     def __init__(self, context: CatalogContext, outbox: Outbox) -> None:
-        self._context = context
-        self._outbox = outbox
-        self._files = context.files
+        super().__init__(context, outbox)
+        self.commits = Commits(context, outbox)
 
-    def latest(self, identifier: Identifier) -> SnapshotInfo | None:
-        """The latest snapshot, whose file is on storage."""
-        for _ in range(_LATEST_ATTEMPTS):
-            record = settled_table(self._context, self._outbox, identifier)
-            if record.snapshot_id == 0:
-                return None
-            found = self._info(record)
-            if found is not None:
-                return found
-            # Rolled back between the two look-ups: look again.
-        raise CorruptData(
-            f"table {identifier}: the catalog's database has no snapshot {record.snapshot_id}, "
-            "though it is the latest"
-        )
-
-    def _info(self, record: TableRecord) -> SnapshotInfo | None:
-        with self._context.database.read() as connection:
-            row = connection.execute(
-                select(
-                    SnapshotRow.document,
-                    SnapshotRow.record_count,
-                    SnapshotRow.file_size_in_bytes,
-                    SnapshotRow.file_count,
-                    SnapshotRow.last_file_creation_time,
-                ).where(
-                    SnapshotRow.table_id == record.id,
-                    SnapshotRow.branch == record.branch,
-                    SnapshotRow.snapshot_id == record.snapshot_id,
-                )
-            ).one_or_none()
-        if row is None:
-            return None
-        where = f"snapshot {record.snapshot_id} of {record.identifier}"
-        return SnapshotInfo(
-            Snapshot.from_json(row.document, where),
-            row.record_count,
-            row.file_size_in_bytes,
-            row.file_count,
-            row.last_file_creation_time,
-        )
-
-    def get(self, identifier: Identifier, version: str) -> Snapshot:
-        """A snapshot by id, ``EARLIEST``, ``LATEST`` or tag name; NotFound (SNAPSHOT)."""
-        record = settled_table(self._context, self._outbox, identifier)
-        if version.isascii() and version.isdigit():
-            found = self.by_id(record, int(version))
-        elif version == _LATEST:
-            found = self.by_id(record, record.snapshot_id)
-        elif version == _EARLIEST:
-            ids = self.existing(record)
-            found = self.by_id(record, ids[0]) if ids else None
-        else:
-            tag = None
-            if version and "/" not in version:
-                tag = read_tag_file(self._files, record.layout, version)
-            found = None if tag is None else tag.snapshot
-        if found is None:
-            raise snapshot_not_found(identifier, version)
-        return found
-
-    def by_id(self, record: TableRecord, snapshot_id: int) -> Snapshot | None:
-        """A snapshot that exists: it is in the history and its file is on storage."""
-        if not 0 < snapshot_id <= record.snapshot_id:
-            return None
-        if not self._files.exists(record.layout.snapshot(snapshot_id)):
-            return None
-        return self._documents(record, [snapshot_id]).get(snapshot_id)
-
-    def list(
-        self, identifier: Identifier, max_results: int | None, token: str | None
-    ) -> Page[Snapshot]:
-        """The snapshots that exist, newest first; the token is the page's last id."""
-        check_page(max_results)
-        record = settled_table(self._context, self._outbox, identifier)
-        ids = self.existing(record)[::-1]
-        if token:
-            if not (token.isascii() and token.isdigit()):
-                raise Invalid(f"'{token}' is not a page token of a list of snapshots")
-            ids = [i for i in ids if i < int(token)]
-        page = ids if max_results is None else ids[:max_results]
-        documents = self._documents(record, page)
-        items = tuple(documents[i] for i in page if i in documents)
-        return Page(items, str(page[-1]) if len(page) < len(ids) else None)
-
-    def existing(self, record: TableRecord) -> Sequence[int]:
-        """The ids of the snapshots that exist, ascending; CorruptData if the latest does not."""
-        for _ in range(_LATEST_ATTEMPTS):
-            statuses = self._files.list(record.layout.snapshot_directory)
-            ids = [i for i in numbered_files(statuses, "snapshot-") if 0 < i <= record.snapshot_id]
-            if record.snapshot_id == 0 or (ids and ids[-1] == record.snapshot_id):
-                return ids
-            now = settled_table(self._context, self._outbox, record.identifier)
-            if now == record:
-                break
-            # Rolled back, forwarded or dropped between the two look-ups: look again.
-            record = now
-        raise CorruptData(
-            f"table {record.identifier}: {record.layout.snapshot(record.snapshot_id)}, its "
-            "latest snapshot, is missing on storage; restore the file"
-        )
-
-    def _documents(self, record: TableRecord, ids: Sequence[int]) -> Mapping[int, Snapshot]:
-        """The snapshots with those ids; what the database does not know comes from its file."""
-        found: dict[int, Snapshot] = {}
-        with self._context.database.read() as connection:
-            for at in range(0, len(ids), _KEYS_IN_ONE_QUERY):
-                rows = connection.execute(
-                    select(SnapshotRow.snapshot_id, SnapshotRow.document).where(
-                        SnapshotRow.table_id == record.id,
-                        SnapshotRow.branch == record.branch,
-                        SnapshotRow.snapshot_id.in_(ids[at : at + _KEYS_IN_ONE_QUERY]),
-                    )
-                )
-                for snapshot_id, document in rows:
-                    where = f"snapshot {snapshot_id} of {record.identifier}"
-                    found[snapshot_id] = Snapshot.from_json(document, where)
-        for snapshot_id in ids:
-            if snapshot_id not in found:
-                path = record.layout.snapshot(snapshot_id)
-                try:
-                    found[snapshot_id] = Snapshot.from_json(self._files.read(path), path)
-                except NotFound:
-                    continue  # expired since we looked
-        return found
+    def commit(
+        self,
+        identifier: Identifier,
+        table_id: str | None,
+        snapshot: Snapshot,
+        base_uuid: str | None,
+        statistics: Sequence[PartitionStatistics],
+    ) -> bool:
+        """Make `snapshot` the latest, if the latest still is the one with `base_uuid`."""
+        offer = Offer(identifier, table_id, snapshot, base_uuid, statistics)
+        return self.commits.commit(offer)

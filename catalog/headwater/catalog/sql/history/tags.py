@@ -5,11 +5,16 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
-from headwater.catalog.model.catalog import Page, TagInfo
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
+from headwater.catalog.model.tags import TagInfo
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SnapshotRow
-from headwater.catalog.sql.history.snapshots import Snapshots, settled_table, snapshot_not_found
+from headwater.catalog.sql.history.snapshot_reads import (
+    SnapshotReads,
+    settled_table,
+    snapshot_not_found,
+)
 from headwater.catalog.sql.history.statistics import read_schema
 from headwater.catalog.sql.outbox.mirror_files import tag_names
 from headwater.catalog.sql.outbox.outbox import Outbox
@@ -26,19 +31,19 @@ from headwater.storage.snapshot.tag import (
     write_tag_file,
 )
 
-__all__ = ["Tags"]
+__all__ = ["SqlTags"]
 
 
-class Tags:
-    """The tags of one warehouse's tables.
+class SqlTags:
+    """Implements `headwater.catalog.model.tags.Tags`.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
         outbox: Settles open decisions before anything is shown.
         snapshots: Says which snapshots exist.
     """
 
-    def __init__(self, context: CatalogContext, outbox: Outbox, snapshots: Snapshots) -> None:
+    def __init__(self, context: CatalogContext, outbox: Outbox, snapshots: SnapshotReads) -> None:
         self._context = context
         self._files = context.files
         self._outbox = outbox
@@ -47,14 +52,15 @@ class Tags:
     def create(
         self,
         identifier: Identifier,
-        name: str,
-        snapshot_id: int | None,
-        retained_millis: int | None,
+        tag: str,
+        snapshot_id: int | None = None,
+        *,
+        retained_millis: int | None = None,
     ) -> None:
         """Name a snapshot; NotFound (SNAPSHOT), AlreadyExists (TAG)."""
-        check_tag_name(name)
+        check_tag_name(tag)
         if retained_millis is not None and retained_millis < 1:
-            raise Invalid(f"tag '{name}': it must be kept for at least 1 ms")
+            raise Invalid(f"tag '{tag}': it must be kept for at least 1 ms")
         record = settled_table(self._context, self._outbox, identifier)
         wanted = record.snapshot_id if snapshot_id is None else snapshot_id
         snapshot = self._snapshots.by_id(record, wanted) or self._tagged(record, wanted)
@@ -65,7 +71,7 @@ class Tags:
                 options = read_schema(connection, record).table_options
             retained_millis = options.tag_time_retained
         created_at = self._context.runtime.now_millis()
-        tag = Tag(name, snapshot, created_at, retained_millis)
+        wanted_tag = Tag(tag, snapshot, created_at, retained_millis)
 
         def work(connection: Connection) -> bool:
             # Under the lock, so that no rollback takes the snapshot away at the same time.
@@ -81,13 +87,13 @@ class Tags:
             is_same = now.id == record.id and now.snapshot_id >= snapshot.id
             if not is_same or (row is not None and row.uuid != snapshot.uuid):
                 raise Conflict(f"table {identifier} was rolled back meanwhile; look, then retry")
-            return write_tag_file(self._files, record.layout, tag)
+            return write_tag_file(self._files, record.layout, wanted_tag)
 
         if not self._context.database.write(work):
             raise AlreadyExists(
-                f"table {identifier} has a tag '{name}' already",
+                f"table {identifier} has a tag '{tag}' already",
                 resource_type=ResourceType.TAG,
-                resource_name=name,
+                resource_name=tag,
             )
 
     def _tagged(self, record: TableRecord, snapshot_id: int) -> Snapshot | None:
@@ -97,18 +103,23 @@ class Tags:
         tags = list_tag_files(self._files, record.layout)
         return next((tag.snapshot for tag in tags if tag.snapshot.id == snapshot_id), None)
 
-    def get(self, identifier: Identifier, name: str) -> TagInfo:
+    def get(self, identifier: Identifier, tag: str) -> TagInfo:
         """A tag; NotFound (TAG)."""
         record = settled_table(self._context, self._outbox, identifier)
-        tag = None
-        if name and "/" not in name:
-            tag = read_tag_file(self._files, record.layout, name)
-        if tag is None:
-            raise _tag_not_found(identifier, name)
-        return TagInfo(name, tag.snapshot, tag.created_at, tag.retained_millis)
+        found = None
+        if tag and "/" not in tag:
+            found = read_tag_file(self._files, record.layout, tag)
+        if found is None:
+            raise _tag_not_found(identifier, tag)
+        return TagInfo(tag, found.snapshot, found.created_at, found.retained_millis)
 
     def list(
-        self, identifier: Identifier, prefix: str | None, max_results: int | None, token: str | None
+        self,
+        identifier: Identifier,
+        *,
+        prefix: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
     ) -> Page[str]:
         """Tag names in their order."""
         check_page(max_results)
@@ -116,16 +127,16 @@ class Tags:
         names = tag_names(self._files, record.layout)
         if prefix:
             names = [name for name in names if name.startswith(prefix)]
-        if token:
-            names = [name for name in names if name > token]
+        if page_token:
+            names = [name for name in names if name > page_token]
         return name_page(names, max_results)
 
-    def delete(self, identifier: Identifier, name: str) -> None:
+    def delete(self, identifier: Identifier, tag: str) -> None:
         """Delete a tag; NotFound (TAG)."""
         record = settled_table(self._context, self._outbox, identifier)
-        if not name or "/" in name or not self._files.exists(record.layout.tag(name)):
-            raise _tag_not_found(identifier, name)
-        delete_tag_file(self._files, record.layout, name)
+        if not tag or "/" in tag or not self._files.exists(record.layout.tag(tag)):
+            raise _tag_not_found(identifier, tag)
+        delete_tag_file(self._files, record.layout, tag)
 
 
 def _tag_not_found(identifier: Identifier, name: str) -> NotFound:

@@ -26,7 +26,7 @@ class SqlFunctions:
     """The functions of one warehouse (`headwater.catalog.model.functions.Functions`).
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
     """
 
     def __init__(self, context: CatalogContext) -> None:

@@ -51,7 +51,7 @@ class NamedDocuments:
     """The views, or the functions, of one warehouse.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
         model: Which table of the database has them.
         kind: What errors about them are about.
     """

@@ -21,7 +21,7 @@ class SqlViews:
     """The views of one warehouse (`headwater.catalog.model.views.Views`).
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
     """
 
     def __init__(self, context: CatalogContext) -> None:

@@ -164,7 +164,7 @@ class Outbox:
     """Makes storage follow the database.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
     """
 
     def __init__(self, context: CatalogContext) -> None:

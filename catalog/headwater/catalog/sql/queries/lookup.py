@@ -9,8 +9,8 @@ from functools import cache
 from sqlalchemy import exists, or_, select
 from sqlalchemy.engine import Connection
 
-from headwater.catalog.model.catalog import Page
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, OutboxRow, TableRow
 from headwater.catalog.sql.database.prepared import Prepared, keyed, numbered, padded

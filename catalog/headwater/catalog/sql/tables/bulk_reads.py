@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import exists, literal_column, or_
 
-from headwater.catalog.model.catalog import TableInfo
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
     BranchRow,
@@ -117,7 +117,7 @@ class BulkReads:
     """Reads of one warehouse's tables.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
     """
 
     def __init__(self, context: CatalogContext) -> None:

@@ -9,8 +9,9 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
-from headwater.catalog.model.catalog import DatabaseInfo, Page
+from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
 from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.admin.grants import drop_grants
 from headwater.catalog.sql.admin.warehouse_lock import hold_warehouse
@@ -27,34 +28,40 @@ from headwater.catalog.sql.queries.names import (
     normalised_location,
     pattern_clause,
 )
-from headwater.catalog.sql.tables.dropped_tables import DroppedTables
+from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
 from headwater.catalog.sql.tables.protection import refuse_protected
 from headwater.catalog.sql.tables.rows import drop_table_rows, lock_table
 from headwater.storage.errors import AlreadyExists, Invalid, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH
 
-__all__ = ["Databases"]
+__all__ = ["SqlDatabases"]
 
 _LOCATION = "location"
 
 
-class Databases:
-    """The databases of one warehouse.
+class SqlDatabases:
+    """Implements `headwater.catalog.model.databases.Databases`.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
         outbox: Follows the dropping of tables on storage.
         dropped: Keeps dropped tables that can be restored.
     """
 
-    def __init__(self, context: CatalogContext, outbox: Outbox, dropped: DroppedTables) -> None:
+    def __init__(self, context: CatalogContext, outbox: Outbox, dropped: SqlDroppedTables) -> None:
         self._context = context
         self._sql = context.database
         self._outbox = outbox
         self._dropped = dropped
 
-    def list(self, pattern: str | None, max_results: int | None, token: str | None) -> Page[str]:
-        """Names in their order."""
+    def list(
+        self,
+        *,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[str]:
+        """Database names in their order."""
         check_page(max_results)
         query = (
             select(DatabaseRow.name)
@@ -65,8 +72,8 @@ class Databases:
             query = query.where(
                 pattern_clause(DatabaseRow.name, pattern, is_sqlite=self._sql.is_sqlite)
             )
-        if token:
-            query = query.where(DatabaseRow.name > token)
+        if page_token:
+            query = query.where(DatabaseRow.name > page_token)
         if max_results is not None:
             query = query.limit(max_results + 1)
         query = along(query, DatabaseRow.warehouse, DatabaseRow.name)
@@ -74,10 +81,12 @@ class Databases:
             names = connection.execute(query).scalars().all()
         return name_page(names, max_results)
 
-    def create(self, name: str, options: Mapping[str, str], ignore_if_exists: bool) -> None:
+    def create(
+        self, name: str, options: Mapping[str, str] | None = None, *, ignore_if_exists: bool = False
+    ) -> None:
         """Create a database; its ``location`` option must lie in the warehouse."""
         check_database_name(name)
-        options = dict(options)
+        options = dict(options or {})
         location = f"{self._context.location}/{name}.db"
         if _LOCATION in options:
             location = normalised_location(options.pop(_LOCATION))

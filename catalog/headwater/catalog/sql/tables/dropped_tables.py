@@ -35,7 +35,7 @@ from headwater.storage.errors import (
 )
 from headwater.storage.files.layout import MAIN_BRANCH
 
-__all__ = ["DroppedTables"]
+__all__ = ["SqlDroppedTables"]
 
 # No warehouse's name has a slash, and no database's a dollar sign.
 _WAREHOUSE_SUFFIX = "/dropped"
@@ -44,11 +44,11 @@ _RESTORE_ATTEMPTS = 3
 _PURGED_AT_ONCE = 100
 
 
-class DroppedTables:
+class SqlDroppedTables:
     """Implements `headwater.catalog.model.dropped_tables.DroppedTables`.
 
     Args:
-        context: Where and with what, and how long dropped tables are kept.
+        context: The warehouse, and how long its dropped tables are kept.
         outbox: Deletes the files of what is purged.
     """
 

@@ -17,9 +17,9 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.branches import check_branch_name
-from headwater.catalog.model.catalog import TableInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
+from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
@@ -129,7 +129,7 @@ class ExternalSchemas:
     """The schemas of one warehouse's external tables.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
     """
 
     def __init__(self, context: CatalogContext) -> None:

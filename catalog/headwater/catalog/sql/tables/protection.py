@@ -12,14 +12,14 @@ from headwater.catalog.sql.queries.lookup import database_not_found, find_table
 from headwater.storage.errors import Forbidden, Invalid, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH
 
-__all__ = ["Protection", "refuse_protected"]
+__all__ = ["SqlProtection", "refuse_protected"]
 
 
-class Protection:
+class SqlProtection:
     """Implements `headwater.catalog.model.protection.Protection`.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
     """
 
     def __init__(self, context: CatalogContext) -> None:

@@ -8,9 +8,9 @@ from sqlalchemy import Row, Select, exists, select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.branches import branch_of
-from headwater.catalog.model.catalog import TableInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
+from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
     BranchRow,
@@ -44,7 +44,7 @@ class TableReads:
     """Reads the tables of one warehouse.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
         outbox: Writes the schema file of a table before the table is shown.
         external: Knows the schemas of external tables.
     """
@@ -58,31 +58,33 @@ class TableReads:
     def list(
         self,
         database: str,
-        pattern: str | None,
-        table_type: str | None,
-        max_results: int | None,
-        token: str | None,
+        *,
+        pattern: str | None = None,
+        table_type: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
     ) -> Page[str]:
         """Names in their order; NotFound (DATABASE)."""
         with self._sql.read() as connection:
-            query = self._names(connection, database, pattern, table_type, max_results, token)
+            query = self._names(connection, database, pattern, table_type, max_results, page_token)
             names = connection.execute(query).scalars().all()
         return name_page(names, max_results)
 
-    def details(
+    def list_details(
         self,
         database: str,
-        pattern: str | None,
-        table_type: str | None,
-        max_results: int | None,
-        token: str | None,
+        *,
+        pattern: str | None = None,
+        table_type: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
     ) -> Page[TableInfo]:
         """As `list`, with what `get` tells of each.
 
         Of external tables it is what the catalog saw last: a list looks at no other place.
         """
         with self._sql.read() as connection:
-            query = self._names(connection, database, pattern, table_type, max_results, token)
+            query = self._names(connection, database, pattern, table_type, max_results, page_token)
             found = connection.execute(query.add_columns(TableRow.id)).all()
             page = name_page([row.name for row in found], max_results)
             names = {row.id: row.name for row in found[: len(page.items)]}
@@ -96,10 +98,11 @@ class TableReads:
 
     def list_globally(
         self,
-        database_pattern: str | None,
-        pattern: str | None,
-        max_results: int | None,
-        token: str | None,
+        *,
+        database_pattern: str | None = None,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
     ) -> Page[Identifier]:
         """The tables of all databases, in the order of database and name."""
         return list_globally(
@@ -108,7 +111,7 @@ class TableReads:
             database_pattern=database_pattern,
             pattern=pattern,
             max_results=max_results,
-            token=token,
+            token=page_token,
         )
 
     def get(self, identifier: Identifier) -> TableInfo:

@@ -16,14 +16,12 @@ from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
-from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, PathRow, SchemaRow, TableRow
 from headwater.catalog.sql.history.manifest_sizes import insert_measured
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
 from headwater.catalog.sql.queries.lookup import find_table
 from headwater.catalog.sql.queries.names import check_table_name, inside, path_key
 from headwater.catalog.sql.tables.external_schemas import (
-    ExternalSchemas,
     no_table_there,
     read_schema_file,
 )
@@ -34,6 +32,7 @@ from headwater.catalog.sql.tables.places import (
     refuse_taken_name,
     table_location,
 )
+from headwater.catalog.sql.tables.reads import TableReads
 from headwater.storage.commit.entries import partition_statistics
 from headwater.storage.errors import Conflict, Invalid
 from headwater.storage.files.access import FileAccess
@@ -59,17 +58,8 @@ class _Found:
     measured: tuple[PartitionStatistics, ...]
 
 
-class Registrations:
-    """Registers tables in one warehouse.
-
-    Args:
-        context: Where and with what.
-        external: Knows the schemas of external tables.
-    """
-
-    def __init__(self, context: CatalogContext, external: ExternalSchemas) -> None:
-        self._context = context
-        self._external = external
+class Registrations(TableReads):
+    """Names for tables whose files are there already; arguments as for `TableReads`."""
 
     def register(self, identifier: Identifier, path: str) -> None:
         """Give the table whose files are at a path a name.
@@ -93,7 +83,9 @@ class Registrations:
         for _ in range(_ATTEMPTS):
             try:
                 self._context.database.write(
-                    lambda connection: self._insert(connection, identifier, location, branches)
+                    lambda connection: self._insert_found(
+                        connection, identifier, location, branches
+                    )
                 )
             except IntegrityError:
                 continue  # The name or the place was taken just now: looking again tells which.
@@ -127,7 +119,7 @@ class Registrations:
         measured = partition_statistics(storage, live_entries(storage, latest))
         return _Found(schemas, latest, tuple(measured))
 
-    def _insert(
+    def _insert_found(
         self,
         connection: Connection,
         identifier: Identifier,

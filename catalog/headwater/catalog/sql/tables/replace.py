@@ -8,16 +8,18 @@ from dataclasses import dataclass, replace
 from sqlalchemy import ColumnElement, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
-from headwater.catalog.model.catalog import TableInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
+from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, PartitionRow, SchemaRow, TableRow
-from headwater.catalog.sql.history.commit import Commits, Offer
-from headwater.catalog.sql.history.snapshots import Snapshots, settled_table
+from headwater.catalog.sql.history.commit import Offer
+from headwater.catalog.sql.history.snapshot_reads import settled_table
+from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, table_busy
 from headwater.catalog.sql.queries.names import normalised_location
+from headwater.catalog.sql.tables.external_schemas import ExternalSchemas
 from headwater.catalog.sql.tables.reads import TableReads
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Conflict, Invalid, Unsupported
@@ -43,8 +45,7 @@ class _Pointer:
 
     identifier: Identifier
     table_id: str
-    snapshots: Snapshots
-    commits: Commits
+    snapshots: SqlSnapshots
     also: Callable[[Connection, TableRecord], None]
 
     def latest(self) -> Snapshot | None:
@@ -56,36 +57,29 @@ class _Pointer:
     ) -> bool:
         base_uuid = None if base is None else base.uuid
         offer = Offer(self.identifier, self.table_id, snapshot, base_uuid, statistics)
-        return self.commits.commit(offer, self.also)
+        return self.snapshots.commits.commit(offer, self.also)
 
 
-class Replacements:
-    """Replaces tables of one warehouse (``AbstractCatalog.replaceTable``).
+class Replacements(TableReads):
+    """Another schema and no data for tables that exist (``AbstractCatalog.replaceTable``).
 
     Paimon empties the table first and then adds the schema; here one transaction does both, so
     that no crash leaves the old schema without its data.
 
     Args:
-        context: Where and with what.
-        outbox: Writes schema files.
-        reads: Tells what there is.
-        snapshots: Tells what the table holds.
-        commits: Commits the snapshot that empties it.
+        context, outbox, external: As for `TableReads`.
+        snapshots: Tells what a table holds, and commits the snapshot that empties it.
     """
 
     def __init__(
         self,
         context: CatalogContext,
         outbox: Outbox,
-        reads: TableReads,
-        snapshots: Snapshots,
-        commits: Commits,
+        external: ExternalSchemas,
+        snapshots: SqlSnapshots,
     ) -> None:
-        self._context = context
-        self._outbox = outbox
-        self._reads = reads
+        super().__init__(context, outbox, external)
         self._snapshots = snapshots
-        self._commits = commits
 
     def replace(self, identifier: Identifier, schema: Schema) -> None:
         """Give a table another schema and take its data out of sight.
@@ -100,7 +94,7 @@ class Replacements:
             raise Invalid(f"{identifier} names a branch; name the table itself")
         for _ in range(_ATTEMPTS):
             record = settled_table(self._context, self._outbox, identifier)
-            info = self._reads.get(identifier)
+            info = self.get(identifier)
             if info.id != record.id or info.schema.id != record.schema_id:
                 continue
             following = self._following(identifier, info, schema)
@@ -148,7 +142,7 @@ class Replacements:
             here = (PartitionRow.table_id == info.id, PartitionRow.branch == MAIN_BRANCH)
             connection.execute(delete(PartitionRow).where(*here))
 
-        pointer = _Pointer(identifier, info.id, self._snapshots, self._commits, also)
+        pointer = _Pointer(identifier, info.id, self._snapshots, also)
         user = f"replace-table-{self._context.runtime.new_uuid()}"
         TableCommit(storage, pointer, user).truncate()
 

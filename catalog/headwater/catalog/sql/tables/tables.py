@@ -9,9 +9,9 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
-from headwater.catalog.model.catalog import TableInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
+from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
     BranchRow,
@@ -19,10 +19,11 @@ from headwater.catalog.sql.database.models import (
     SchemaRow,
     TableRow,
 )
+from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
 from headwater.catalog.sql.queries.lookup import find_table, table_busy
 from headwater.catalog.sql.queries.names import check_table_name, inside, path_key
-from headwater.catalog.sql.tables.dropped_tables import DroppedTables
+from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
 from headwater.catalog.sql.tables.external_schemas import (
     ExternalSchemas,
     has_own_schemas,
@@ -39,7 +40,8 @@ from headwater.catalog.sql.tables.places import (
     table_location,
 )
 from headwater.catalog.sql.tables.protection import refuse_protected
-from headwater.catalog.sql.tables.reads import TableReads
+from headwater.catalog.sql.tables.register import Registrations
+from headwater.catalog.sql.tables.replace import Replacements
 from headwater.catalog.sql.tables.rows import drop_table_rows, lock_table
 from headwater.storage.errors import (
     AlreadyExists,
@@ -57,40 +59,38 @@ from headwater.storage.schema.rules import new_table_schema
 from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.schema.table_type import TableType, table_type
 
-__all__ = ["Tables"]
+__all__ = ["SqlTables"]
 
 _PATH = "path"
 _ALTER_ATTEMPTS = 10
 _CREATE_ATTEMPTS = 3
 
 
-class Tables:
-    """The tables of one warehouse.
+class SqlTables(Replacements, Registrations):
+    """Implements `headwater.catalog.model.tables.Tables`.
 
     Args:
-        context: Where and with what.
+        context: The warehouse, its database and its storage.
         outbox: Writes schema files, deletes dropped tables' files.
-        reads: Tells what there is.
-        dropped: Keeps dropped tables that can be restored.
         external: Knows and changes the schemas of external tables.
+        snapshots: The history of the tables.
+        dropped: Keeps dropped tables that can be restored.
     """
 
     def __init__(
         self,
         context: CatalogContext,
         outbox: Outbox,
-        reads: TableReads,
-        dropped: DroppedTables,
         external: ExternalSchemas,
+        snapshots: SqlSnapshots,
+        dropped: SqlDroppedTables,
     ) -> None:
-        self._context = context
-        self._sql = context.database
-        self._outbox = outbox
-        self._reads = reads
+        super().__init__(context, outbox, external, snapshots)
         self._dropped = dropped
-        self._external = external
 
-    def create(self, identifier: Identifier, schema: Schema, ignore_if_exists: bool) -> None:
+    def create(
+        self, identifier: Identifier, schema: Schema, *, ignore_if_exists: bool = False
+    ) -> None:
         """Create a table; its schema file is on storage when this returns.
 
         Where the server may not write, an external table's is not: its writers have to put it.
@@ -114,7 +114,7 @@ class Tables:
         first = found or new_table_schema(schema, now)
         if path is not None:
             _check_external(identifier, first)
-        table_id = self._insert(identifier, first, path, ignore_if_exists)
+        table_id = self._insert_table(identifier, first, path, ignore_if_exists)
         if table_id is None:
             return
         try:
@@ -166,7 +166,7 @@ class Tables:
         refuse_other_schema(identifier, asked, found)
         return found
 
-    def _insert(
+    def _insert_table(
         self,
         identifier: Identifier,
         schema: TableSchema,
@@ -242,7 +242,7 @@ class Tables:
     def alter(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
         """Apply changes, all or none; the new schema file is on storage when this returns."""
         for _ in range(_ALTER_ATTEMPTS):
-            info = self._reads.get(identifier)
+            info = self.get(identifier)
             if has_own_schemas(info):
                 if self._external.alter(info, changes):
                     return
@@ -331,7 +331,7 @@ class Tables:
             except IntegrityError as error:
                 raise Conflict(f"{destination} is being created and dropped; retry") from error
 
-    def drop(self, identifier: Identifier, ignore_if_not_exists: bool) -> None:
+    def drop(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
         """Drop a table; its files, too, unless it is external or can be restored."""
         place = self._dropped.place() if self._dropped.are_kept else None
 

@@ -1,0 +1,110 @@
+"""Tables as the catalog has them, and how it is asked about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
+from headwater.storage.schema.change import SchemaChange
+from headwater.storage.schema.table_schema import Schema, TableSchema
+
+__all__ = ["TableInfo", "Tables"]
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """A table as the catalog has it: ``id`` is a UUID, ``path`` a URI, times are milliseconds."""
+
+    id: str
+    identifier: Identifier
+    path: str
+    is_external: bool
+    schema: TableSchema
+    owner: str | None = None
+    created_at: int = 0
+    created_by: str | None = None
+    updated_at: int = 0
+    updated_by: str | None = None
+
+
+class Tables(Protocol):
+    """The tables of one warehouse."""
+
+    def list(
+        self,
+        database: str,
+        *,
+        pattern: str | None = None,
+        table_type: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[str]:
+        """Table names, of one type (option ``type``) if so asked."""
+        ...
+
+    def list_details(
+        self,
+        database: str,
+        *,
+        pattern: str | None = None,
+        table_type: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[TableInfo]:
+        """Tables with their latest schemas."""
+        ...
+
+    def list_globally(
+        self,
+        *,
+        database_pattern: str | None = None,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Identifier]:
+        """The tables of all databases, in the order of database and name."""
+        ...
+
+    def create(
+        self, identifier: Identifier, schema: Schema, *, ignore_if_exists: bool = False
+    ) -> None:
+        """Create a table; Invalid when the schema is not allowed."""
+        ...
+
+    def get(self, identifier: Identifier) -> TableInfo:
+        """A table with its latest schema; NotFound (TABLE)."""
+        ...
+
+    def get_by_id(self, table_id: str) -> TableInfo:
+        """The table with an id, whatever its name is; NotFound (TABLE)."""
+        ...
+
+    def alter(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
+        """Apply changes, all or none; one new schema version."""
+        ...
+
+    def replace(self, identifier: Identifier, schema: Schema) -> None:
+        """Give a table another schema and no data; its id and history stay.
+
+        Its partition keys stay, too: Unsupported otherwise, and for a table that is external or
+        not made of Paimon's files.
+        """
+        ...
+
+    def register(self, identifier: Identifier, path: str) -> None:
+        """Give the table whose files are at a path a name.
+
+        Outside the warehouse it becomes an external table, inside it one of the catalog's own.
+        """
+        ...
+
+    def rename(self, source: Identifier, destination: Identifier) -> None:
+        """Give a table another name, and another database if so asked."""
+        ...
+
+    def drop(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
+        """Drop a table and, unless it is external, its files."""
+        ...

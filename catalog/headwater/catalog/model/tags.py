@@ -1,0 +1,67 @@
+"""Tags, and how a catalog is asked about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
+from headwater.storage.snapshot.snapshot import Snapshot
+
+__all__ = ["TagInfo", "Tags"]
+
+
+@dataclass(frozen=True)
+class TagInfo:
+    """A named snapshot.
+
+    Attributes:
+        name: The tag.
+        snapshot: What it names.
+        created_at: Milliseconds since the epoch, or None for a tag that does not say.
+        retained_millis: How long it is kept; None is for ever.
+    """
+
+    name: str
+    snapshot: Snapshot
+    created_at: int | None = None
+    retained_millis: int | None = None
+
+
+class Tags(Protocol):
+    """The tags of one warehouse's tables."""
+
+    def create(
+        self,
+        identifier: Identifier,
+        tag: str,
+        snapshot_id: int | None = None,
+        *,
+        retained_millis: int | None = None,
+    ) -> None:
+        """Name a snapshot (the latest when None); AlreadyExists (TAG).
+
+        A tag is kept for as long as the table's ``tag.default-time-retained`` says when
+        `retained_millis` is None, and for ever without that option.
+        """
+        ...
+
+    def get(self, identifier: Identifier, tag: str) -> TagInfo:
+        """A tag; NotFound (TAG)."""
+        ...
+
+    def list(
+        self,
+        identifier: Identifier,
+        *,
+        prefix: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[str]:
+        """Tag names."""
+        ...
+
+    def delete(self, identifier: Identifier, tag: str) -> None:
+        """Delete a tag; NotFound (TAG)."""
+        ...

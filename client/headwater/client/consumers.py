@@ -1,0 +1,52 @@
+"""Consumers behind a Paimon REST server."""
+
+from __future__ import annotations
+
+from headwater.catalog.model.consumers import ConsumerInfo
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
+from headwater.catalog.wire.history import (
+    ListConsumersResponse,
+    ResetConsumerRequest,
+)
+from headwater.catalog.wire.tables import (
+    Empty,
+)
+from headwater.client.requests import (
+    Requests,
+    paging,
+    table_path,
+)
+
+__all__ = ["RestConsumers"]
+
+
+class RestConsumers:
+    """Implements `headwater.catalog.model.consumers.Consumers` over HTTP.
+
+    Args:
+        requests: Speaks to the server.
+    """
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    def list(
+        self,
+        identifier: Identifier,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[ConsumerInfo]:
+        """The saved positions."""
+        params = paging(max_results, page_token)
+        page = self._requests.get(
+            ListConsumersResponse, params, *table_path(identifier), "consumers"
+        )
+        consumers = tuple(item.info() for item in page.consumers or ())
+        return Page(consumers, page.next_page_token or None)
+
+    def reset(self, identifier: Identifier, consumer_id: str, next_snapshot: int | None) -> None:
+        """Move a consumer (creating it if need be); None deletes it."""
+        body = ResetConsumerRequest(consumer_id=consumer_id, next_snapshot_id=next_snapshot)
+        self._requests.post(Empty, body, *table_path(identifier), "consumers", "reset")

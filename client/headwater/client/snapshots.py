@@ -1,0 +1,137 @@
+"""Snapshots behind a Paimon REST server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
+from headwater.catalog.model.snapshots import SnapshotInfo
+from headwater.catalog.wire.history import (
+    CommitTableRequest,
+    GetTableSnapshotResponse,
+    GetVersionSnapshotResponse,
+    ListSnapshotsResponse,
+    PartitionStatisticsModel,
+    RollbackSchemaRequest,
+    RollbackTableRequest,
+    SnapshotInstant,
+    TagInstant,
+    snapshots_from_wire,
+)
+from headwater.catalog.wire.tables import (
+    Empty,
+)
+from headwater.client.requests import (
+    Requests,
+    paging,
+    table_path,
+)
+from headwater.client.settle import settle_commit
+from headwater.storage.errors import NotFound, ResourceType
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import PartitionStatistics
+
+__all__ = ["RestSnapshots"]
+
+
+class RestSnapshots:
+    """Implements `headwater.catalog.model.snapshots.Snapshots` over HTTP.
+
+    Args:
+        requests: Speaks to the server.
+    """
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    def commit(
+        self,
+        identifier: Identifier,
+        table_id: str | None,
+        snapshot: Snapshot,
+        base_uuid: str | None,
+        statistics: Sequence[PartitionStatistics],
+    ) -> bool:
+        """Make `snapshot` the latest, if the latest still is the one with `base_uuid`.
+
+        A lost answer is settled by looking whether the snapshot is in the table's history, and by
+        offering it again while it is not: the same snapshot cannot be committed twice.
+
+        Returns:
+            False on a conflict: another commit came first.
+
+        Raises:
+            NotFound: No such table, or `table_id` is not its id.
+            Unavailable: The server was out of reach, or the outcome is unknown; the message says
+                which.
+        """
+        body = CommitTableRequest(
+            table_id=table_id,
+            base_snapshot_uuid=base_uuid,
+            snapshot=dict(snapshot.document),
+            statistics=[PartitionStatisticsModel.of(item) for item in statistics],
+        )
+        connected = self._requests.connected()
+        path = self._requests.path(*table_path(identifier), "commit")
+        return settle_commit(
+            identifier,
+            snapshot,
+            offer=lambda: connected.transport.send("POST", path, body=body),
+            history=self,
+            runtime=self._requests.runtime,
+        )
+
+    def latest(self, identifier: Identifier) -> SnapshotInfo | None:
+        """The latest snapshot; None for a table without one. Its file is on storage."""
+        try:
+            answer = self._requests.get(
+                GetTableSnapshotResponse, None, *table_path(identifier), "snapshot"
+            )
+        except NotFound as error:
+            if error.resource_type is ResourceType.SNAPSHOT:
+                return None
+            raise
+        return answer.snapshot.info()
+
+    def get(self, identifier: Identifier, version: str) -> Snapshot:
+        """A snapshot by id, ``EARLIEST``, ``LATEST`` or tag name; NotFound (SNAPSHOT)."""
+        answer = self._requests.get(
+            GetVersionSnapshotResponse, None, *table_path(identifier), "snapshots", version
+        )
+        return Snapshot.from_document(answer.snapshot, f"snapshot {version} of {identifier}")
+
+    def list(
+        self,
+        identifier: Identifier,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Snapshot]:
+        """The snapshots that still exist, newest first."""
+        params = paging(max_results, page_token)
+        page = self._requests.get(
+            ListSnapshotsResponse, params, *table_path(identifier), "snapshots"
+        )
+        return Page(tuple(snapshots_from_wire(page.snapshots)), page.next_page_token or None)
+
+    def rollback_to_snapshot(
+        self, identifier: Identifier, snapshot_id: int, from_snapshot: int | None = None
+    ) -> None:
+        """Make an earlier snapshot the latest; later ones and their tags go away."""
+        body = RollbackTableRequest(
+            instant=SnapshotInstant(snapshot_id=snapshot_id), from_snapshot=from_snapshot
+        )
+        self._requests.post(Empty, body, *table_path(identifier), "rollback")
+
+    def rollback_to_tag(
+        self, identifier: Identifier, tag: str, from_snapshot: int | None = None
+    ) -> None:
+        """Likewise, to the snapshot that a tag names."""
+        body = RollbackTableRequest(instant=TagInstant(tag_name=tag), from_snapshot=from_snapshot)
+        self._requests.post(Empty, body, *table_path(identifier), "rollback")
+
+    def rollback_schema(self, identifier: Identifier, schema_id: int) -> None:
+        """Make an earlier schema the latest; Invalid, Conflict."""
+        body = RollbackSchemaRequest(schema_id=schema_id)
+        self._requests.post(Empty, body, *table_path(identifier), "rollback-schema")
