@@ -376,7 +376,11 @@ def test_wrong_arguments_are_refused_before_any_task(
     [
         ({"scan.snapshot-id": "x"}, "option 'scan.snapshot-id' must be an integer, not 'x'"),
         ({"scan.snapshot-id": "9"}, "snapshot 9"),
-        ({"consumer-id": "c"}, "are for spark.readStream"),
+        ({"consumer-id": "c"}, "no option 'consumer-id' for spark.read: it is for"),
+        ({"scan.mode": "latest"}, "no option 'scan.mode' for spark.read: it is for"),
+        ({"incremental-between": "1,2"}, "no option 'incremental-between' for spark.read"),
+        ({"snapshot_id": "1"}, "no option 'snapshot_id' .* mean 'scan.snapshot-id'"),
+        ({"Scan.Snapshot-ID": "9"}, "snapshot 9"),
         ({"columns": '["id'}, "option 'columns' is not a JSON list"),
     ],
 )
@@ -391,3 +395,21 @@ def test_wrong_options_are_named(
     lake.write(numbered(0, 3), name)
     with pytest.raises(Exception, match=message):
         spark.read.format("headwater").options(**options).load(name).collect()
+
+
+def test_options_that_a_write_does_not_have_are_refused(
+    lake: SparkLake, numbered: Numbered, folder: Path
+) -> None:
+    name = create(lake, numbered(0, 1), **PARTITIONED)
+    lake.write(numbered(0, 3), name)
+    before = data_files(folder)
+    for mode, option, message in (
+        ("append", "write-buffer-size", "no option 'write-buffer-size' for df.write"),
+        ("append", "scan.snapshot-id", "for df.write: it is for spark.read and spark.readStream"),
+        ("append", "partition", "option 'partition' says what an overwrite replaces"),
+        ("overwrite", "partitions", "did you mean 'partition'"),
+    ):
+        writer = numbered(3, 6).write.format("headwater").mode(mode).option(option, "x")
+        with pytest.raises(Exception, match=message):
+            writer.save(name)
+    assert data_files(folder) == before

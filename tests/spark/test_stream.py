@@ -359,3 +359,26 @@ def test_many_changes_of_one_key_in_one_batch_end_as_the_last(
     catch_up(follow(consumer_id="copy"))
     assert rows(lake.table(TARGET)) == rows(numbered(4, 6, "v4").union(numbered(6, 8)))
     assert len(named_files(lake, TARGET)) > 0
+
+
+def test_options_that_a_stream_does_not_have_are_refused(
+    spark: SparkSession,
+    lake: SparkLake,
+    numbered: Numbered,
+    appended: None,
+    follow: Follow,
+    tmp_path: Path,
+) -> None:
+    lake.write(numbered(0, 3), SOURCE)
+    lake.catalog.table(SOURCE).create_tag("v1")
+    for options, message in (
+        ({"scan.tag-name": "v1"}, "no option 'scan.tag-name' for spark.readStream"),
+        ({"maxFilesPerTrigger": "1"}, "no option 'maxfilespertrigger'"),
+        ({"scan.mode": "latest", "scan.snapshot-id": "1"}, "does not start at scan.snapshot-id"),
+    ):
+        with pytest.raises(Exception, match=message):
+            catch_up(follow(**options))
+    writer = spark.readStream.format("headwater").load(SOURCE).writeStream.format("headwater")
+    writer = writer.option("checkpointLocation", str(tmp_path / "c")).option("merge-schema", "true")
+    with pytest.raises(Exception, match=r"no option 'merge-schema' for df\.writeStream"):
+        catch_up(writer.start(TARGET))

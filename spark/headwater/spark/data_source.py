@@ -30,9 +30,11 @@ from headwater.catalog.table.scan import Scan
 from headwater.catalog.table.table import Table
 from headwater.spark.options import (
     Connection,
+    Operation,
     ReadOptions,
     SplitChoice,
     WriteOptions,
+    refuse_other_options,
 )
 from headwater.spark.source.batch_read import BatchReader
 from headwater.spark.source.parquet_scan import divide
@@ -66,6 +68,8 @@ class HeadwaterSource(DataSource):
 
     def schema(self) -> st.StructType:
         """The columns of a table; with ``consumer-id`` or ``include-row-kind``, row kinds too."""
+        # Spark asks for the schema of a stream as for that of a batch.
+        refuse_other_options(self.options, Operation.READ, Operation.READ_STREAM)
         options = self._read_options
         table = self._table(options.table)
         if options.for_stream:
@@ -85,10 +89,9 @@ class HeadwaterSource(DataSource):
         return columns.add(ROW_KIND_COLUMN, st.StringType()) if kinds else columns
 
     def reader(self, schema: st.StructType) -> DataSourceReader:
-        """Plans a batch read of the columns of `schema`."""
+        """A batch read of the columns of `schema`."""
+        refuse_other_options(self.options, Operation.READ)
         options = self._read_options
-        if options.for_stream:
-            raise Invalid("consumer-id, scan.mode and include-row-kind are for spark.readStream")
         # A schema of the user's own was not asked of this object.
         whole = getattr(self, "_chosen", None) or self._scan(self._table(options.table))
         names = schema.fieldNames()
@@ -100,7 +103,8 @@ class HeadwaterSource(DataSource):
         return BatchReader(scan, splits, schema, self._connection.parallelism)
 
     def streamReader(self, schema: st.StructType) -> DataSourceStreamReader:
-        """Follows a table's changes."""
+        """A stream of a table's changes."""
+        refuse_other_options(self.options, Operation.READ_STREAM)
         options = self._read_options
         table = self._table(options.table)
         kinds = ROW_KIND_COLUMN in schema.fieldNames()
@@ -114,11 +118,13 @@ class HeadwaterSource(DataSource):
         return StreamReader(self._connection, options, table, schema)
 
     def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceWriter:
-        """Writes a batch as one commit."""
+        """A write of one batch as one commit."""
+        refuse_other_options(self.options, Operation.WRITE)
         return BatchWriter(WriteOptions.parse(self._connection, self.options, overwrite))
 
     def streamWriter(self, schema: st.StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Writes each micro-batch as one commit."""
+        """A stream that is written with one commit for each micro-batch."""
+        refuse_other_options(self.options, Operation.WRITE_STREAM)
         return StreamWriter(WriteOptions.parse(self._connection, self.options, overwrite))
 
     @cached_property

@@ -1,11 +1,16 @@
-"""What a reader or writer of ``format("headwater")`` was asked for."""
+"""The options of ``format("headwater")``.
+
+Spark takes any option and lower-cases its name; one that is not meant for the operation at hand is
+refused, as it would change nothing.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from difflib import get_close_matches
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
 
 from headwater.storage.errors import Invalid
@@ -15,7 +20,72 @@ if TYPE_CHECKING:
     from headwater.catalog.table.table import Table
     from headwater.client import Lake
 
-__all__ = ["Connection", "ReadOptions", "SplitChoice", "WriteOptions"]
+__all__ = [
+    "Connection",
+    "Operation",
+    "ReadOptions",
+    "SplitChoice",
+    "WriteOptions",
+    "refuse_other_options",
+]
+
+_CONNECTION = ("uri", "warehouse", "token")
+_STARTS = ("scan.snapshot-id", "scan.timestamp-millis")
+_COLUMNS = ("columns", "where")
+# Set by Headwater itself, or by Spark: `load` and `save` pass their argument as ``path``.
+_PASSED = frozenset(
+    {
+        "path",
+        "checkpointlocation",
+        "headwater.splits",
+        "headwater.snapshot",
+        "headwater.schema-id",
+        "headwater.clustered",
+        "headwater.unchanged-since",
+    }
+)
+
+
+class Operation(Enum):
+    """The operations of the format: a name for errors, and the options that each takes."""
+
+    READ = ("spark.read", (*_STARTS, "scan.tag-name", *_COLUMNS))
+    READ_STREAM = (
+        "spark.readStream",
+        (*_STARTS, "scan.mode", *_COLUMNS, "consumer-id", "include-row-kind"),
+    )
+    WRITE = ("df.write", ("partition", "dynamic-partition-overwrite"))
+    WRITE_STREAM = ("df.writeStream", ("dynamic-partition-overwrite", "checkpointLocation"))
+
+    def __init__(self, call: str, options: tuple[str, ...]) -> None:
+        self.call = call
+        self.options = (*options, *_CONNECTION)
+
+
+def refuse_other_options(options: Mapping[str, str], *operations: Operation) -> None:
+    """Refuse options that none of some operations takes.
+
+    Args:
+        options: Spark's option map, whose names are in lower case.
+        operations: The operation; or several, while Spark does not say which it is.
+
+    Raises:
+        Invalid: The message names the option, and those that there are.
+    """
+    taken = list(dict.fromkeys(name for each in operations for name in each.options))
+    known = _PASSED.union(name.lower() for name in taken)
+    for name in options:
+        if name.lower() in known:
+            continue
+        calls = " or ".join(each.call for each in operations)
+        others = [each.call for each in Operation if name.lower() in each.options]
+        if others:
+            hint = f"it is for {' and '.join(others)}"
+        else:
+            near = get_close_matches(name.lower(), taken, 1)
+            meant = f"did you mean '{near[0]}'? " if near else ""
+            hint = f"{meant}There are {', '.join(taken)}"
+        raise Invalid(f"format(\"headwater\") has no option '{name}' for {calls}: {hint}")
 
 
 @dataclass(frozen=True)
@@ -82,7 +152,7 @@ class SplitChoice(StrEnum):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of a read.
+    """The options of a read.
 
     Attributes:
         table: ``database.table``.
@@ -115,7 +185,7 @@ class ReadOptions:
 
     @property
     def for_stream(self) -> bool:
-        """Whether they make sense in a stream only."""
+        """True when an option is among them that only streams have."""
         return not (self.consumer_id is None and self.mode is None and self.row_kind is None)
 
     @staticmethod
@@ -156,7 +226,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Options of a write.
+    """The options of a write.
 
     Attributes:
         connection: Where the catalog is.
@@ -181,6 +251,13 @@ class WriteOptions:
     def parse(connection: Connection, options: Mapping[str, str], overwrite: bool) -> WriteOptions:
         """Read Spark's option map; raises Invalid, naming the option that is wrong."""
         text = options.get("partition")
+        if not overwrite:
+            for name in ("partition", "dynamic-partition-overwrite"):
+                if name in options:
+                    raise Invalid(
+                        f"option '{name}' says what an overwrite replaces, and this write appends; "
+                        "leave it out, or write with mode overwrite"
+                    )
         return WriteOptions(
             connection,
             _table(options),

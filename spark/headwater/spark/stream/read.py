@@ -162,32 +162,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return position
 
     def _asked(self, newest: Snapshot | None) -> StreamPosition:
-        """Where the options say that a new query starts."""
+        """The position at which the options start a new query."""
         options, storage = self._options, self._rows.storage
-        if options.tag is not None:
-            raise Invalid("scan.tag-name is for batch reads; a stream starts at scan.snapshot-id")
+        snapshot_id, moment = options.snapshot_id, options.timestamp_millis
+        if snapshot_id is not None and moment is not None:
+            raise Invalid("give at most one of scan.snapshot-id and scan.timestamp-millis")
         mode = options.mode or "default"
         if mode == "default":
-            if options.snapshot_id is not None:
+            if snapshot_id is not None:
                 mode = "from-snapshot"
-            elif options.timestamp_millis is not None:
+            elif moment is not None:
                 mode = "from-timestamp"
             else:
                 mode = "latest-full"
         match mode:
             case "latest-full" | "full":
+                _refuse_start(mode, snapshot_id, moment)
                 return latest_full(newest) or latest(newest)
             case "latest":
+                _refuse_start(mode, snapshot_id, moment)
                 return latest(newest)
             case "from-snapshot" | "from-snapshot-full":
-                if options.snapshot_id is None:
+                if snapshot_id is None:
                     raise Invalid(f"scan.mode={mode} needs the option scan.snapshot-id")
                 full = mode == "from-snapshot-full"
-                return from_snapshot(storage, newest, options.snapshot_id, full=full)
+                return from_snapshot(storage, newest, snapshot_id, full=full)
             case "from-timestamp":
-                if options.timestamp_millis is None:
+                if moment is None:
                     raise Invalid(f"scan.mode={mode} needs the option scan.timestamp-millis")
-                return from_timestamp(storage, newest, options.timestamp_millis)
+                return from_timestamp(storage, newest, moment)
         raise Invalid(
             f"scan.mode={mode} is not supported in a stream; use latest-full, latest, "
             "from-snapshot, from-snapshot-full or from-timestamp"
@@ -213,6 +216,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for split in partition.splits:
             for batch in self._rows.read_split(split):
                 yield conform(batch, arrow)
+
+
+def _refuse_start(mode: str, snapshot_id: int | None, moment: int | None) -> None:
+    for name, given in (("scan.snapshot-id", snapshot_id), ("scan.timestamp-millis", moment)):
+        if given is not None:
+            raise Invalid(f"scan.mode={mode} does not start at {name}; leave one of them out")
 
 
 def _in_order(plans: Sequence[ScanPlan]) -> list[list[Split]]:
