@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 
 __all__ = ["ChangelogProducer", "MergeEngine", "TableOptions", "parse_bytes", "parse_duration"]
 
@@ -41,12 +41,6 @@ _TIME_UNITS: Mapping[str, float] = {
     "m": 60_000, "min": 60_000, "h": 3_600_000, "hour": 3_600_000,
     "d": 86_400_000, "day": 86_400_000,
 }  # fmt: skip
-
-_FORMER_IGNORE_DELETE = (
-    "first-row.ignore-delete",
-    "deduplicate.ignore-delete",
-    "partial-update.ignore-delete",
-)
 
 # Java's long.
 _LONGEST = 2**63 - 1
@@ -121,6 +115,22 @@ class TableOptions:
             names = ", ".join(kind)
             raise Invalid(f"option '{key}' must be one of {names}; not '{text}'") from None
 
+    def _word(self, key: str) -> str | None:
+        text = self.raw.get(key)
+        return None if text is None else text.strip().lower()
+
+    def _by_level(self, key: str) -> dict[int, str]:
+        """An option such as ``0:avro,3:parquet``."""
+        found: dict[int, str] = {}
+        for item in filter(str.strip, self.raw.get(key, "").split(",")):
+            level, colon, value = item.partition(":")
+            if not colon or not level.strip().isdecimal() or not value.strip():
+                raise Invalid(
+                    f"option '{key}': '{item.strip()}' is not a level and a value such as '0:avro'"
+                )
+            found[int(level)] = value.strip().lower()
+        return found
+
     @property
     def bucket(self) -> int:
         """Buckets of a partition; -1 when the table is not bucketed (or dynamically)."""
@@ -163,7 +173,7 @@ class TableOptions:
     @property
     def ignore_delete(self) -> bool:
         """True if retracting rows are dropped on the way in."""
-        for key in ("ignore-delete", *_FORMER_IGNORE_DELETE):
+        for key in ("ignore-delete", "deduplicate.ignore-delete"):
             if key in self.raw:
                 return self._boolean(key, False)
         return False
@@ -209,9 +219,29 @@ class TableOptions:
         return value
 
     @property
+    def file_format_per_level(self) -> Mapping[int, str]:
+        """The formats of new data files on LSM levels that have one of their own."""
+        return self._by_level("file.format.per.level")
+
+    @property
+    def changelog_file_format(self) -> str | None:
+        """The format of new changelog files; None is that of data files on their level."""
+        return self._word("changelog-file.format")
+
+    @property
     def file_compression(self) -> str:
-        """The codec of new data files, as Arrow's Parquet writer calls it."""
+        """The codec of new data files."""
         return self.raw.get("file.compression", "zstd").strip().lower()
+
+    @property
+    def file_compression_per_level(self) -> Mapping[int, str]:
+        """The codecs of new data files on LSM levels that have one of their own."""
+        return self._by_level("file.compression.per.level")
+
+    @property
+    def changelog_file_compression(self) -> str | None:
+        """The codec of new changelog files; None is that of data files on their level."""
+        return self._word("changelog-file.compression")
 
     @property
     def zstd_level(self) -> int:
@@ -362,3 +392,35 @@ class TableOptions:
     def streaming_read_append_overwrite(self) -> bool:
         """True if a stream of an append table gives the rows that an overwrite wrote."""
         return self._boolean("streaming-read-append-overwrite", False)
+
+    def refuse_unsupported(self, table: str, primary_key: bool) -> None:
+        """Refuse a table whose data Headwater would read or write wrongly.
+
+        Raises:
+            Unsupported: The message names the option and its value.
+        """
+        refused: list[str] = []
+        if primary_key:
+            if self.merge_engine is not MergeEngine.DEDUPLICATE:
+                refused.append(f"merge-engine={self.merge_engine}")
+            if self.bucket < 1:
+                refused.append(f"bucket={self.bucket} with a primary key")
+        if self.deletion_vectors_enabled:
+            refused.append("deletion-vectors.enabled=true")
+        for key in (
+            "primary-key.nullable",
+            "data-evolution.enabled",
+            "sequence.snapshot-ordering",
+            "pk-clustering-override",
+        ):
+            if self._boolean(key, False):
+                refused.append(f"{key}=true")
+        if "data-file.path-directory" in self.raw:
+            refused.append(f"data-file.path-directory={self.raw['data-file.path-directory']}")
+        if self.raw.get("bucket-function.type", "default").lower() != "default":
+            refused.append(f"bucket-function.type={self.raw['bucket-function.type']}")
+        if refused:
+            raise Unsupported(
+                f"table {table}: Headwater does not yet read or write tables with "
+                f"{', '.join(refused)}; use another Paimon engine for this table"
+            )

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from headwater.storage.capabilities import Operation, refuse_options
 from headwater.storage.errors import CorruptData, NotFound, ResourceType
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
@@ -126,15 +125,6 @@ class TableStorage:
                 resource_type=ResourceType.SNAPSHOT,
                 resource_name=str(snapshot_id),
             ) from error
-
-    def refuse(self, operation: Operation) -> None:
-        """Refuse an operation that one of the table's options forbids this engine.
-
-        Raises:
-            Unsupported: The message names the options and their values.
-        """
-        keyed = bool(self.schema.primary_keys)
-        refuse_options(self.name, self.schema.options, operation, keyed=keyed)
 
     def with_schema(self, schema: TableSchema) -> TableStorage:
         """The same table with another schema in force."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headwater.storage.errors import CorruptData, Invalid, Unsupported
+from headwater.storage.errors import Unsupported
 from headwater.storage.files.local import LocalFileAccess, local_uri
 from headwater.storage.formats.parquet import ParquetReader
 from headwater.storage.formats.parquet_schema import parquet_schema
@@ -59,31 +58,6 @@ _FIELDS = (
     _field(30, "row", _ROW),
     _field(40, "deep", {"type": "ARRAY", "element": _MAP}),
 )
-_VALUES: dict[str, object] = {
-    "b": True,
-    "i8": -3,
-    "i16": 300,
-    "i32": -70000,
-    "i64": 2**40,
-    "f32": 1.5,
-    "f64": -2.25,
-    "d9": Decimal("1234567.89"),
-    "d18": Decimal("-12345678901234.56"),
-    "d38": Decimal("123456789012345678901234567890.12"),
-    "c": "abc",
-    "s": "naïve",
-    "bin": b"\x00\xff",
-    "day": dt.date(2024, 2, 29),
-    "clock": dt.time(12, 34, 56, 789000),
-    "t3": dt.datetime(2024, 1, 2, 3, 4, 5, 678000),
-    "t6": dt.datetime(1900, 1, 2, 3, 4, 5, 678901),
-    "z6": dt.datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=dt.UTC),
-    "list": [1, None, 3],
-    "map": [("a", 1), ("b", None)],
-    "bag": [("a", 2)],
-    "row": {"x": 1, "y": ["p", None]},
-    "deep": [[("k", 1)], None],
-}
 
 
 def _write(path: Path, fields: tuple[DataField, ...], rows: list[dict[str, object]]) -> str:
@@ -91,16 +65,6 @@ def _write(path: Path, fields: tuple[DataField, ...], rows: list[dict[str, objec
     with ParquetWriter(_FILES, uri, fields) as writer:
         writer.write(pa.Table.from_pylist(rows, parquet_schema(fields)))
     return uri
-
-
-def test_every_type_comes_back(tmp_path: Path) -> None:
-    empty = {**dict.fromkeys(_VALUES), "i8": 0}
-    uri = _write(tmp_path / "f.parquet", _FIELDS, [_VALUES, empty])
-    reader = ParquetReader(_FILES, uri, row_count=2)
-    table = pa.Table.from_batches(reader.batches(_FIELDS))
-    assert table.to_pylist() == [_VALUES, empty]
-    for item in _FIELDS:
-        assert table.schema.field(item.name).type == to_arrow(item.type)
 
 
 # As `ParquetSchemaConverter.java` makes them: physical type, logical type, field id.
@@ -294,51 +258,3 @@ def test_row_groups_are_bounded_and_pruned_by_number(
     assert [len(part) for part in numbers] == [60, 40]
     assert [n for part in numbers for n in part] == list(range(100, 200))
     assert sum(batch.num_rows for batch in reader.batches([], [0, 2])) == 150
-
-
-def test_an_aborted_file_does_not_appear(tmp_path: Path) -> None:
-    fields = (_field(0, "n", "BIGINT"),)
-    writer = ParquetWriter(_FILES, local_uri(tmp_path / "f.parquet"), fields)
-    writer.write(pa.table({"n": [1]}, parquet_schema(fields)))
-    writer.abort()
-    with pytest.raises(Invalid), ParquetWriter(_FILES, writer.path, fields) as other:
-        other.write(pa.table({"m": [1]}))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nulls_and_strange_columns_are_refused(tmp_path: Path) -> None:
-    fields = (_field(0, "n", "BIGINT NOT NULL"),)
-    writer = ParquetWriter(_FILES, local_uri(tmp_path / "f.parquet"), fields)
-    with pytest.raises(Invalid, match="'n' is NOT NULL"):
-        writer.write(pa.table({"n": pa.array([1, None], pa.int64())}))
-    with pytest.raises(Invalid, match="got m"):
-        writer.write(pa.table({"m": [1]}))
-    with pytest.raises(Invalid, match="do not fit"):
-        writer.write(pa.table({"n": ["x"]}))
-    writer.abort()
-    with pytest.raises(Unsupported, match="lzo"):
-        ParquetWriter(_FILES, local_uri(tmp_path / "f.parquet"), fields, compression="lzo")
-
-
-def test_a_bad_file_is_named(tmp_path: Path) -> None:
-    fields = (_field(0, "n", "BIGINT"), _field(1, "s", "STRING"))
-    rows: list[dict[str, object]] = [{"n": i, "s": f"value {i}"} for i in range(5000)]
-    path = tmp_path / "f.parquet"
-    uri = _write(path, fields, rows)
-    good = path.read_bytes()
-
-    with pytest.raises(CorruptData, match=r"missing\.parquet is missing"):
-        ParquetReader(_FILES, local_uri(tmp_path / "missing.parquet"))
-    with pytest.raises(CorruptData, match=r"f\.parquet holds 5000 rows.*says 4999"):
-        ParquetReader(_FILES, uri, row_count=4999)
-    with pytest.raises(CorruptData, match=r"f\.parquet lacks column 'q'"):
-        list(ParquetReader(_FILES, uri).batches([_field(0, "q", "BIGINT")]))
-    for length in (0, 3, len(good) // 2, len(good) - 1):
-        path.write_bytes(good[:length])
-        with pytest.raises(CorruptData, match=r"f\.parquet cannot be read"):
-            ParquetReader(_FILES, uri)
-    flipped = bytearray(good)
-    flipped[len(good) // 3] ^= 0x10
-    path.write_bytes(flipped)
-    with pytest.raises(CorruptData, match=r"f\.parquet cannot be read"):
-        list(ParquetReader(_FILES, uri).batches(fields))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headwater.storage.errors import Unsupported
+from headwater.storage.formats.avro import AVRO
 from headwater.storage.formats.parquet import PARQUET
 from headwater.storage.formats.protocol import DataFileFormat
 
 __all__ = ["FORMATS", "format_named", "format_of_file"]
 
-FORMATS: Mapping[str, DataFileFormat] = {each.name: each for each in (PARQUET,)}
+FORMATS: Mapping[str, DataFileFormat] = {each.name: each for each in (PARQUET, AVRO)}
 """Every format, by the name that options and file names give it."""
 
 
@@ -23,8 +24,8 @@ def format_named(name: str, option: str) -> DataFileFormat:
     found = FORMATS.get(name.strip().lower())
     if found is None:
         raise Unsupported(
-            f"option '{option}': Headwater writes no files of format '{name}'; it writes "
-            f"{', '.join(FORMATS)}"
+            f"Headwater does not write files of a table with {option}={name}; it writes "
+            f"{' and '.join(FORMATS)} files"
         )
     return found
 
@@ -42,6 +43,6 @@ def format_of_file(path: str) -> DataFileFormat:
     if found is None:
         raise Unsupported(
             f"file {path} is of a format that Headwater does not read; it reads "
-            f"{', '.join(FORMATS)}"
+            f"{' and '.join(FORMATS)} files"
         )
     return found

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import delete_message_files
 from headwater.storage.errors import Invalid
 from headwater.storage.manifest.data_file import DataFile, FileSource
@@ -24,7 +23,11 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.data_file_writer import DataFileWriter
-from headwater.storage.write.table_writer import CommitMessage, TableWriter
+from headwater.storage.write.table_writer import (
+    CommitMessage,
+    TableWriter,
+    refuse_unsupported_write,
+)
 
 __all__ = ["delete_rows"]
 
@@ -49,7 +52,7 @@ def delete_rows(
         Invalid: The table ignores deletes.
         Unsupported: The table cannot be written.
     """
-    storage.refuse(Operation.READ | Operation.WRITE)
+    refuse_unsupported_write(storage)
     if storage.schema.primary_keys:
         return _retract(storage, snapshot, predicate)
     messages: list[CommitMessage] = []

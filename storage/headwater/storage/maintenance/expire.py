@@ -15,8 +15,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from headwater.storage.capabilities import Operation
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.maintenance.reachable import (
     OtherBranches,
     added_paths,
@@ -123,7 +122,14 @@ def expire_snapshots(
             Headwater does not follow.
     """
     options = storage.schema.table_options
-    storage.refuse(Operation.EXPIRE)
+    options.refuse_unsupported(storage.name, bool(storage.schema.primary_keys))
+    for key in ("changelog.num-retained.min", "changelog.num-retained.max",
+                "changelog.time-retained"):  # fmt: skip
+        if key in options.raw:
+            raise Unsupported(
+                f"table {storage.name}: '{key}' keeps changelogs longer than snapshots, which "
+                "Headwater does not yet do; expire its snapshots with another Paimon engine"
+            )
     rules = Retention.of(options) if retention is None else retention
     _check(rules)
     ids = snapshot_file_ids(storage.files, storage.layout)

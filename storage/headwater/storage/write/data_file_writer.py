@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.formats.protocol import FormatWriter
-from headwater.storage.formats.registry import format_named
 from headwater.storage.formats.system_columns import (
     KEY_PREFIX,
     KIND_FIELD,
@@ -33,6 +32,7 @@ from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataType
 from headwater.storage.types.values import StorageValue, storage_value
+from headwater.storage.write.file_encoding import file_encoding
 
 __all__ = ["DataFileWriter", "combine_statistics", "local_wall_clock"]
 
@@ -84,8 +84,8 @@ class DataFileWriter:
         first_sequence: int = 0,
     ) -> None:
         schema = storage.schema
-        self._options = options = schema.table_options
-        self._format = format_named(options.file_format, "file.format")
+        options = schema.table_options
+        self._encoding = file_encoding(schema, level, changelog=changelog)
         self._storage = storage
         self._fields = data_file_fields(schema, thin=options.thin_mode)
         # A thin file's schema has no _KEY_ columns; every other name is that of an input column.
@@ -141,14 +141,14 @@ class DataFileWriter:
         self._finished.clear()
 
     def _start(self) -> tuple[str, FormatWriter, _Summary]:
-        name = f"{self._name}-{self._started}.{self._format.name}"
+        name = f"{self._name}-{self._started}.{self._encoding.format.name}"
         self._started += 1
-        file = self._format.writer(
+        file = self._encoding.format.writer(
             self._storage.files,
             f"{self._directory}/{name}",
             self._fields,
-            compression=self._options.file_compression,
-            zstd_level=self._options.zstd_level,
+            compression=self._encoding.compression,
+            zstd_level=self._encoding.zstd_level,
         )
         return name, file, _Summary(self._storage)
 

@@ -1,0 +1,241 @@
+"""The frame of an Avro file: a header, then blocks of rows, each compressed by itself.
+
+Source: the Avro specification's section on object container files.
+"""
+
+from __future__ import annotations
+
+import bz2
+import json
+import lzma
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import cramjam
+import pyarrow as pa
+
+from headwater.storage.errors import CorruptData, Unsupported
+from headwater.storage.types.data_type import Json
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+__all__ = ["Block", "BlockReader", "Codec", "block", "codec_named", "header", "varint"]
+
+_MAGIC = b"Obj\x01"
+_SYNC_BYTES = 16
+_BUFFER_BYTES = 1 << 20
+# Metadata beside the schema is short; a longer header is none.
+_MOST_HEADER_BYTES = 64 * 1024**2
+
+
+@dataclass(frozen=True)
+class Codec:
+    """A compression.
+
+    Attributes:
+        name: The name in a file's header.
+        compress: Takes the bytes and the level of ``zstandard``.
+        expand: The other way round.
+    """
+
+    name: str
+    compress: Callable[[bytes, int], bytes]
+    expand: Callable[[bytes], bytes]
+
+
+def _deflate(data: bytes, level: int) -> bytes:
+    work = zlib.compressobj(wbits=-15)
+    return work.compress(data) + work.flush()
+
+
+def _snappy(data: bytes, level: int) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(data)) + zlib.crc32(data).to_bytes(4, "big")
+
+
+def _from_snappy(data: bytes) -> bytes:
+    expanded = bytes(cramjam.snappy.decompress_raw(data[:-4]))
+    if zlib.crc32(expanded).to_bytes(4, "big") != data[-4:]:
+        raise ValueError("the checksum is wrong")
+    return expanded
+
+
+_CODECS = {
+    each.name: each
+    for each in (
+        Codec("null", lambda data, level: data, lambda data: data),
+        Codec("deflate", _deflate, lambda data: zlib.decompress(data, wbits=-15)),
+        Codec("snappy", _snappy, _from_snappy),
+        Codec("bzip2", lambda data, level: bz2.compress(data), bz2.decompress),
+        Codec("xz", lambda data, level: lzma.compress(data), lzma.decompress),
+        Codec("zstandard", lambda data, level: zstd.compress(data, level), zstd.decompress),
+    )
+}
+_ALIASES = {"zstd": "zstandard", "none": "null", "uncompressed": "null"}
+_MALFORMED = (
+    ValueError,
+    EOFError,
+    OSError,
+    zlib.error,
+    lzma.LZMAError,
+    zstd.ZstdError,
+    cramjam.DecompressionError,
+)
+
+
+def codec_named(name: str) -> Codec:
+    """The codec that ``file.compression`` names.
+
+    Raises:
+        Unsupported: Avro has no such codec.
+    """
+    codec = _CODECS.get(_ALIASES.get(name, name))
+    if codec is None:
+        raise Unsupported(
+            f"option 'file.compression': Avro files have no codec '{name}'; "
+            f"there are zstd, {', '.join(_CODECS)}"
+        )
+    return codec
+
+
+def varint(number: int) -> bytes:
+    """A whole number as Avro writes one."""
+    rest = (number << 1) ^ (number >> 63)
+    digits = bytearray()
+    while rest > 0x7F:
+        digits.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    digits.append(rest)
+    return bytes(digits)
+
+
+def _text(data: bytes) -> bytes:
+    return varint(len(data)) + data
+
+
+def header(schema: Mapping[str, Json], codec: str, sync: bytes) -> bytes:
+    """The header of a file.
+
+    Args:
+        schema: The rows' schema.
+        codec: The name of the blocks' codec.
+        sync: 16 bytes that end each block.
+    """
+    document = json.dumps(schema, separators=(",", ":"), ensure_ascii=False).encode()
+    entries = {b"avro.schema": document, b"avro.codec": codec.encode()}
+    parts = b"".join(_text(key) + _text(value) for key, value in entries.items())
+    return _MAGIC + varint(len(entries)) + parts + varint(0) + sync
+
+
+def block(row_count: int, data: bytes, sync: bytes) -> bytes:
+    """A block of rows, whose bytes are compressed already."""
+    return varint(row_count) + varint(len(data)) + data + sync
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block as it stands in a file.
+
+    Attributes:
+        row_count: Rows.
+        data: The rows, compressed.
+    """
+
+    row_count: int
+    data: bytes
+
+
+class BlockReader:
+    """Reads a file block by block.
+
+    Args:
+        source: The file, read from its beginning.
+        path: Its name, for errors.
+
+    Attributes:
+        schema: The schema of the rows, as the header has it.
+        codec: The blocks' codec.
+
+    Raises:
+        CorruptData: The file is no Avro file, or ends in its header.
+        Unsupported: It is compressed with a codec that is not supported.
+    """
+
+    def __init__(self, source: pa.NativeFile, path: str) -> None:
+        self._source = pa.BufferedInputStream(source, _BUFFER_BYTES)
+        self._path = path
+        if self._source.read(len(_MAGIC)) != _MAGIC:
+            raise CorruptData(f"file {path} cannot be read: it is not an Avro file")
+        metadata = self._metadata()
+        self._sync = self._read(_SYNC_BYTES)
+        try:
+            self.schema: Json = json.loads(metadata[b"avro.schema"])
+            codec = metadata.get(b"avro.codec", b"null").decode()
+        except (KeyError, ValueError) as error:
+            raise CorruptData(f"file {path} cannot be read: its header has no schema") from error
+        if codec not in _CODECS:
+            raise Unsupported(f"file {path} is compressed with '{codec}', which is not supported")
+        self.codec = _CODECS[codec]
+
+    def _metadata(self) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        while count := self._varint():
+            if count < 0:
+                # A number of bytes follows, which allows to skip them.
+                count = -count
+                self._varint()
+            for _ in range(count):
+                key = self._read(self._varint(), _MOST_HEADER_BYTES)
+                found[key] = self._read(self._varint(), _MOST_HEADER_BYTES)
+        return found
+
+    def _read(self, size: int, most: int = 2**31 - 1) -> bytes:
+        if not 0 <= size <= most:
+            raise CorruptData(f"file {self._path} cannot be read: a length of {size} is impossible")
+        data: bytes = self._source.read(size)
+        if len(data) < size:
+            raise CorruptData(f"file {self._path} cannot be read: it is cut off")
+        return data
+
+    def _varint(self, first: bytes = b"") -> int:
+        number = shift = 0
+        while shift < 70:
+            (digit,) = first or self._read(1)
+            first = b""
+            number |= (digit & 0x7F) << shift
+            shift += 7
+            if digit < 0x80:
+                return (number >> 1) ^ -(number & 1)
+        raise CorruptData(f"file {self._path} cannot be read: a number of 10 bytes has no end")
+
+    def blocks(self) -> Iterator[Block]:
+        """What follows the header.
+
+        Raises:
+            CorruptData: The file ends in a block, or the end of one is not where it should be.
+        """
+        while first := self._source.read(1):
+            rows, size = self._varint(first), self._varint()
+            if rows < 0:
+                raise CorruptData(f"file {self._path} cannot be read: a block of {rows} rows")
+            data = self._read(size)
+            if self._read(_SYNC_BYTES) != self._sync:
+                raise CorruptData(f"file {self._path} cannot be read: a block's end is not marked")
+            yield Block(rows, data)
+
+    def rows_of(self, found: Block) -> bytes:
+        """A block's rows, decompressed.
+
+        Raises:
+            CorruptData: They cannot be.
+        """
+        try:
+            return self.codec.expand(found.data)
+        except _MALFORMED as error:
+            raise CorruptData(
+                f"file {self._path} cannot be read: {self.codec.name}: {error}"
+            ) from error

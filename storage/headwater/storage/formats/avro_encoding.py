@@ -1,0 +1,203 @@
+"""Arrow columns as the bytes of Avro rows, a column at a time.
+
+The bytes that a column contributes to each row are an Arrow column of bytes themselves; those of a
+row are what Arrow joins together. Source: ``FieldWriterFactory.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.storage.errors import Invalid
+from headwater.storage.formats.avro_schema import COUNT_TYPE, has_text_keys
+from headwater.storage.types.arrow_numbers import Integers, plain_numbers
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import (
+    ArrayType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+from headwater.storage.types.nested_arrays import list_offsets, map_entries
+
+__all__ = ["encode_rows"]
+
+Octets: TypeAlias = npt.NDArray[np.uint8]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_BYTES = pa.large_binary()
+_NOTHING = pa.scalar(b"", _BYTES)
+# The number of a union's branch; the end of a list.
+_NULL, _VALUE, _END = (pa.scalar(mark, _BYTES) for mark in (b"\x00", b"\x02", b"\x00"))
+_FIXED = (Root.FLOAT, Root.DOUBLE)
+_TEXTS = (Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY)
+
+
+def encode_rows(rows: pa.RecordBatch, fields: Sequence[DataField]) -> pa.Array:
+    """The bytes of each row.
+
+    Args:
+        rows: The columns of `fields`, in order, in the types' Arrow forms.
+        fields: The columns.
+
+    Returns:
+        A ``large_binary`` column.
+
+    Raises:
+        Invalid: A part of a column that must not be null is.
+    """
+    parts: list[pa.Array | pa.Scalar] = []
+    for column, item in zip(rows.columns, fields, strict=True):
+        parts += _parts(column, item.type, item.name)
+    return _joined(parts, rows.num_rows)
+
+
+def _joined(parts: Sequence[pa.Array | pa.Scalar], count: int) -> pa.Array:
+    """What stands side by side, as one column."""
+    if not any(isinstance(part, pa.Array) for part in parts):
+        parts = [pa.repeat(_NOTHING, count), *parts]
+    return pc.binary_join_element_wise(*parts, _NOTHING)
+
+
+def _parts(array: pa.Array, data_type: DataType, column: str) -> list[pa.Array | pa.Scalar]:
+    """What a column contributes to each row, from left to right."""
+    if not array.null_count:
+        marks = [_VALUE] if data_type.nullable else []
+        return [*marks, *_values(array, data_type, column)]
+    if not data_type.nullable:
+        raise Invalid(f"column '{column}' holds a null where its type {data_type} forbids it")
+    valid = array.is_valid()
+    mask: Mask = valid.to_numpy(zero_copy_only=False)
+    values = _values(array.filter(valid), data_type, column)
+    return [pc.if_else(valid, _VALUE, _NULL), *(_spread(part, mask) for part in values)]
+
+
+def _spread(part: pa.Array | pa.Scalar, mask: Mask) -> pa.Array:
+    """Values where the mask is true, and nothing where it is not."""
+    if isinstance(part, pa.Scalar):
+        return pc.if_else(pa.array(mask), part, _NOTHING)
+    lengths = np.zeros(len(mask), np.int64)
+    lengths[mask] = np.diff(_offsets(part))
+    return _binary(lengths, part.buffers()[2])
+
+
+def _offsets(array: pa.Array) -> Integers:
+    """The offsets of a ``large_binary`` column that is no slice."""
+    assert array.offset == 0
+    return np.frombuffer(array.buffers()[1], np.int64, len(array) + 1)
+
+
+def _binary(lengths: Integers, data: Octets | pa.Buffer | None) -> pa.Array:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    buffer = data if isinstance(data, pa.Buffer) else pa.py_buffer(b"" if data is None else data)
+    return pa.Array.from_buffers(_BYTES, len(lengths), [None, pa.py_buffer(offsets), buffer])
+
+
+def _values(array: pa.Array, data_type: DataType, column: str) -> list[pa.Array | pa.Scalar]:
+    """The bytes of values none of which is null."""
+    match data_type:
+        case AtomicType():
+            return _atomic(array, data_type)
+        case RowType():
+            found: list[pa.Array | pa.Scalar] = []
+            for child, item in zip(array.flatten(), data_type.fields, strict=True):
+                found += _parts(child, item.type, column)
+            return found
+        case ArrayType():
+            values = array.flatten()
+            return _listed(array, _parts(values, data_type.element, column), len(values))
+        case MapType():
+            return _mapped(array, data_type, data_type.key, data_type.value, column)
+        case MultisetType():
+            return _mapped(array, data_type, data_type.element, COUNT_TYPE, column)
+
+
+def _mapped(
+    array: pa.Array,
+    data_type: MapType | MultisetType,
+    key: DataType,
+    value: DataType,
+    column: str,
+) -> list[pa.Array | pa.Scalar]:
+    keys, values = map_entries(array)
+    text = has_text_keys(data_type)
+    key_parts = _values(keys, key, column) if text else _parts(keys, key, column)
+    return _listed(array, [*key_parts, *_parts(values, value, column)], len(values))
+
+
+def _listed(
+    array: pa.Array, items: Sequence[pa.Array | pa.Scalar], count: int
+) -> list[pa.Array | pa.Scalar]:
+    """Lists: one block with all items, unless there are none, and the end."""
+    bounds = list_offsets(array).to_numpy()
+    counts = np.diff(bounds).astype(np.int64)
+    holding = counts > 0
+    joined = _joined(items, count)
+    lengths = np.diff(_offsets(joined)[bounds])
+    return [
+        _spread(_varints(counts[holding]), holding),
+        _binary(lengths, joined.buffers()[2]),
+        _END,
+    ]
+
+
+def _atomic(array: pa.Array, data_type: AtomicType) -> list[pa.Array | pa.Scalar]:
+    root = data_type.root
+    if root in _TEXTS:
+        content = array.cast(_BYTES)
+        lengths = pc.binary_length(content).to_numpy()
+        return [_varints(lengths.astype(np.int64)), content]
+    if root is Root.DECIMAL:
+        digits = _decimals(array)
+        return [_varints(np.diff(_offsets(digits))), digits]
+    if root is Root.BOOLEAN:
+        flags = array.cast(pa.uint8()).to_numpy()
+        return [_binary(np.ones(len(array), np.int64), np.ascontiguousarray(flags))]
+    numbers = plain_numbers(array)
+    if root in _FIXED:
+        width = numbers.dtype.itemsize
+        data = np.ascontiguousarray(numbers).view(np.uint8)
+        return [_binary(np.full(len(array), width, np.int64), data)]
+    return [_varints(numbers.astype(np.int64))]
+
+
+def _varints(numbers: Integers) -> pa.Array:
+    """Whole numbers, seven bits a byte, the lowest first."""
+    rest = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+    lengths = np.ones(len(rest), np.int64)
+    most = int(rest.max(initial=0))
+    width = max(1, -(-most.bit_length() // 7))
+    for at in range(1, width):
+        lengths += rest >= np.uint64(1 << 7 * at)
+    if width == 1:
+        return _binary(lengths, rest.astype(np.uint8))
+    places = np.arange(width)
+    shifts = (7 * places).astype(np.uint64)
+    octets = ((rest[:, None] >> shifts) & np.uint64(0x7F)).astype(np.uint8)
+    octets[places < lengths[:, None] - 1] |= 0x80
+    return _binary(lengths, octets[places < lengths[:, None]])
+
+
+def _decimals(array: pa.Array) -> pa.Array:
+    """Unscaled numbers in two's complement, the highest byte first, as few bytes as will do."""
+    if not len(array):
+        return _binary(np.zeros(0, np.int64), None)
+    data = np.frombuffer(array.buffers()[1], np.uint8, 16 * (array.offset + len(array)))
+    octets = data.reshape(-1, 16)[array.offset :, ::-1]
+    fill = np.where(octets[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
+    # The first byte that says more than the sign; the last one if none does.
+    start = np.where((octets != fill).any(1), (octets != fill).argmax(1), 15)
+    lead = np.take_along_axis(octets, start[:, None], 1)
+    # A byte before it where its own highest bit would change the sign.
+    start -= ((lead ^ fill) >= 0x80)[:, 0]
+    kept = np.arange(16) >= start[:, None]
+    return _binary((16 - start).astype(np.int64), octets[kept])

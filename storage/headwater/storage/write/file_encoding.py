@@ -1,0 +1,89 @@
+"""The format and the codec of new data files, as a table's options have them.
+
+Source: ``KeyValueFileWriterFactory.java``, ``AppendOnlyWriter.java``, ``AvroFileFormat.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headwater.storage.formats.avro import AVRO
+from headwater.storage.formats.protocol import DataFileFormat
+from headwater.storage.formats.registry import format_named
+from headwater.storage.formats.system_columns import data_file_fields
+from headwater.storage.schema.table_schema import TableSchema
+
+__all__ = ["FileEncoding", "file_encoding", "refuse_formats"]
+
+_CHANGELOG_FORMAT = "changelog-file.format"
+_PER_LEVEL = "file.format.per.level"
+
+
+@dataclass(frozen=True)
+class FileEncoding:
+    """The bytes that rows become.
+
+    Attributes:
+        format: The format.
+        compression: The codec, as ``file.compression`` names it.
+        zstd_level: The level of the codec ``zstd``.
+    """
+
+    format: DataFileFormat
+    compression: str
+    zstd_level: int
+
+
+def file_encoding(schema: TableSchema, level: int, *, changelog: bool) -> FileEncoding:
+    """The encoding of a new file.
+
+    A changelog file's own options go before those of a level, and those before the table's. Only
+    files of primary-key tables have levels and changelogs.
+
+    Args:
+        schema: The table's schema.
+        level: The file's LSM level.
+        changelog: True for a changelog file.
+
+    Raises:
+        Unsupported: Headwater does not write the format.
+        Invalid: An option is malformed.
+    """
+    options = schema.table_options
+    name, option, compression = options.file_format, "file.format", options.file_compression
+    if schema.primary_keys:
+        levels = options.file_format_per_level
+        if level in levels:
+            name, option = levels[level], _PER_LEVEL
+        compression = options.file_compression_per_level.get(level, compression)
+        if changelog and options.changelog_file_format is not None:
+            name, option = options.changelog_file_format, _CHANGELOG_FORMAT
+        if changelog and options.changelog_file_compression is not None:
+            compression = options.changelog_file_compression
+    found = format_named(name, option)
+    if found is AVRO and "avro.codec" in schema.options:
+        compression = schema.options["avro.codec"].strip().lower()
+    return FileEncoding(found, compression, options.zstd_level)
+
+
+def refuse_formats(schema: TableSchema) -> None:
+    """Refuse a table for whose files Headwater lacks the format, or a format cannot hold a column.
+
+    Raises:
+        Unsupported: The message names the option, or the column.
+        Invalid: An option is malformed.
+    """
+    fields = data_file_fields(schema)
+    for name, option in _named_formats(schema):
+        format_named(name, option).refuse(fields)
+
+
+def _named_formats(schema: TableSchema) -> Iterator[tuple[str, str]]:
+    options = schema.table_options
+    yield options.file_format, "file.format"
+    if schema.primary_keys:
+        for name in options.file_format_per_level.values():
+            yield name, _PER_LEVEL
+        if options.changelog_file_format is not None:
+            yield options.changelog_file_format, _CHANGELOG_FORMAT
