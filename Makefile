@@ -11,10 +11,14 @@ SHELL := /bin/bash
 VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/pytest
 # Two processes, one of which has the Spark session and its tests.
 SHARED := --numprocesses=2 --dist=loadgroup
 ARGS ?=
+# Databases and tables of the tests in memory, where there is room: flushing them to a disk thousands
+# of times is most of what they would wait for. TMPDIR, when it is set, goes before.
+ROOM := $(or $(TMPDIR),$(shell [ -w /dev/shm ] && \
+	[ "$$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -n 1)" -ge 4 ] && echo /dev/shm))
+PYTEST := $(if $(ROOM),TMPDIR=$(ROOM) )$(BIN)/pytest
 
 # The newest of the interpreters that are new enough: the name alone proves nothing, so each is run.
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
