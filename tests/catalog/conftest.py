@@ -95,7 +95,12 @@ class Clock:
 
     @property
     def runtime(self) -> Runtime:
-        return Runtime(lambda: self.millis, lambda: str(uuid.uuid4()), self._sleep)
+        return Runtime(
+            lambda: self.millis,
+            lambda: str(uuid.uuid4()),
+            self._sleep,
+            monotonic=lambda: self.millis / 1000,
+        )
 
 
 @pytest.fixture

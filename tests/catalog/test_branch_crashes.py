@@ -209,7 +209,7 @@ def _prepare(
     base: str | None = None
     for number in (1, 2, 3):
         made = snapshot(number)
-        assert catalog.snapshots.commit(table, None, made, base, [])
+        assert catalog.snapshots.commit(table, None, made, base, []).decided()
         if number == 1:
             catalog.tags.create(table, "v1")
             catalog.branches.create(table, "b", from_tag="v1")
@@ -221,7 +221,7 @@ def _prepare(
     latest = catalog.snapshots.latest(b)
     assert latest is not None
     made = snapshot(2, schemaId=1)
-    assert catalog.snapshots.commit(b, None, made, latest.snapshot.uuid, [])
+    assert catalog.snapshots.commit(b, None, made, latest.snapshot.uuid, []).decided()
     catalog.tags.create(b, "v2")
 
 
@@ -400,7 +400,7 @@ def test_a_tag_whose_snapshot_goes_away_just_after_it_was_read(
     assert [item.id for item in reader.snapshots.list(TABLE).items] == [2, 1]
     writer.branches.create(TABLE, "other")
     other = branch_of(TABLE, "other")
-    writer.snapshots.commit(other, None, snapshot(1), None, [])
+    writer.snapshots.commit(other, None, snapshot(1), None, []).decided()
     files.overtake = lambda: writer.branches.fast_forward(TABLE, "other")
     with pytest.raises(NotFound, match="no tag 'v1'"):
         reader.branches.create(TABLE, "c", from_tag="v1")
@@ -413,7 +413,7 @@ def _commit_once(catalog: SqlCatalog, name: Identifier, snapshot: MakeSnapshot) 
     latest = catalog.snapshots.latest(name)
     base = None if latest is None else latest.snapshot
     made = snapshot(1 if base is None else base.id + 1)
-    catalog.snapshots.commit(name, None, made, None if base is None else base.uuid, [])
+    catalog.snapshots.commit(name, None, made, None if base is None else base.uuid, []).decided()
 
 
 def _meet(catalog: SqlCatalog, snapshot: MakeSnapshot, seed: int) -> Counter[str]:

@@ -109,7 +109,7 @@ def test_a_commit_killed_at_any_step_happened_or_did_not(
     with lake.opened() as catalog:
         for number in range(1, earlier + 1):
             made = snapshot(number)
-            assert catalog.snapshots.commit(orders, None, made, base, [])
+            assert catalog.snapshots.commit(orders, None, made, base, []).decided()
             base = made.uuid
     fates: list[bool] = []
     for step in range(1, MOST_STEPS):
@@ -128,10 +128,10 @@ def test_a_commit_killed_at_any_step_happened_or_did_not(
             if happened or not killed:
                 fates.append(True)
                 rival = snapshot(number)
-                assert not catalog.snapshots.commit(orders, None, rival, base, [])
+                assert not catalog.snapshots.commit(orders, None, rival, base, []).decided()
             else:
                 fates.append(False)
-            assert catalog.snapshots.commit(orders, None, offered, base, [])
+            assert catalog.snapshots.commit(orders, None, offered, base, []).decided()
             assert _check_agreement(catalog, orders) == number
             assert catalog.snapshots.get(orders, str(number)) == offered
             assert lake.open_decisions() == 0
@@ -160,7 +160,7 @@ def test_a_rollback_killed_at_any_step_happened_or_did_not(
             base = None if latest is None else latest.snapshot.uuid
             for number in range(1 if latest is None else 2, 4):
                 made = snapshot(number)
-                assert catalog.snapshots.commit(orders, None, made, base, [])
+                assert catalog.snapshots.commit(orders, None, made, base, []).decided()
                 base = made.uuid
             catalog.tags.create(orders, "late", 3)
         killed = lake.dies(step, "rollback")
@@ -184,13 +184,13 @@ def test_a_commit_after_a_killed_rollback_is_not_mistaken(
     """The first to come by is a commit that takes a number whose old file is still there."""
     with lake.opened() as catalog:
         kept = snapshot(1)
-        assert catalog.snapshots.commit(orders, None, kept, None, [])
-        assert catalog.snapshots.commit(orders, None, snapshot(2), kept.uuid, [])
+        assert catalog.snapshots.commit(orders, None, kept, None, []).decided()
+        assert catalog.snapshots.commit(orders, None, snapshot(2), kept.uuid, []).decided()
         # The long-lived server's view: opened before the crash, so that nothing is repaired.
         assert lake.dies(2, "rollback")
         assert lake.open_decisions() == 1
         following = snapshot(2)
-        assert catalog.snapshots.commit(orders, None, following, kept.uuid, [])
+        assert catalog.snapshots.commit(orders, None, following, kept.uuid, []).decided()
         assert catalog.snapshots.get(orders, "LATEST") == following
         assert _check_agreement(catalog, orders) == 2
 

@@ -145,7 +145,7 @@ def test_commits_around_a_drop_are_in_the_history_or_not(
         else:
             assert isinstance(committed, NotFound)
             assert (latest.snapshot.uuid if latest else None) == base
-            assert a.snapshots.commit(orders, table_id, offered, base, [])
+            assert a.snapshots.commit(orders, table_id, offered, base, []).decided()
         base = offered.uuid
     assert [item.id for item in a.snapshots.list(orders).items] == list(range(ROUNDS, 0, -1))
 

@@ -135,7 +135,7 @@ def test_a_commit_during_which_storage_fails_happens_once(
         offered = snapshot(number)
         files.arm(number, is_done=is_done)
         try:
-            assert failing.snapshots.commit(orders, None, offered, base, [])
+            assert failing.snapshots.commit(orders, None, offered, base, []).decided()
             failed = False
         except Unavailable:
             failed = True
@@ -144,8 +144,8 @@ def test_a_commit_during_which_storage_fails_happens_once(
         if number % 2:
             # A rival comes by first: what is decided stays decided.
             rival = snapshot(number)
-            assert not failing.snapshots.commit(orders, None, rival, base, [])
-        assert failing.snapshots.commit(orders, None, offered, base, [])
+            assert not failing.snapshots.commit(orders, None, rival, base, []).decided()
+        assert failing.snapshots.commit(orders, None, offered, base, []).decided()
         assert _check_agreement(failing, orders)[-1] == offered
         base = offered.uuid
         if not failed:
@@ -166,7 +166,7 @@ def test_a_rollback_during_which_storage_fails_is_finished_by_whoever_comes_next
         base = None if latest is None else latest.snapshot.uuid
         for number in range(1 if latest is None else latest.snapshot.id + 1, 4):
             made = snapshot(number)
-            assert failing.snapshots.commit(orders, None, made, base, [])
+            assert failing.snapshots.commit(orders, None, made, base, []).decided()
             base = made.uuid
         failing.tags.create(orders, "late", 3)
         files.arm(step, is_done=is_done)
@@ -250,7 +250,7 @@ def test_a_rollback_that_meets_one_that_storage_did_not_follow_finishes_both(
     base: str | None = None
     for number in range(1, 4):
         made = snapshot(number)
-        assert failing.snapshots.commit(orders, None, made, base, [])
+        assert failing.snapshots.commit(orders, None, made, base, []).decided()
         base = made.uuid
 
     def leave_open() -> None:
@@ -330,7 +330,7 @@ def test_a_stalled_storage_shows_nothing_early_and_loses_nothing(
         for name in (orders, calm):
             other.tables.create(name, orders_schema)
         first, second, third = snapshot(1), snapshot(2), snapshot(3)
-        assert other.snapshots.commit(orders, None, first, None, [])
+        assert other.snapshots.commit(orders, None, first, None, []).decided()
         try:
             stalled = pool.submit(slow.snapshots.commit, orders, None, second, first.uuid, [])
             assert files.reached.wait(timeout=60)
@@ -338,14 +338,14 @@ def test_a_stalled_storage_shows_nothing_early_and_loses_nothing(
             following = pool.submit(other.snapshots.commit, orders, None, third, second.uuid, [])
             if not is_sqlite:
                 # Other tables go on; SQLite has one writer for all of them.
-                assert other.snapshots.commit(calm, None, snapshot(1), None, [])
+                assert other.snapshots.commit(calm, None, snapshot(1), None, []).decided()
             assert other.snapshots.latest(calm) is not None or is_sqlite
             assert not reading.done()
             assert not stalled.done()
         finally:
             files.let_go.set()
-        assert stalled.result() is True
-        assert following.result() is True
+        assert stalled.result().decided()
+        assert following.result().decided()
         seen = reading.result()
         assert seen is not None
         assert seen.snapshot.id >= 2
@@ -385,18 +385,18 @@ def test_a_full_disk_refuses_commits_and_none_is_lost(
             catalog.databases.create(orders.database)
             catalog.tables.create(orders, orders_schema)
             first = snapshot(1)
-            assert catalog.snapshots.commit(orders, None, first, None, [])
+            assert catalog.snapshots.commit(orders, None, first, None, []).decided()
             _fill(lake / "ballast")
             offered = snapshot(2)
             for _ in range(2):
                 with pytest.raises(Unavailable, match="snapshot-2"):
-                    catalog.snapshots.commit(orders, None, offered, first.uuid, [])
+                    catalog.snapshots.commit(orders, None, offered, first.uuid, []).decided()
             with pytest.raises(Unavailable, match="snapshot-2"):
                 catalog.snapshots.latest(orders)
             with pytest.raises(HeadwaterError):
                 catalog.tables.create(Identifier("sales", "new"), orders_schema)
             (lake / "ballast").unlink()
-            assert catalog.snapshots.commit(orders, None, offered, first.uuid, [])
+            assert catalog.snapshots.commit(orders, None, offered, first.uuid, []).decided()
             assert _check_agreement(catalog, orders) == [first, offered]
             assert list(catalog.tables.list("sales").items) == ["orders"]
             left = [p for p in lake.rglob("*") if "tmp" in p.name]
@@ -415,14 +415,14 @@ def test_a_full_disk_under_the_database_changes_nothing(
             catalog.databases.create(orders.database)
             catalog.tables.create(orders, orders_schema)
             first = snapshot(1)
-            assert catalog.snapshots.commit(orders, None, first, None, [])
+            assert catalog.snapshots.commit(orders, None, first, None, []).decided()
             _fill(disk / "ballast")
             large = snapshot(2, properties={"note": "x" * 65_536})
             with pytest.raises(Unavailable):
-                catalog.snapshots.commit(orders, None, large, first.uuid, [])
+                catalog.snapshots.commit(orders, None, large, first.uuid, []).decided()
             assert _check_agreement(catalog, orders) == [first]
             (disk / "ballast").unlink()
-            assert catalog.snapshots.commit(orders, None, large, first.uuid, [])
+            assert catalog.snapshots.commit(orders, None, large, first.uuid, []).decided()
             assert _check_agreement(catalog, orders) == [first, large]
 
 
@@ -532,11 +532,11 @@ def test_a_commit_whose_database_is_cut_off_anywhere_happens_once(
             proxy.arm(number, is_passed_on=is_passed_on)
             try:
                 # Cut off before its commit was sent, it is tried again by itself.
-                assert catalog.snapshots.commit(orders, None, offered, base, [])
+                assert catalog.snapshots.commit(orders, None, offered, base, []).decided()
             except Unavailable:
                 unknown += 1
             was_cut = proxy.disarm()
-            assert catalog.snapshots.commit(orders, None, offered, base, [])
+            assert catalog.snapshots.commit(orders, None, offered, base, []).decided()
             history = _check_agreement(catalog, orders)
             assert len(history) == number
             assert history[-1] == offered

@@ -64,7 +64,7 @@ def test_every_report_is_counted_once(
                 made = snapshot(number + 1)
                 latest = catalog.snapshots.latest(DAILY)
                 base = None if latest is None else latest.snapshot.uuid
-                assert catalog.snapshots.commit(DAILY, None, made, base, [_added(1)])
+                assert catalog.snapshots.commit(DAILY, None, made, base, [_added(1)]).decided()
             else:
                 catalog.partitions.create(
                     DAILY, [{"dt": "a"}], statistics=[_added(1)], replace_statistics=False

@@ -17,7 +17,7 @@ from headwater.catalog.sql.history.commit import Offer
 from headwater.storage.schema.change import SetOption
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 
 @contextmanager
@@ -51,15 +51,16 @@ def test_no_request_about_one_table_scans_any(
         table_id = catalog.tables.get(orders).id
         made = [snapshot(1), snapshot(2)]
         change = PartitionStatistics({"dt": "a"}, 1, 1, 1, 1, 1)
-        assert catalog.snapshots.commit(orders, table_id, made[0], None, [change])
-        assert catalog.snapshots.commit(orders, table_id, made[1], made[0].uuid, [change])
+        assert catalog.snapshots.commit(orders, table_id, made[0], None, [change]).decided()
+        assert catalog.snapshots.commit(orders, table_id, made[1], made[0].uuid, [change]).decided()
         catalog.snapshots.latest(orders)
         others = [Identifier("sales", f"other{number}") for number in range(3)]
         for name in others:
             catalog.tables.create(name, orders_schema)
         for taken in (True, False):
             offers = [Offer(name, None, snapshot(1), None, [change]) for name in others]
-            assert catalog.snapshots.commits.commit_each(offers) == [taken] * len(others)
+            answer = CommitAnswer.of(taken)
+            assert catalog.snapshots.commits.commit_each(offers) == [answer] * len(others)
         catalog.bulk.tables([orders, orders])
         catalog.bulk.latest_snapshots([orders, orders])
         catalog.snapshots.get(orders, "1")
@@ -96,6 +97,6 @@ def test_a_commit_takes_the_same_statements_however_long_the_history(
         for number in range(1, commits + 1):
             made = snapshot(number)
             with _recorded() as statements:
-                assert catalog.snapshots.commit(orders, None, made, base, [])
+                assert catalog.snapshots.commit(orders, None, made, base, []).decided()
             base = made.uuid
         assert len(statements) <= 12

@@ -104,7 +104,7 @@ def test_of_many_on_the_same_base_one_wins(
         ) -> bool:
             start.wait()
             catalog = catalogs[at % len(catalogs)]
-            return catalog.snapshots.commit(orders, None, offered[at], base, [])
+            return catalog.snapshots.commit(orders, None, offered[at], base, []).decided()
 
         with ThreadPoolExecutor(COMMITTERS) as pool:
             won = list(pool.map(offer, range(COMMITTERS)))

@@ -147,7 +147,7 @@ def test_no_statement_reads_more_than_it_needs(
         catalog.databases.create("sales")
         options = {**orders_schema.options, "metastore.partitioned-table": "true"}
         catalog.tables.create(orders, replace(orders_schema, options=options))
-        assert catalog.snapshots.commit(orders, None, first, None, sizes)
+        assert catalog.snapshots.commit(orders, None, first, None, sizes).decided()
         info = catalog.tables.get(orders)
         with engine.begin() as connection:
             _grow(connection)
@@ -156,16 +156,18 @@ def test_no_statement_reads_more_than_it_needs(
                 .where(BranchRow.table_id == info.id)
                 .values(snapshot_id=SNAPSHOTS - 1)
             )
-        assert catalog.snapshots.commit(orders, info.id, last, first.uuid, sizes)
+        assert catalog.snapshots.commit(orders, info.id, last, first.uuid, sizes).decided()
         target = PermissionTarget(TargetType.TABLE, *str(orders).split("."))
         requests: dict[str, Callable[[], object]] = {
             "commit": lambda: catalog.snapshots.commit(
                 orders, info.id, following, last.uuid, sizes
-            ),
-            "replay": lambda: catalog.snapshots.commit(orders, None, following, last.uuid, sizes),
+            ).decided(),
+            "replay": lambda: catalog.snapshots.commit(
+                orders, None, following, last.uuid, sizes
+            ).decided(),
             "lost": lambda: catalog.snapshots.commit(
                 orders, None, snapshot(SNAPSHOTS + 1), last.uuid, sizes
-            ),
+            ).decided(),
             "table": lambda: catalog.tables.get(orders),
             "table by id": lambda: catalog.tables.get_by_id(info.id),
             "latest": lambda: catalog.snapshots.latest(orders),

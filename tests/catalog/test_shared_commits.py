@@ -16,7 +16,7 @@ from headwater.catalog.model.principal import acting_as
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.history.commit import Offer
 from headwater.migrations import upgrade
-from headwater.storage.errors import Invalid, NotFound, Unavailable
+from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unavailable
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -78,6 +78,14 @@ def _change(dt: str, records: int) -> PartitionStatistics:
     return PartitionStatistics({"dt": dt}, records, records * 100, 1 if records > 0 else -1, 1, 2)
 
 
+def _commit_each(catalog: SqlCatalog, offers: Sequence[Offer]) -> list[bool | HeadwaterError]:
+    """What became of each; the error with which it was refused, or is not known."""
+    return [
+        answer if isinstance(answer, HeadwaterError) else answer.problem or answer.decided()
+        for answer in catalog.snapshots.commits.commit_each(offers)
+    ]
+
+
 def _offer(
     table: Identifier,
     made: Snapshot,
@@ -92,9 +100,10 @@ def test_each_is_told_its_own_outcome(open_catalog: Open, snapshot: MakeSnapshot
     catalog = open_catalog()
     first = [snapshot(1) for _ in TABLES]
     offers = [_offer(table, made, None) for table, made in zip(TABLES, first, strict=True)]
-    assert catalog.snapshots.commits.commit_each(offers) == [True] * len(TABLES)
+    assert _commit_each(catalog, offers) == [True] * len(TABLES)
     second = [snapshot(2) for _ in TABLES]
-    answers = catalog.snapshots.commits.commit_each(
+    answers = _commit_each(
+        catalog,
         [
             _offer(TABLES[0], second[0], first[0].uuid),
             _offer(TABLES[1], second[1], "another"),
@@ -103,7 +112,7 @@ def test_each_is_told_its_own_outcome(open_catalog: Open, snapshot: MakeSnapshot
             _offer(TABLES[3], snapshot(2, schemaId=7), first[3].uuid),
             _offer(TABLES[4], first[4], None),
             _offer(TABLES[5], snapshot(4), first[5].uuid),
-        ]
+        ],
     )
     kinds = [answer if isinstance(answer, bool) else type(answer) for answer in answers]
     assert kinds == [True, False, NotFound, NotFound, Invalid, True, False]
@@ -115,20 +124,21 @@ def test_several_to_one_table_take_turns(open_catalog: Open, snapshot: MakeSnaps
     catalog = open_catalog()
     table, other = TABLES[:2]
     one, two, rival = snapshot(1), snapshot(2), snapshot(1)
-    assert catalog.snapshots.commits.commit_each(
+    assert _commit_each(
+        catalog,
         [
             _offer(table, one, None),
             _offer(table, rival, None),
             _offer(other, snapshot(1), None),
             _offer(table, two, one.uuid),
             _offer(table, one, None),
-        ]
+        ],
     ) == [True, False, True, True, True]
     assert [item.uuid for item in catalog.snapshots.list(table).items] == [two.uuid, one.uuid]
     catalog.branches.create(table, "b")
     branch = branch_of(table, "b")
-    assert catalog.snapshots.commits.commit_each(
-        [_offer(table, snapshot(3), two.uuid), _offer(branch, snapshot(1), None)]
+    assert _commit_each(
+        catalog, [_offer(table, snapshot(3), two.uuid), _offer(branch, snapshot(1), None)]
     ) == [True, True]
 
 
@@ -140,14 +150,14 @@ def test_one_that_storage_refuses_keeps_no_other_waiting(
     files.refused = {"t1", "t3"}
     made = [snapshot(1) for _ in TABLES]
     offers = [_offer(table, item, None) for table, item in zip(TABLES, made, strict=True)]
-    answers = catalog.snapshots.commits.commit_each(offers)
+    answers = _commit_each(catalog, offers)
     assert [answer is True for answer in answers] == [True, False, True, False, True, True]
     assert all(isinstance(answers[at], Unavailable) for at in (1, 3))
     with pytest.raises(Unavailable):
         catalog.snapshots.latest(TABLES[1])
     files.refused = set()
     # Decided on is decided on: the same offers are found in the history, and followed now.
-    assert catalog.snapshots.commits.commit_each(offers) == [True] * len(TABLES)
+    assert _commit_each(catalog, offers) == [True] * len(TABLES)
     latest = [catalog.snapshots.latest(table) for table in TABLES]
     assert [found and found.snapshot for found in latest] == made
 
@@ -160,11 +170,11 @@ def test_what_somebody_else_decided_is_followed_first(
     files.refused = {"t0"}
     made = [snapshot(1) for _ in TABLES]
     offers = [_offer(table, item, None) for table, item in zip(TABLES, made, strict=True)]
-    catalog.snapshots.commits.commit_each(offers)
+    _commit_each(catalog, offers)
     following = [
         _offer(table, snapshot(2), item.uuid) for table, item in zip(TABLES, made, strict=True)
     ]
-    assert other.snapshots.commits.commit_each(following) == [True] * len(TABLES)
+    assert _commit_each(other, following) == [True] * len(TABLES)
     assert [item.id for item in other.snapshots.list(TABLES[0]).items] == [2, 1]
 
 
@@ -194,8 +204,8 @@ def test_a_batch_comes_to_what_its_parts_come_to(
                 for _ in range(chance.randint(0, 3) if kind < 0.9 else 12)
             ]
             offers.append(_offer(table, made, base, changes))
-        one_by_one = [alone.snapshots.commits.commit(offer) for offer in offers]
-        assert together.snapshots.commits.commit_each(offers) == one_by_one
+        one_by_one = [alone.snapshots.commits.commit(offer).decided() for offer in offers]
+        assert _commit_each(together, offers) == one_by_one
     for table in TABLES:
         assert together.snapshots.latest(table) == alone.snapshots.latest(table)
         sizes = [
@@ -214,7 +224,7 @@ def test_who_committed_is_recorded_of_each(open_catalog: Open, snapshot: MakeSna
     for table, name in zip(TABLES, ["ada", "grace", "barbara"], strict=False):
         with acting_as(name):
             offers.append(_offer(table, snapshot(1), None, [_change("2026-01-01", 5)]))
-    assert catalog.snapshots.commits.commit_each(offers) == [True] * 3
+    assert _commit_each(catalog, offers) == [True] * 3
     found = [catalog.partitions.list(table).items[0] for table in TABLES[:3]]
     assert [item.updated_by for item in found] == ["ada", "grace", "barbara"]
 
@@ -235,7 +245,7 @@ def test_replicas_that_take_the_same_tables_in_other_orders(
                 head = None if latest is None else latest.snapshot
                 made = snapshot(1 if head is None else head.id + 1)
                 offers.append(_offer(table, made, None if head is None else head.uuid))
-            answers = catalog.snapshots.commits.commit_each(offers)
+            answers = _commit_each(catalog, offers)
             assert all(isinstance(answer, bool) for answer in answers)
             won += [
                 (offer.identifier, offer.snapshot)

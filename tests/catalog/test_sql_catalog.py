@@ -159,7 +159,7 @@ def test_warehouses_share_a_database_and_nothing_else(
         second.databases.create(table.database)
         second.tables.create(table, orders_schema)
         assert second.tables.get(table).path.startswith(f"file://{tmp_path}/second/")
-        assert catalog.snapshots.commit(table, None, snapshot(1), None, [])
+        assert catalog.snapshots.commit(table, None, snapshot(1), None, []).decided()
         assert second.snapshots.latest(table) is None
         second.databases.drop(table.database)
     assert catalog.snapshots.latest(table) is not None
@@ -194,13 +194,15 @@ def test_partitions_are_counted_and_a_rollback_counts_back(
         return PartitionStatistics({"dt": dt}, 10 * files, 100 * files, files, 1, 2)
 
     made = [snapshot(1), snapshot(2), snapshot(3)]
-    assert catalog.snapshots.commit(table, None, made[0], None, [change("a", 1), change("b", 2)])
+    assert catalog.snapshots.commit(
+        table, None, made[0], None, [change("a", 1), change("b", 2)]
+    ).decided()
     after_one = {'{"dt": "a"}': (10, 100, 1), '{"dt": "b"}': (20, 200, 2)}
     assert partitions() == after_one
-    assert catalog.snapshots.commit(table, None, made[1], made[0].uuid, [change("a", 3)])
+    assert catalog.snapshots.commit(table, None, made[1], made[0].uuid, [change("a", 3)]).decided()
     assert partitions() == {'{"dt": "a"}': (40, 400, 4), '{"dt": "b"}': (20, 200, 2)}
     emptied = [change("b", -2), change("c", 1)]
-    assert catalog.snapshots.commit(table, None, made[2], made[1].uuid, emptied)
+    assert catalog.snapshots.commit(table, None, made[2], made[1].uuid, emptied).decided()
     assert partitions() == {'{"dt": "a"}': (40, 400, 4), '{"dt": "c"}': (10, 100, 1)}
     catalog.snapshots.rollback_to_snapshot(table, 1)
     assert partitions() == after_one
@@ -216,12 +218,12 @@ def test_a_commit_that_storage_cannot_follow_is_unknown_until_it_can(
     offered = snapshot(1)
     files.is_broken = True
     with pytest.raises(Unavailable):
-        catalog.snapshots.commit(table, None, offered, None, [])
+        catalog.snapshots.commit(table, None, offered, None, []).decided()
     with pytest.raises(Unavailable):
         catalog.snapshots.latest(table)
     assert len(catalog.repair().failures) == 1
     files.is_broken = False
-    assert catalog.snapshots.commit(table, None, offered, None, [])
+    assert catalog.snapshots.commit(table, None, offered, None, []).decided()
     latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == offered
@@ -269,7 +271,7 @@ def test_a_repair_goes_on_after_a_table_it_cannot_repair(
     files.is_broken = True
     for name in tables:
         with pytest.raises(Unavailable):
-            catalog.snapshots.commit(name, None, snapshot(1), None, [])
+            catalog.snapshots.commit(name, None, snapshot(1), None, []).decided()
     files.is_broken = False
     (paths[0] / "snapshot").mkdir()
     (paths[0] / "snapshot" / "snapshot-1").write_text("somebody's")
@@ -285,7 +287,7 @@ def test_a_repair_goes_on_after_a_table_it_cannot_repair(
 def test_a_missing_latest_snapshot_is_told(
     catalog: SqlCatalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
-    assert catalog.snapshots.commit(table, None, snapshot(1), None, [])
+    assert catalog.snapshots.commit(table, None, snapshot(1), None, []).decided()
     directory = Path(catalog.tables.get(table).path.removeprefix("file://"), "snapshot")
     (directory / "snapshot-1").unlink()
     with pytest.raises(CorruptData, match="snapshot-1"):
@@ -303,7 +305,7 @@ def test_values_that_no_database_holds_are_refused(
         snapshot(1, commitUser="half \ud800 a pair"),
     ):
         with pytest.raises(Invalid, match="cannot hold"):
-            catalog.snapshots.commit(table, None, odd, None, [])
+            catalog.snapshots.commit(table, None, odd, None, []).decided()
     for name in ("a\ud800b", "a\x00b"):
         with pytest.raises((Invalid, NotFound)):
             catalog.tables.get(Identifier(table.database, name))
@@ -314,11 +316,11 @@ def test_a_tag_of_a_snapshot_that_was_rolled_back_leads_nowhere(
     catalog: SqlCatalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     made = [snapshot(1), snapshot(2), snapshot(2), snapshot(3)]
-    assert catalog.snapshots.commit(table, None, made[0], None, [])
-    assert catalog.snapshots.commit(table, None, made[1], made[0].uuid, [])
+    assert catalog.snapshots.commit(table, None, made[0], None, []).decided()
+    assert catalog.snapshots.commit(table, None, made[1], made[0].uuid, []).decided()
     catalog.snapshots.rollback_to_snapshot(table, 1)
-    assert catalog.snapshots.commit(table, None, made[2], made[0].uuid, [])
-    assert catalog.snapshots.commit(table, None, made[3], made[2].uuid, [])
+    assert catalog.snapshots.commit(table, None, made[2], made[0].uuid, []).decided()
+    assert catalog.snapshots.commit(table, None, made[3], made[2].uuid, []).decided()
     # Another engine was late with its tag.
     directory = Path(catalog.tables.get(table).path.removeprefix("file://"), "tag")
     directory.mkdir()
@@ -367,8 +369,8 @@ def test_a_connection_lost_at_the_commit_is_unknown_never_a_conflict(
         opened.tables.create(orders, orders_schema)
         offered = snapshot(1)
         with _at_commit(lose), pytest.raises(Unavailable):
-            opened.snapshots.commit(orders, None, offered, None, [])
-        assert opened.snapshots.commit(orders, None, offered, None, [])
+            opened.snapshots.commit(orders, None, offered, None, []).decided()
+        assert opened.snapshots.commit(orders, None, offered, None, []).decided()
         assert opened.snapshots.get(orders, "LATEST") == offered
     killer.dispose()
 

@@ -18,7 +18,7 @@ from headwater.client import Lake
 from headwater.storage.errors import Conflict, Invalid, NotFound, Unavailable
 from headwater.storage.schema.change import AddColumn, SetOption
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
-from headwater.storage.table_storage import PartitionStatistics, SnapshotPointer
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, SnapshotPointer
 from headwater.storage.types.data_type import parse_type
 
 if TYPE_CHECKING:
@@ -267,16 +267,19 @@ class _Interfered:
 
     def commit(
         self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
-    ) -> bool:
+    ) -> CommitAnswer:
         todo = list(self._table.meanwhile)
         self._table.meanwhile = todo[1:]
         if todo:
             todo[0]()
-        done = self._inner.commit(snapshot, base, statistics)
+        answer = self._inner.commit(snapshot, base, statistics)
         if self._table.lose_answers:
             self._table.lose_answers -= 1
-            raise Unavailable("the answer was lost")
-        return done
+            return CommitAnswer.unknown(Unavailable("the answer was lost"))
+        return answer
+
+    def was_taken(self, snapshot: Snapshot) -> bool | None:
+        return self._inner.was_taken(snapshot)
 
 
 def interfering(table: Table, clock: Clock, *meanwhile: Callable[[], object]) -> Interfering:

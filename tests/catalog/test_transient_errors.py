@@ -144,7 +144,7 @@ def test_connections_that_died_idle_are_not_noticed(
     killer.kill_all()
     assert catalog.snapshots.latest(table) is None
     killer.kill_all()
-    assert catalog.snapshots.commit(table, None, snapshot(1), None, [])
+    assert catalog.snapshots.commit(table, None, snapshot(1), None, []).decided()
 
 
 @pytest.mark.parametrize("words", ["UPDATE hw_branches", "INSERT INTO hw_snapshots"])
@@ -153,7 +153,7 @@ def test_a_connection_lost_before_the_commit_is_not_noticed(
 ) -> None:
     offered = snapshot(1)
     with killer.at("before_cursor_execute", words, times=2) as killed:
-        assert catalog.snapshots.commit(table, None, offered, None, [])
+        assert catalog.snapshots.commit(table, None, offered, None, []).decided()
     assert len(killed) == 2
     assert catalog.snapshots.get(table, "LATEST") == offered
 
@@ -221,10 +221,10 @@ def test_a_commit_whose_answer_is_lost_is_asked_for_again(
 ) -> None:
     offered = snapshot(1)
     with killer.at("commit") as killed:
-        assert catalog.snapshots.commit(table, None, offered, None, [])
+        assert catalog.snapshots.commit(table, None, offered, None, []).decided()
     assert len(killed) == 1
     assert catalog.snapshots.get(table, "LATEST") == offered
-    assert catalog.snapshots.commit(table, None, snapshot(1), None, []) is False
+    assert catalog.snapshots.commit(table, None, snapshot(1), None, []).decided() is False
 
 
 def test_what_cannot_be_repeated_is_unknown(catalog: SqlCatalog, killer: Killer) -> None:

@@ -99,7 +99,7 @@ def crash(url: str, location: str, operation: str, step: str, snapshot_json: str
     if snapshot is not None:
         latest = catalog.snapshots.latest(TABLE)
         base = None if latest is None else latest.snapshot.uuid
-        assert catalog.snapshots.commit(TABLE, None, snapshot, base, [])
+        assert catalog.snapshots.commit(TABLE, None, snapshot, base, []).decided()
     else:
         operations[operation]()
 
@@ -131,7 +131,7 @@ def commit_many(catalog: SqlCatalog, user: str, commits: int) -> None:
                 }
             )
             base_uuid = None if base is None else base.uuid
-            if catalog.snapshots.commit(TABLE, None, snapshot, base_uuid, []):
+            if catalog.snapshots.commit(TABLE, None, snapshot, base_uuid, []).decided():
                 break
 
 

@@ -55,7 +55,12 @@ class Clock:
 
     @property
     def runtime(self) -> Runtime:
-        return Runtime(SYSTEM_RUNTIME.now_millis, SYSTEM_RUNTIME.new_uuid, self.slept.append)
+        return Runtime(
+            SYSTEM_RUNTIME.now_millis,
+            SYSTEM_RUNTIME.new_uuid,
+            self.slept.append,
+            monotonic=lambda: sum(self.slept),
+        )
 
 
 @pytest.fixture
@@ -94,6 +99,8 @@ class Fault(Enum):
     """It never reaches the server."""
     LOSE_ANSWER = auto()
     """The server does it, and its answer is lost."""
+    GO = auto()
+    """It never reaches the server, and nobody is there from then on."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,8 @@ class Proxy:
     url: str = ""
     faults: list[tuple[str, Fault | Reply | Callable[[], object]]] = field(default_factory=list)
     seen: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
+    stop: Callable[[], None] = lambda: None
+    """Nobody listens at its address any more."""
 
     def lose_request(self, request: str) -> None:
         """The next request of this kind never reaches the server."""
@@ -129,6 +138,10 @@ class Proxy:
     def lose_answer(self, request: str) -> None:
         """The server does the next request of this kind, and its answer is lost."""
         self.faults.append((request, Fault.LOSE_ANSWER))
+
+    def go(self, request: str) -> None:
+        """The next request of this kind never reaches the server, nor does any after it."""
+        self.faults.append((request, Fault.GO))
 
     def reply(
         self,
@@ -175,7 +188,9 @@ def proxy(address: str) -> Iterator[Proxy]:
             proxy.seen.append((self.command, self.path, headers))
             fault = proxy.next_fault(self.command, self.path)
             self.close_connection = True
-            if fault is Fault.LOSE_REQUEST:
+            if fault is Fault.GO:
+                proxy.stop()
+            if fault in (Fault.LOSE_REQUEST, Fault.GO):
                 return
             if isinstance(fault, Reply) and not fault.is_done:
                 self._answer(fault.status, fault.text, fault.headers)
@@ -217,6 +232,12 @@ def proxy(address: str) -> Iterator[Proxy]:
         proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
+
+        def stop() -> None:
+            server.shutdown()
+            server.socket.close()
+
+        proxy.stop = stop
         yield proxy
         server.shutdown()
         thread.join()

@@ -189,8 +189,13 @@ def test_a_path_is_form_encoded() -> None:
 def test_waiting_is_bounded() -> None:
     waits = [seconds_to_wait(attempt) for attempt in (1, 2, 3, 20)]
     assert waits == [0.1, 0.2, 0.4, 30.0]
-    assert seconds_to_wait(1, "5") == 5.0
-    assert seconds_to_wait(1, "-5") == 0.1
+    assert seconds_to_wait(1, 5.0) == 5.0
+    assert seconds_to_wait(1, 500.0) == 30.0
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("5", 5.0), ("-5", None), ("soon", None)])
+def test_retry_after_is_read_in_seconds(header: str, seconds: float | None) -> None:
+    assert Answer(503, "", {"retry-after": header}, "GET http://x/y").retry_after == seconds
 
 
 def _answer(status: int, **body: object) -> Answer:

@@ -160,7 +160,7 @@ def test_tables_and_partitions_survive_the_way_down_and_up(
     with closing(SqlCatalog.open(url, warehouse="main", location=place, create=True)) as catalog:
         catalog.databases.create("sales")
         catalog.tables.create(ORDERS, Schema.from_arrow(columns, partition_keys=["dt", "country"]))
-        assert catalog.snapshots.commit(ORDERS, None, _first_snapshot(), None, sizes)
+        assert catalog.snapshots.commit(ORDERS, None, _first_snapshot(), None, sizes).decided()
         before = catalog.tables.get(ORDERS), catalog.snapshots.latest(ORDERS)
     rows = _partitions(url)
     assert len(rows) == 3

@@ -43,7 +43,9 @@ class Clock:
 
     @property
     def runtime(self) -> Runtime:
-        return Runtime(lambda: self.millis, self.new_uuid, self.sleep)
+        return Runtime(
+            lambda: self.millis, self.new_uuid, self.sleep, monotonic=lambda: sum(self.slept)
+        )
 
 
 @dataclass

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.storage.commit.entries import PartitionFilter
+from headwater.storage.commit.fate import DEFAULT_TIMEOUT_MILLIS
 from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.errors import (
     Conflict,
@@ -26,7 +27,7 @@ from headwater.storage.manifest.manifest import read_manifest, read_manifest_lis
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
-from headwater.storage.table_storage import PartitionStatistics, SnapshotPointer
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, SnapshotPointer
 from headwater.storage.write.bucket_state import BucketStates, partition_states
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
@@ -91,9 +92,9 @@ class Interfering:
 
     Attributes:
         inner: Who decides.
-        before: What happens before each commit that is passed on, in turn.
+        before: What happens before each commit that is passed on, in turn; it may answer instead.
         after: Likewise after it.
-        latest_fails: How many reads of the latest snapshot fail once a commit was offered.
+        latest_fails: How many reads of the history fail once a commit was offered.
         latest_error: How they fail.
     """
 
@@ -105,25 +106,36 @@ class Interfering:
     offered: list[Snapshot] = field(default_factory=list)
 
     def latest(self) -> Snapshot | None:
+        self._fail()
+        return self.inner.latest()
+
+    def was_taken(self, snapshot: Snapshot) -> bool | None:
+        self._fail()
+        return self.inner.was_taken(snapshot)
+
+    def _fail(self) -> None:
         if self.offered and self.latest_fails:
             self.latest_fails -= 1
             raise self.latest_error("the catalog does not answer")
-        return self.inner.latest()
 
     def commit(
         self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
-    ) -> bool:
+    ) -> CommitAnswer:
         self.offered.append(snapshot)
-        if self.before:
-            self.before.pop(0)()
-        done = self.inner.commit(snapshot, base, statistics)
-        if self.after:
-            self.after.pop(0)()
-        return done
+        instead = self.before.pop(0)() if self.before else None
+        if isinstance(instead, CommitAnswer):
+            return instead
+        answer = self.inner.commit(snapshot, base, statistics)
+        instead = self.after.pop(0)() if self.after else None
+        return instead if isinstance(instead, CommitAnswer) else answer
 
 
-def unavailable() -> None:
-    raise Unavailable("the answer was lost")
+def unavailable() -> CommitAnswer:
+    return CommitAnswer.unknown(Unavailable("the answer was lost"))
+
+
+def out_of_reach() -> CommitAnswer:
+    return CommitAnswer.not_sent(Unavailable("the catalog cannot be reached"))
 
 
 def forbidden() -> None:
@@ -275,10 +287,10 @@ def test_a_commit_that_never_arrived_is_offered_again_unchanged(new_table: NewTa
 def test_a_lost_answer_is_found_out_behind_later_commits(new_table: NewTable) -> None:
     table = new_table(COLUMNS)
 
-    def overtaken_and_lost() -> None:
+    def overtaken_and_lost() -> CommitAnswer:
         append(table, 5, user="other")
         append(table, 6, user="other")
-        unavailable()
+        return unavailable()
 
     lossy = Interfering(table.pointer, after=[overtaken_and_lost])
     snapshot = committer(table, pointer=lossy).commit(write(table, {"id": [1]}))
@@ -292,9 +304,9 @@ def test_a_lost_answer_is_found_out_behind_later_commits(new_table: NewTable) ->
 def test_when_another_took_the_place_the_commit_starts_over(new_table: NewTable) -> None:
     table = new_table(COLUMNS)
 
-    def overtaken_and_lost() -> None:
+    def overtaken_and_lost() -> CommitAnswer:
         append(table, 5, user="other")
-        unavailable()
+        return unavailable()
 
     lossy = Interfering(table.pointer, before=[overtaken_and_lost])
     snapshot = committer(table, pointer=lossy).commit(write(table, {"id": [1]}))
@@ -310,15 +322,98 @@ def test_an_outcome_that_cannot_be_known_keeps_every_file(
 ) -> None:
     table = new_table(COLUMNS)
     silent = Interfering(
-        table.pointer, after=[unavailable] * 99, latest_fails=99, latest_error=error
+        table.pointer, before=[unavailable] * 99, latest_fails=99, latest_error=error
     )
     with pytest.raises(OutcomeUnknown, match="not known"):
         committer(table, pointer=silent).commit(write(table, {"id": [1]}), identifier=4)
     assert {offer.uuid for offer in silent.offered} == {silent.offered[0].uuid}
-    # It did happen, and the history tells.
-    assert table.pointer.latest() == silent.offered[0]
+    # It may still come.
+    assert table.pointer.commit(silent.offered[0], None, []).decided()
     assert len(live_files(table)) == 1
     assert committer(table).filter_committed([3, 4, 5]) == [5]
+
+
+@pytest.mark.parametrize("error", [Unavailable, Forbidden, NotFound, CorruptData])
+def test_a_commit_whose_file_is_there_was_taken_whatever_the_catalog_says(
+    new_table: NewTable, error: type[HeadwaterError]
+) -> None:
+    table = new_table(COLUMNS)
+    silent = Interfering(
+        table.pointer, after=[unavailable] * 99, latest_fails=99, latest_error=error
+    )
+    snapshot = committer(table, pointer=silent).commit(write(table, {"id": [1]}))
+    assert snapshot == table.pointer.latest()
+    assert len(silent.offered) == 1
+
+
+def test_a_commit_that_was_never_sent_did_not_happen_and_leaves_nothing(
+    new_table: NewTable,
+) -> None:
+    table = new_table(COLUMNS)
+    append(table, 7)
+    before = table.files_below()
+    gone = Interfering(table.pointer, before=[out_of_reach] * 99)
+    messages = write(table, {"id": [1]})
+    commit = committer(table, pointer=gone)
+    with pytest.raises(Unavailable, match=r"nothing was committed.*cannot be reached") as error:
+        commit.commit(messages)
+    assert not isinstance(error.value, OutcomeUnknown)
+    assert {offer.uuid for offer in gone.offered} == {gone.offered[0].uuid}
+    assert sum(table.clock.slept) == pytest.approx(DEFAULT_TIMEOUT_MILLIS / 1000, abs=0.05)
+    # Nobody has to be asked whether the files may go.
+    gone.latest_fails = 99
+    commit.abort(messages)
+    assert table.files_below() == before
+
+
+def test_a_try_that_was_not_sent_does_not_undo_one_that_was(new_table: NewTable) -> None:
+    table = new_table(COLUMNS)
+    gone = Interfering(
+        table.pointer, before=[out_of_reach, unavailable, *[out_of_reach] * 99], latest_fails=99
+    )
+    messages = write(table, {"id": [1]})
+    commit = committer(table, pointer=gone)
+    with pytest.raises(OutcomeUnknown):
+        commit.commit(messages)
+    files = table.files_below()
+    commit.abort(messages)
+    assert table.files_below() == files
+
+
+def test_a_catalog_that_comes_back_in_time_takes_the_commit(new_table: NewTable) -> None:
+    table = new_table(COLUMNS)
+    back = Interfering(table.pointer, before=[out_of_reach] * 4)
+    snapshot = committer(table, pointer=back).commit(write(table, {"id": [1]}))
+    assert snapshot == table.pointer.latest()
+    assert len(back.offered) == 5
+
+
+def test_files_that_were_committed_before_stay_though_the_catalog_is_gone(
+    new_table: NewTable,
+) -> None:
+    table = new_table(COLUMNS)
+    messages = write(table, {"id": [1]})
+    committer(table).commit(messages)
+    gone = Interfering(table.pointer, before=[out_of_reach] * 99)
+    commit = committer(table, pointer=gone)
+    gone.offered.append(append(table, 2))
+    gone.latest_fails = 99
+    with pytest.raises(Unavailable, match="nothing was committed"):
+        commit.commit(messages)
+    commit.abort(messages)
+    assert len(live_files(table)) == 2
+    assert len(table.files_below("bucket-0")) == 2
+
+
+def test_a_commit_gives_way_to_others_for_as_long_as_it_may(new_table: NewTable) -> None:
+    table = new_table(COLUMNS).with_options(commit__timeout="20 ms", commit__max_retries="99")
+    mine = write(table, {"id": [2]})
+    racing = Interfering(
+        table.pointer, before=[lambda: append(table, 3, user="other") for _ in range(99)]
+    )
+    with pytest.raises(Conflict, match=r"commit\.timeout"):
+        committer(table, pointer=racing).commit(mine)
+    assert 2 <= len(racing.offered) <= 5
 
 
 def test_a_refusal_after_a_lost_answer_proves_nothing(new_table: NewTable) -> None:
@@ -629,7 +724,7 @@ def test_manifests_are_merged_up_to_their_target_size(new_table: NewTable) -> No
     assert len(live_files(table)) == 10
 
 
-def test_deletes_are_settled_when_manifests_grow(new_table: NewTable) -> None:
+def test_deletes_are_applied_when_manifests_grow(new_table: NewTable) -> None:
     options = {"bucket": "1", "manifest.full-compaction-threshold-size": "1 b"}
     table = new_table(COLUMNS, primary_keys=["id"], options=options)
     for number in range(5):

@@ -29,6 +29,9 @@ __all__ = [
 HEADER_PREFIX = "header."
 TABLE_DEFAULT_PREFIX = "table-default."
 
+# What is asked once more while another answer is missing is not waited for as long as that was.
+_ONCE_SECONDS = 10.0
+
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -145,6 +148,12 @@ class Requests:
         """Read something."""
         transport = self.connected().transport
         return transport.request("GET", self.path(*segments), params=params).read(model)
+
+    def get_once(self, model: type[T], *segments: str) -> T:
+        """Read something without repeating the request, nor waiting long for its answer."""
+        transport = self.connected().transport
+        path = self.path(*segments)
+        return transport.send("GET", path, read_seconds=_ONCE_SECONDS).read(model)
 
     def post(self, model: type[T], body: BaseModel, *segments: str) -> T:
         """Change something."""

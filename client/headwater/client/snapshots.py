@@ -22,15 +22,15 @@ from headwater.catalog.wire.history import (
 from headwater.catalog.wire.tables import (
     Empty,
 )
+from headwater.client.commit_answer import commit_answer
 from headwater.client.requests import (
     Requests,
     paging,
     table_path,
 )
-from headwater.client.settle import settle_commit
-from headwater.storage.errors import NotFound, ResourceType
+from headwater.storage.errors import NotFound, OutcomeUnknown, ResourceType, Unavailable
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = ["RestSnapshots"]
 
@@ -52,35 +52,49 @@ class RestSnapshots:
         snapshot: Snapshot,
         base_uuid: str | None,
         statistics: Sequence[PartitionStatistics],
-    ) -> bool:
-        """Make `snapshot` the latest, if the latest still is the one with `base_uuid`.
-
-        A lost answer is settled by looking whether the snapshot is in the table's history, and by
-        offering it again while it is not: the same snapshot cannot be committed twice.
-
-        Returns:
-            False on a conflict: another commit came first.
+    ) -> CommitAnswer:
+        """Try once to make `snapshot` the latest, if the latest still is the one with `base_uuid`.
 
         Raises:
             NotFound: No such table, or `table_id` is not its id.
-            Unavailable: The server was out of reach, or the outcome is unknown; the message says
-                which.
+            HeadwaterError: The server refused it.
         """
+        try:
+            connected = self._requests.connected()
+        except Unavailable as error:
+            return CommitAnswer.not_sent(error)
         body = CommitTableRequest(
             table_id=table_id,
             base_snapshot_uuid=base_uuid,
             snapshot=dict(snapshot.document),
             statistics=[PartitionStatisticsModel.of(item) for item in statistics],
         )
-        connected = self._requests.connected()
         path = self._requests.path(*table_path(identifier), "commit")
-        return settle_commit(
-            identifier,
-            snapshot,
-            offer=lambda: connected.transport.send("POST", path, body=body),
-            history=self,
-            runtime=self._requests.runtime,
-        )
+        try:
+            answer = connected.transport.send("POST", path, body=body)
+        except OutcomeUnknown as error:
+            return CommitAnswer.unknown(error)
+        except Unavailable as error:
+            return CommitAnswer.not_sent(error)
+        return commit_answer(answer)
+
+    def was_taken(self, identifier: Identifier, snapshot: Snapshot) -> bool | None:
+        """Look once whether a snapshot was taken; None when no snapshot has its id yet."""
+        path = table_path(identifier)
+        try:
+            latest = self._requests.get_once(GetTableSnapshotResponse, *path, "snapshot")
+        except NotFound as error:
+            if error.resource_type is ResourceType.SNAPSHOT:
+                return None
+            raise
+        found = latest.snapshot.info().snapshot
+        if found.id < snapshot.id:
+            return None
+        if found.id > snapshot.id:
+            number = str(snapshot.id)
+            older = self._requests.get_once(GetVersionSnapshotResponse, *path, "snapshots", number)
+            found = Snapshot.from_document(older.snapshot, f"snapshot {number} of {identifier}")
+        return snapshot.is_same_commit(found)
 
     def latest(self, identifier: Identifier) -> SnapshotInfo | None:
         """The latest snapshot; None for a table without one. Its file is on storage."""

@@ -60,6 +60,15 @@ _CODES: Mapping[int, type[HeadwaterError]] = {
 # A request that was answered so was not done, as far as Paimon's clients are concerned.
 _TRY_AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 _LONGEST_WAIT = 30.0
+# Errors that come before the first byte of a request is sent: no address for the name, nobody
+# there, no encryption agreed upon, a proxy that would not let through. All others come after it.
+_NOT_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,12 @@ class Answer:
     text: str
     headers: Mapping[str, str]
     request: str
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds after which the server wants to be asked again, if it says so in seconds."""
+        text = self.headers.get("retry-after", "").strip()
+        return float(text) if text.isascii() and text.isdecimal() else None
 
     @property
     def is_success(self) -> bool:
@@ -142,15 +157,15 @@ def encode_path(*segments: str) -> str:
     return "/".join(quote_plus(segment, safe="") for segment in segments)
 
 
-def seconds_to_wait(attempt: int, retry_after: str | None = None) -> float:
+def seconds_to_wait(attempt: int, retry_after: float | None = None) -> float:
     """How long to wait before an attempt is repeated: longer each time, or as the server says.
 
     Args:
         attempt: The number of attempts made, from 1.
-        retry_after: The header of that name; only the form in seconds is heeded.
+        retry_after: What the server says.
     """
-    if retry_after is not None and retry_after.strip().isdecimal():
-        return min(float(retry_after), _LONGEST_WAIT)
+    if retry_after is not None:
+        return min(retry_after, _LONGEST_WAIT)
     return min(0.1 * 2.0 ** (attempt - 1), _LONGEST_WAIT)
 
 
@@ -205,7 +220,6 @@ class Transport:
             if self._client is None:
                 host = urlsplit(self.url).hostname or ""
                 self._client = httpx.Client(
-                    timeout=httpx.Timeout(self.timeouts.read, connect=self.timeouts.connect),
                     # A proxy for the world outside does not lead to this machine.
                     trust_env=host not in ("localhost", "127.0.0.1", "::1"),
                 )
@@ -218,8 +232,16 @@ class Transport:
         *,
         params: Mapping[str, str] | None = None,
         body: BaseModel | None = None,
+        read_seconds: float | None = None,
     ) -> Answer:
         """Send a request once, without repeating it.
+
+        Args:
+            method: The method.
+            path: The path.
+            params: Of the query.
+            body: Sent as JSON.
+            read_seconds: How long to wait for the answer at most, if not as long as `timeouts` say.
 
         Raises:
             OutcomeUnknown: It was sent and no answer came.
@@ -227,6 +249,8 @@ class Transport:
         """
         request = f"{method} {self.url}{path}"
         content = None if body is None else body.model_dump_json().encode()
+        timeouts = self.timeouts
+        read = timeouts.read if read_seconds is None else min(timeouts.read, read_seconds)
         try:
             response = self._connected().request(
                 method,
@@ -234,13 +258,14 @@ class Transport:
                 params=params or None,
                 content=content,
                 headers={"content-type": "application/json", **self.headers},
+                timeout=httpx.Timeout(read, connect=timeouts.connect),
             )
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+        except _NOT_SENT as error:
             raise Unavailable(
                 f"the catalog at {self.url} cannot be reached ({_reason(error)}); "
                 "check the address, and that the server runs"
             ) from error
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise OutcomeUnknown(
                 f"{request} was sent, but its answer was lost ({_reason(error)})"
             ) from error
@@ -259,18 +284,23 @@ class Transport:
         """Send a request, and repeat it where that does no harm.
 
         It is repeated when the server is out of reach or answers 429 or 503. After a lost answer,
-        only GET and DELETE are; a DELETE that then finds nothing has done its work.
+        only GET and DELETE are; a DELETE that then finds nothing has done its work. A server that
+        did not even take the connection in time is not asked again.
         """
         is_idempotent = method in ("GET", "DELETE")
         was_lost = False
         attempt = 1
         while True:
-            retry_after: str | None = None
+            retry_after: float | None = None
             try:
                 answer = self.send(method, path, params=params, body=body)
             except Unavailable as error:
                 is_lost = isinstance(error, OutcomeUnknown)
-                if attempt > self.retries or (is_lost and not is_idempotent):
+                is_slow = isinstance(error.__cause__, httpx.ConnectTimeout | httpx.PoolTimeout)
+                if attempt > self.retries or is_slow or (is_lost and not is_idempotent):
+                    if method == "GET" and is_lost:
+                        # What only reads has no outcome.
+                        raise Unavailable(error.message) from error
                     raise
                 was_lost = was_lost or is_lost
             else:
@@ -278,10 +308,10 @@ class Transport:
                     return Answer(HTTPStatus.OK, "{}", {}, answer.request)
                 if answer.status not in _TRY_AGAIN or attempt > self.retries:
                     return answer
-                retry_after = answer.headers.get("retry-after")
+                retry_after = answer.retry_after
             self.runtime.sleep(seconds_to_wait(attempt, retry_after))
             attempt += 1
 
 
-def _reason(error: httpx.TransportError) -> str:
+def _reason(error: httpx.RequestError) -> str:
     return str(error) or type(error).__name__

@@ -208,6 +208,12 @@ class TableOptions:
         )
 
     @property
+    def commit_timeout(self) -> int | None:
+        """Milliseconds that a commit is tried again for in all; None where nothing says so."""
+        text = self.raw.get("commit.timeout")
+        return None if text is None else parse_duration(text, "commit.timeout")
+
+    @property
     def snapshot_expire_limit(self) -> int:
         """Snapshots that one expiry removes at most."""
         return self._integer("snapshot.expire.limit", 50)

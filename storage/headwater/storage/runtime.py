@@ -55,12 +55,15 @@ class Runtime:
         new_uuid: A name nobody else has, in the form of a version 4 UUID.
         sleep: Waits for a number of seconds.
         time_zone: The zone of local times, where a table's data leaves it open.
+        monotonic: Seconds since some moment, which never go back nor jump: for everything that
+            lasts, where `now_millis` is for what is written down.
     """
 
     now_millis: Callable[[], int]
     new_uuid: Callable[[], str]
     sleep: Callable[[float], None]
     time_zone: Callable[[], dt.tzinfo] = _process_zone
+    monotonic: Callable[[], float] = time.monotonic
 
 
 def _system_millis() -> int:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Protocol
 
-from headwater.storage.errors import CorruptData, NotFound, ResourceType
+from headwater.storage.errors import (
+    CorruptData,
+    HeadwaterError,
+    NotFound,
+    OutcomeUnknown,
+    ResourceType,
+    Unavailable,
+)
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
@@ -14,7 +22,7 @@ from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import Json
 
-__all__ = ["PartitionStatistics", "SnapshotPointer", "TableStorage"]
+__all__ = ["CommitAnswer", "Fate", "PartitionStatistics", "SnapshotPointer", "TableStorage"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,75 @@ class PartitionStatistics:
         }
 
 
+class Fate(Enum):
+    """What became of a snapshot that was to be a table's latest.
+
+    Attributes:
+        TAKEN: It is, or was, the latest.
+        REFUSED: Another commit came first; this snapshot will never be taken.
+        NOT_SENT: It did not reach whoever decides: nothing happened.
+        UNKNOWN: It was sent and no answer came; it may be taken, even now.
+    """
+
+    TAKEN = "taken"
+    REFUSED = "refused"
+    NOT_SENT = "not sent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class CommitAnswer:
+    """One answer to one try to commit a snapshot.
+
+    Attributes:
+        fate: What became of this try.
+        problem: Why it is not known to be taken or refused; None when it is.
+        retry_after: Seconds to wait before another try, if the other side said so.
+    """
+
+    fate: Fate
+    problem: Unavailable | None = None
+    retry_after: float | None = None
+
+    @staticmethod
+    def of(is_taken: bool) -> CommitAnswer:
+        """Taken or refused."""
+        return CommitAnswer(Fate.TAKEN if is_taken else Fate.REFUSED)
+
+    @staticmethod
+    def not_sent(problem: HeadwaterError, retry_after: float | None = None) -> CommitAnswer:
+        """Nothing happened, for a reason that may pass."""
+        return CommitAnswer(Fate.NOT_SENT, _as(Unavailable, problem), retry_after)
+
+    @staticmethod
+    def unknown(problem: HeadwaterError, retry_after: float | None = None) -> CommitAnswer:
+        """It may have been taken."""
+        return CommitAnswer(Fate.UNKNOWN, _as(OutcomeUnknown, problem), retry_after)
+
+    def decided(self) -> bool:
+        """True when it was taken, False when it was refused.
+
+        Raises:
+            Unavailable: It was not sent.
+            OutcomeUnknown: Its fate is not known.
+        """
+        if self.problem is not None:
+            raise self.problem
+        return self.fate is Fate.TAKEN
+
+    def __bool__(self) -> bool:
+        """Refused: four answers are not two."""
+        raise TypeError("a commit's answer is one of four: ask for its fate, or decided()")
+
+
+def _as(kind: type[Unavailable], problem: HeadwaterError) -> Unavailable:
+    if type(problem) is kind:
+        return problem
+    answer = kind(problem.message)
+    answer.__cause__ = problem
+    return answer
+
+
 class SnapshotPointer(Protocol):
     """The owner of a table's latest snapshot: the catalog."""
 
@@ -58,14 +135,25 @@ class SnapshotPointer(Protocol):
 
     def commit(
         self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
-    ) -> bool:
-        """Make `snapshot` the latest if `base` still is.
+    ) -> CommitAnswer:
+        """Try once to make `snapshot` the latest, if `base` still is.
 
-        Returns:
-            False when another commit came first.
+        The same snapshot may be tried again, whatever the answer: one that was taken is taken.
 
         Raises:
-            Unavailable: The outcome is unknown; the same snapshot may be offered again.
+            HeadwaterError: It was refused for another reason than a commit that came first.
+        """
+        ...
+
+    def was_taken(self, snapshot: Snapshot) -> bool | None:
+        """Look once whether a snapshot was taken.
+
+        Returns:
+            True if it was, False if another has its id and None if none has yet.
+
+        Raises:
+            NotFound: There are later ones, and what had its id is gone (SNAPSHOT).
+            HeadwaterError: It cannot be known now.
         """
         ...
 

@@ -31,7 +31,7 @@ def commit(catalog: Catalog, snapshot: MakeSnapshot) -> Commit:
         made = snapshot(number, **fields)
         base = None if latest is None else latest.snapshot.uuid
         change = PartitionStatistics({"dt": str(number % 2)}, 10, 1000, 1, number, 2)
-        assert catalog.snapshots.commit(name, None, made, base, [change])
+        assert catalog.snapshots.commit(name, None, made, base, [change]).decided()
         return made
 
     return once

@@ -26,8 +26,8 @@ def test_commits_follow_each_other(
 ) -> None:
     table_id = catalog.tables.get(table).id
     one, two = snapshot(1), snapshot(2)
-    assert catalog.snapshots.commit(table, table_id, one, None, [])
-    assert catalog.snapshots.commit(table, table_id, two, one.uuid, [])
+    assert catalog.snapshots.commit(table, table_id, one, None, []).decided()
+    assert catalog.snapshots.commit(table, table_id, two, one.uuid, []).decided()
     latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == two
@@ -48,7 +48,7 @@ def test_what_is_not_known_of_a_snapshot_is_kept(
     catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot
 ) -> None:
     odd = snapshot(1, fieldOfTomorrow={"a": [1, 2.5, None, "ü"]}, watermark=2**62)
-    assert catalog.snapshots.commit(table, None, odd, None, [])
+    assert catalog.snapshots.commit(table, None, odd, None, []).decided()
     assert catalog.snapshots.get(table, "1").document == odd.document
     assert json.loads((directory / "snapshot" / "snapshot-1").read_text()) == odd.document
 
@@ -58,8 +58,8 @@ def test_a_commit_on_a_base_that_is_not_the_latest_is_a_conflict(
     catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot, base: str | None
 ) -> None:
     one = snapshot(1)
-    assert catalog.snapshots.commit(table, None, one, None, [])
-    assert not catalog.snapshots.commit(table, None, snapshot(2), base, [])
+    assert catalog.snapshots.commit(table, None, one, None, []).decided()
+    assert not catalog.snapshots.commit(table, None, snapshot(2), base, []).decided()
     latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == one
@@ -69,7 +69,7 @@ def test_a_commit_on_a_base_that_is_not_the_latest_is_a_conflict(
 def test_the_first_commit_has_no_base(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
-    assert not catalog.snapshots.commit(table, None, snapshot(1), "a-base", [])
+    assert not catalog.snapshots.commit(table, None, snapshot(1), "a-base", []).decided()
     assert catalog.snapshots.latest(table) is None
 
 
@@ -78,22 +78,22 @@ def test_a_commit_with_another_number_than_the_next_is_a_conflict(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot, number: int
 ) -> None:
     one = snapshot(1)
-    assert catalog.snapshots.commit(table, None, one, None, [])
-    assert not catalog.snapshots.commit(table, None, snapshot(number), one.uuid, [])
+    assert catalog.snapshots.commit(table, None, one, None, []).decided()
+    assert not catalog.snapshots.commit(table, None, snapshot(number), one.uuid, []).decided()
 
 
 def test_a_replay_succeeds_and_changes_nothing(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     one, two = snapshot(1), snapshot(2)
-    assert catalog.snapshots.commit(table, None, one, None, [_change("a", 5, 1)])
-    assert catalog.snapshots.commit(table, None, one, None, [_change("a", 5, 1)])
+    assert catalog.snapshots.commit(table, None, one, None, [_change("a", 5, 1)]).decided()
+    assert catalog.snapshots.commit(table, None, one, None, [_change("a", 5, 1)]).decided()
     latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.record_count == 5
-    assert catalog.snapshots.commit(table, None, two, one.uuid, [])
+    assert catalog.snapshots.commit(table, None, two, one.uuid, []).decided()
     # Late, when another commit is the latest already: it still happened.
-    assert catalog.snapshots.commit(table, None, one, None, [_change("a", 5, 1)])
+    assert catalog.snapshots.commit(table, None, one, None, [_change("a", 5, 1)]).decided()
     latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == two
@@ -104,22 +104,22 @@ def test_clients_without_uuids_go_by_the_number(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     new_one = snapshot(1)
-    assert catalog.snapshots.commit(table, None, new_one, None, [])
+    assert catalog.snapshots.commit(table, None, new_one, None, []).decided()
     old_two = snapshot(2, uuid=None)
-    assert catalog.snapshots.commit(table, None, old_two, None, [])
-    assert catalog.snapshots.commit(table, None, old_two, None, [])
-    assert not catalog.snapshots.commit(table, None, snapshot(2, uuid=None), None, [])
+    assert catalog.snapshots.commit(table, None, old_two, None, []).decided()
+    assert catalog.snapshots.commit(table, None, old_two, None, []).decided()
+    assert not catalog.snapshots.commit(table, None, snapshot(2, uuid=None), None, []).decided()
     # A newer client reads a latest snapshot without uuid, so its base is null again.
-    assert not catalog.snapshots.commit(table, None, snapshot(3), new_one.uuid, [])
-    assert catalog.snapshots.commit(table, None, snapshot(3), None, [])
+    assert not catalog.snapshots.commit(table, None, snapshot(3), new_one.uuid, []).decided()
+    assert catalog.snapshots.commit(table, None, snapshot(3), None, []).decided()
 
 
 def test_sizes_add_up(catalog: Catalog, table: Identifier, snapshot: MakeSnapshot) -> None:
     one, two = snapshot(1), snapshot(2)
     assert catalog.snapshots.commit(
         table, None, one, None, [_change("a", 5, 1), _change("b", 7, 2)]
-    )
-    assert catalog.snapshots.commit(table, None, two, one.uuid, [_change("a", -5, -1)])
+    ).decided()
+    assert catalog.snapshots.commit(table, None, two, one.uuid, [_change("a", -5, -1)]).decided()
     latest = catalog.snapshots.latest(table)
     assert latest is not None
     assert (latest.record_count, latest.file_size_in_bytes, latest.file_count) == (7, 700, 2)
@@ -130,10 +130,10 @@ def test_a_commit_to_another_table_of_the_name_is_refused(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     with pytest.raises(NotFound) as error:
-        catalog.snapshots.commit(table, "another-id", snapshot(1), None, [])
+        catalog.snapshots.commit(table, "another-id", snapshot(1), None, []).decided()
     assert error.value.resource_type is ResourceType.TABLE
     with pytest.raises(NotFound) as error:
-        catalog.snapshots.commit(Identifier("sales", "none"), None, snapshot(1), None, [])
+        catalog.snapshots.commit(Identifier("sales", "none"), None, snapshot(1), None, []).decided()
     assert error.value.resource_type is ResourceType.TABLE
 
 
@@ -141,7 +141,7 @@ def test_a_commit_with_a_schema_that_never_was_is_refused(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     with pytest.raises(Invalid, match="schema 9"):
-        catalog.snapshots.commit(table, None, snapshot(1, schemaId=9), None, [])
+        catalog.snapshots.commit(table, None, snapshot(1, schemaId=9), None, []).decided()
     assert catalog.snapshots.latest(table) is None
 
 
@@ -155,12 +155,12 @@ def test_a_file_of_somebody_else_is_never_overwritten(
     first = snapshot(1)
     # It is decided on, so this must not pass for a refusal.
     with pytest.raises(Unavailable, match="snapshot-1 is not the file"):
-        catalog.snapshots.commit(table, None, first, None, [])
+        catalog.snapshots.commit(table, None, first, None, []).decided()
     with pytest.raises(CorruptData, match="snapshot-1"):
         catalog.snapshots.latest(table)
     # Nothing is built upon it meanwhile; over a network the server's failure leaves that open.
     with pytest.raises((CorruptData, Unavailable), match="snapshot-1 is not the file"):
-        catalog.snapshots.commit(table, None, snapshot(2), first.uuid, [])
+        catalog.snapshots.commit(table, None, snapshot(2), first.uuid, []).decided()
     assert stranger.read_text() == before
     assert catalog.tables.get(table).identifier == table
     stranger.unlink()

@@ -25,7 +25,7 @@ def _commit(catalog: Catalog, table: Identifier, *snapshots: Snapshot) -> None:
     latest = catalog.snapshots.latest(table)
     base = None if latest is None else latest.snapshot.uuid
     for made in snapshots:
-        assert catalog.snapshots.commit(table, None, made, base, [])
+        assert catalog.snapshots.commit(table, None, made, base, []).decided()
         base = made.uuid
 
 

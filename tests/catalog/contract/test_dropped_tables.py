@@ -58,7 +58,7 @@ def test_a_dropped_table_is_gone_and_comes_back_whole(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot, directory: Path, clock: Clock
 ) -> None:
     first = snapshot(1)
-    assert catalog.snapshots.commit(table, None, first, None, [])
+    assert catalog.snapshots.commit(table, None, first, None, []).decided()
     catalog.tags.create(table, "v1", 1)
     catalog.consumers.reset(table, "billing", 1)
     catalog.tables.alter(table, [SetOption("write-only", "true")])
@@ -86,7 +86,7 @@ def test_a_dropped_table_is_gone_and_comes_back_whole(
     assert latest.snapshot == first
     assert list(catalog.tags.list(table).items) == ["v1"]
     assert [item.next_snapshot for item in catalog.consumers.list(table).items] == [1]
-    assert catalog.snapshots.commit(table, before.id, snapshot(2), first.uuid, [])
+    assert catalog.snapshots.commit(table, before.id, snapshot(2), first.uuid, []).decided()
 
 
 def test_a_restored_table_has_its_grants(
@@ -127,7 +127,7 @@ def test_tables_of_a_dropped_database_come_back_elsewhere(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     first = snapshot(1)
-    assert catalog.snapshots.commit(table, None, first, None, [])
+    assert catalog.snapshots.commit(table, None, first, None, []).decided()
     catalog.databases.drop(table.database)
     (dropped,) = catalog.dropped_tables.list(database=table.database).items
     with pytest.raises(NotFound) as error:
@@ -234,13 +234,13 @@ def test_a_commit_that_lost_to_a_drop_is_not_lost_by_its_undoing(
     behind: SqlCatalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     first, second = snapshot(1), snapshot(2)
-    assert behind.snapshots.commit(table, None, first, None, [])
+    assert behind.snapshots.commit(table, None, first, None, []).decided()
     table_id = behind.tables.get(table).id
     behind.tables.drop(table)
     with pytest.raises(NotFound):
-        behind.snapshots.commit(table, table_id, second, first.uuid, [])
+        behind.snapshots.commit(table, table_id, second, first.uuid, []).decided()
     behind.dropped_tables.restore(table_id)
     latest = behind.snapshots.latest(table)
     assert latest is not None
     assert latest.snapshot == first
-    assert behind.snapshots.commit(table, table_id, second, first.uuid, [])
+    assert behind.snapshots.commit(table, table_id, second, first.uuid, []).decided()

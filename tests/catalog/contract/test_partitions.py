@@ -96,7 +96,7 @@ def test_commits_keep_partitions(
     assert not catalog.partitions.list(daily).items
     first, second, third = snapshot(1), snapshot(2), snapshot(3)
     added = [PartitionStatistics({"dt": day}, 10, 1000, 1, 5, 2) for day in ("b", "a")]
-    assert catalog.snapshots.commit(daily, None, first, None, added)
+    assert catalog.snapshots.commit(daily, None, first, None, added).decided()
     found = catalog.partitions.list(daily).items
     assert [(item.name, *_numbers(item), item.total_buckets) for item in found] == [
         ("dt=a", 10, 1000, 1, 5, 2),
@@ -104,10 +104,10 @@ def test_commits_keep_partitions(
     ]
     assert all(item.created_at and item.updated_at and not item.is_done for item in found)
     more = [PartitionStatistics({"dt": "a"}, 5, 500, 1, 9, 2)]
-    assert catalog.snapshots.commit(daily, None, second, first.uuid, more)
+    assert catalog.snapshots.commit(daily, None, second, first.uuid, more).decided()
     assert _numbers(catalog.partitions.list(daily).items[0]) == (15, 1500, 2, 9)
     emptied = [PartitionStatistics({"dt": "b"}, -10, -1000, -1, 5, 2)]
-    assert catalog.snapshots.commit(daily, None, third, second.uuid, emptied)
+    assert catalog.snapshots.commit(daily, None, third, second.uuid, emptied).decided()
     assert _days(catalog.partitions.list(daily).items) == ["a"]
     catalog.snapshots.rollback_to_snapshot(daily, 1)
     found = catalog.partitions.list(daily).items
@@ -123,7 +123,7 @@ def test_a_commit_measures_a_registered_partition(
     catalog.partitions.create(daily, _specs("a"))
     assert _numbers(_only(catalog, daily)) == (-1, -1, -1, -1)
     change = PartitionStatistics({"dt": "a"}, 10, 1000, 1, 5, 2)
-    assert catalog.snapshots.commit(daily, None, snapshot(1), None, [change])
+    assert catalog.snapshots.commit(daily, None, snapshot(1), None, [change]).decided()
     assert _numbers(_only(catalog, daily)) == (10, 1000, 1, 5)
 
 
@@ -131,7 +131,7 @@ def test_the_order_of_a_clients_columns_does_not_matter(
     catalog: Catalog, hourly: Identifier, snapshot: MakeSnapshot
 ) -> None:
     change = PartitionStatistics({"hour": "7", "dt": "a"}, 10, 1000, 1, 5, 2)
-    assert catalog.snapshots.commit(hourly, None, snapshot(1), None, [change])
+    assert catalog.snapshots.commit(hourly, None, snapshot(1), None, [change]).decided()
     assert _only(catalog, hourly).name == "dt=a/hour=7"
     result = catalog.partitions.create(hourly, [{"hour": "7", "dt": "a"}, {"hour": "8", "dt": "a"}])
     assert list(result.existed) == [{"dt": "a", "hour": "7"}]
@@ -159,7 +159,7 @@ def test_a_table_can_turn_to_it_later(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:
     change = PartitionStatistics({"dt": "a"}, 10, 1000, 1, 5, 2)
-    assert catalog.snapshots.commit(table, None, snapshot(1), None, [change])
+    assert catalog.snapshots.commit(table, None, snapshot(1), None, [change]).decided()
     catalog.tables.alter(table, [SetOption("metastore.partitioned-table", "true")])
     assert _numbers(_only(catalog, table)) == (10, 1000, 1, 5)
 

@@ -51,8 +51,8 @@ def test_a_schema_in_use_stays(
 ) -> None:
     first = snapshot(1, schemaId=1)
     second = snapshot(2, schemaId=0)
-    assert catalog.snapshots.commit(altered, None, first, None, [])
-    assert catalog.snapshots.commit(altered, None, second, first.uuid, [])
+    assert catalog.snapshots.commit(altered, None, first, None, []).decided()
+    assert catalog.snapshots.commit(altered, None, second, first.uuid, []).decided()
     catalog.tags.create(altered, "v1", 1)
     message = "Cannot rollback to schema 0 .*, schema 1 is still referenced"
     with pytest.raises(Conflict, match=message):
@@ -79,7 +79,7 @@ def test_a_commit_cannot_name_a_schema_that_is_gone(
 ) -> None:
     catalog.snapshots.rollback_schema(altered, 1)
     with pytest.raises(Invalid):
-        catalog.snapshots.commit(altered, None, snapshot(1, schemaId=2), None, [])
+        catalog.snapshots.commit(altered, None, snapshot(1, schemaId=2), None, []).decided()
     assert catalog.snapshots.latest(altered) is None
 
 
@@ -98,7 +98,7 @@ def test_each_branch_has_schemas_of_its_own(
 ) -> None:
     catalog.branches.create(altered, "b")
     b = branch_of(altered, "b")
-    assert catalog.snapshots.commit(b, None, snapshot(1, schemaId=2), None, [])
+    assert catalog.snapshots.commit(b, None, snapshot(1, schemaId=2), None, []).decided()
     catalog.snapshots.rollback_schema(altered, 0)
     assert catalog.tables.get(altered).schema.id == 0
     assert catalog.tables.get(b).schema.id == 2

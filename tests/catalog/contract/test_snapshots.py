@@ -27,7 +27,7 @@ def history(catalog: Catalog, table: Identifier, snapshot: MakeSnapshot) -> list
         base = made[-1].uuid if made else None
         made.append(snapshot(number))
         change = PartitionStatistics({"dt": str(number % 2)}, 10, 1000, 1, number, 2)
-        assert catalog.snapshots.commit(table, None, made[-1], base, [change])
+        assert catalog.snapshots.commit(table, None, made[-1], base, [change]).decided()
     return made
 
 
@@ -105,7 +105,7 @@ def test_a_rollback_takes_back_snapshots_tags_and_sizes(
     assert (latest.record_count, latest.file_size_in_bytes, latest.file_count) == (30, 3000, 3)
     # The next commit takes the number of one that is gone, and is another.
     following = snapshot(4)
-    assert catalog.snapshots.commit(table, None, following, latest.snapshot.uuid, [])
+    assert catalog.snapshots.commit(table, None, following, latest.snapshot.uuid, []).decided()
     assert catalog.snapshots.get(table, "4") == following
     assert json.loads((directory / "snapshot" / "snapshot-4").read_text()) == following.document
 
@@ -114,7 +114,7 @@ def test_what_was_rolled_back_does_not_come_back_as_a_replay(
     catalog: Catalog, table: Identifier, history: list[Snapshot]
 ) -> None:
     catalog.snapshots.rollback_to_snapshot(table, 3)
-    assert not catalog.snapshots.commit(table, None, history[4], history[3].uuid, [])
+    assert not catalog.snapshots.commit(table, None, history[4], history[3].uuid, []).decided()
     assert _latest_id(catalog, table) == 3
 
 
@@ -155,7 +155,7 @@ def test_a_rollback_to_a_tag_brings_an_expired_snapshot_back(
     assert list(catalog.tags.list(table).items) == ["kept"]
     assert (directory / "snapshot" / "EARLIEST").read_text() == "2"
     assert (directory / "snapshot" / "LATEST").read_text() == "2"
-    assert catalog.snapshots.commit(table, None, snapshot(3), history[1].uuid, [])
+    assert catalog.snapshots.commit(table, None, snapshot(3), history[1].uuid, []).decided()
     assert _ids(catalog, table) == [3, 2]
 
 

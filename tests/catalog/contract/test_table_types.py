@@ -58,7 +58,7 @@ def test_a_table_of_a_foreign_type_has_a_place_and_no_files_of_ours(
     for refused in (
         lambda: catalog.snapshots.latest(NAME),
         lambda: catalog.snapshots.list(NAME),
-        lambda: catalog.snapshots.commit(NAME, info.id, snapshot(1), None, []),
+        lambda: catalog.snapshots.commit(NAME, info.id, snapshot(1), None, []).decided(),
         lambda: catalog.tags.create(NAME, "v1"),
         lambda: catalog.snapshots.rollback_to_snapshot(NAME, 1),
     ):

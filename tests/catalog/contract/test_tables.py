@@ -146,7 +146,7 @@ def test_the_type_of_a_column_that_holds_data_changes_as_paimon_casts(
     catalog: Catalog, table: Identifier, snapshot: Callable[..., Snapshot]
 ) -> None:
     before = catalog.tables.get(table)
-    assert catalog.snapshots.commit(table, before.id, snapshot(1), None, [])
+    assert catalog.snapshots.commit(table, before.id, snapshot(1), None, []).decided()
     for text in ("TINYINT", "STRING", "DATE", "TIMESTAMP(3)", "BIGINT", "DECIMAL(4, 2)"):
         catalog.tables.alter(table, [UpdateColumnType(("amount",), parse_type(text))])
         assert str(catalog.tables.get(table).schema.column("amount").type) == text
@@ -186,7 +186,7 @@ def test_a_renamed_table_keeps_its_files_and_history(
 ) -> None:
     before = catalog.tables.get(table)
     first = snapshot(1)
-    assert catalog.snapshots.commit(table, before.id, first, None, [])
+    assert catalog.snapshots.commit(table, before.id, first, None, []).decided()
     catalog.databases.create("archive")
     moved = Identifier("archive", "old_orders")
     catalog.tables.rename(table, moved)
@@ -208,7 +208,7 @@ def test_a_name_that_a_rename_freed_gets_a_fresh_directory(
 ) -> None:
     moved = Identifier("sales", "old_orders")
     first = snapshot(1)
-    assert catalog.snapshots.commit(table, None, first, None, [])
+    assert catalog.snapshots.commit(table, None, first, None, []).decided()
     catalog.tables.rename(table, moved)
     catalog.tables.create(table, orders_schema)
     assert catalog.tables.get(table).path != catalog.tables.get(moved).path
@@ -239,7 +239,7 @@ def test_a_dropped_table_leaves_nothing_to_find_again(
     snapshot: Callable[..., Snapshot],
 ) -> None:
     old = catalog.tables.get(table)
-    assert catalog.snapshots.commit(table, old.id, snapshot(1), None, [])
+    assert catalog.snapshots.commit(table, old.id, snapshot(1), None, []).decided()
     catalog.tables.drop(table)
     assert not directory.exists()
     with pytest.raises(NotFound):
@@ -249,7 +249,7 @@ def test_a_dropped_table_leaves_nothing_to_find_again(
     assert new.id != old.id
     assert catalog.snapshots.latest(table) is None
     with pytest.raises(NotFound) as error:
-        catalog.snapshots.commit(table, old.id, snapshot(1), None, [])
+        catalog.snapshots.commit(table, old.id, snapshot(1), None, []).decided()
     assert error.value.resource_type is ResourceType.TABLE
 
 
@@ -270,7 +270,7 @@ def test_a_path_makes_a_table_external(
     with pytest.raises(Unsupported):
         catalog.snapshots.latest(table)
     with pytest.raises(Unsupported):
-        catalog.snapshots.commit(table, info.id, snapshot(1), None, [])
+        catalog.snapshots.commit(table, info.id, snapshot(1), None, []).decided()
     catalog.tables.drop(table)
     assert _files(place) == ["precious", "schema/schema-0"]
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = ["SnapshotInfo", "Snapshots"]
 
@@ -35,16 +35,25 @@ class Snapshots(Protocol):
         snapshot: Snapshot,
         base_uuid: str | None,
         statistics: Sequence[PartitionStatistics],
-    ) -> bool:
-        """Make `snapshot` the latest, if the latest still is the one with `base_uuid`.
+    ) -> CommitAnswer:
+        """Try once to make `snapshot` the latest, if the latest still is the one with `base_uuid`.
 
-        Returns:
-            False on a conflict: another commit came first. A replay of the latest snapshot's own
-            uuid answers True.
+        The same snapshot may be tried again, whatever the answer: one that was taken is taken.
 
         Raises:
             NotFound: No such table, or `table_id` is not its id.
-            Unavailable: The outcome is unknown; offer the same snapshot again.
+        """
+        ...
+
+    def was_taken(self, identifier: Identifier, snapshot: Snapshot) -> bool | None:
+        """Look once whether a snapshot was taken.
+
+        Returns:
+            True if it was, False if another has its id and None if none has yet.
+
+        Raises:
+            NotFound: No such table, or there are later snapshots and this id's is gone (SNAPSHOT).
+            Unavailable: It cannot be known now.
         """
         ...
 

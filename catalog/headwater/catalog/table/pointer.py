@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = ["CatalogPointer"]
 
@@ -34,9 +34,13 @@ class CatalogPointer:
 
     def commit(
         self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
-    ) -> bool:
-        """Make `snapshot` the latest if `base` still is; False when another commit came first."""
+    ) -> CommitAnswer:
+        """Try once to make `snapshot` the latest, if `base` still is."""
         base_uuid = None if base is None else base.uuid
         return self.catalog.snapshots.commit(
             self.identifier, self.table_id, snapshot, base_uuid, statistics
         )
+
+    def was_taken(self, snapshot: Snapshot) -> bool | None:
+        """Look once whether a snapshot was taken; None when no snapshot has its id yet."""
+        return self.catalog.snapshots.was_taken(self.identifier, snapshot)

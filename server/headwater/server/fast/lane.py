@@ -38,6 +38,7 @@ from headwater.server.fast.batches import MOST_UNDER_WAY, Batch
 from headwater.server.json_text import member_text
 from headwater.server.request_log import RequestLog
 from headwater.storage.errors import HeadwaterError
+from headwater.storage.table_storage import CommitAnswer
 
 __all__ = ["FastLane"]
 
@@ -90,7 +91,7 @@ class _Batches:
     loop: asyncio.AbstractEventLoop
     tables: Batch[Identifier, StoredTable]
     snapshots: Batch[Identifier, StoredSnapshot]
-    commits: Batch[Offer, bool | HeadwaterError]
+    commits: Batch[Offer, CommitAnswer | HeadwaterError]
 
 
 class FastLane:
@@ -215,10 +216,11 @@ class FastLane:
         self, request: _Request, batches: _Batches, offer: Offer
     ) -> bytes | HeadwaterError | None:
         started = time.perf_counter()
-        answer = await batches.commits.get(offer)
-        if answer is None:
+        found = await batches.commits.get(offer)
+        if found is None:
             # Offered again the ordinary way, a snapshot that was taken is found in the history.
             return None
+        answer = found if isinstance(found, HeadwaterError) else found.problem or found.decided()
         seconds = time.perf_counter() - started
         self._services.metrics.committed(request.catalog.warehouse, answer, seconds)
         if isinstance(answer, HeadwaterError):
@@ -231,7 +233,7 @@ def _batches(loop: asyncio.AbstractEventLoop, catalog: SqlCatalog) -> _Batches:
     # They end with what they are for.
     threads = ThreadPoolExecutor(MOST_UNDER_WAY, "commits")
 
-    async def commit(offers: Sequence[Offer]) -> Sequence[bool | HeadwaterError]:
+    async def commit(offers: Sequence[Offer]) -> Sequence[CommitAnswer | HeadwaterError]:
         return await loop.run_in_executor(threads, commits.commit_each, offers)
 
     return _Batches(

@@ -43,13 +43,14 @@ def commit_table(
     the same snapshot, with the same uuid, may be offered again.
     """
     with services.metrics.committing(catalog.warehouse) as commit:
-        success = catalog.snapshots.commit(
+        answer = catalog.snapshots.commit(
             name,
             body.table_id,
             snapshot_from_wire(member_text(text, "snapshot")),
             body.base_snapshot_uuid,
             [item.statistics() for item in body.statistics or ()],
         )
+        success = answer.decided()
         commit.outcome = "success" if success else "conflict"
     return CommitTableResponse(success=success)
 

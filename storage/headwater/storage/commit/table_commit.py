@@ -1,8 +1,8 @@
 """Make written files part of a table, as one new snapshot, exactly once.
 
-A commit re-reads the latest snapshot, checks that it still fits, writes manifests, and offers the
-snapshot to whoever decides (the catalog). When another commit came first it starts over; when the
-answer is lost it finds out, and as long as it cannot, it keeps every file. Source:
+A commit re-reads the latest snapshot, checks that it still fits, writes manifests, and has the
+snapshot decided (see `fate`). When another commit came first it starts over; when it cannot find
+out whether its own was taken, it keeps every file. Source:
 ``FileStoreCommitImpl.java``.
 """
 
@@ -31,13 +31,15 @@ from headwater.storage.commit.entries import (
     record_count,
     upgraded,
 )
-from headwater.storage.commit.offer import Offer, OutcomeUnknown, wait
+from headwater.storage.commit.fate import Patience, commit_snapshot
 from headwater.storage.errors import (
     Conflict,
     CorruptData,
     HeadwaterError,
     Invalid,
     NotFound,
+    OutcomeUnknown,
+    Unavailable,
     Unsupported,
 )
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
@@ -51,6 +53,7 @@ from headwater.storage.manifest.merge import merge_manifests
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.snapshot.files import FileSnapshotPointer
 from headwater.storage.snapshot.invariants import check_invariants
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
@@ -93,6 +96,7 @@ class _Attempt:
     Attributes:
         changes: The entries to commit on top of a snapshot.
         keeps_index: Whether the indexes of the files before are those of the files after.
+        messages: What writers did.
         written: Names of manifests and lists to delete if the commit fails for certain.
         delta: The entries that `delta_files` hold.
     """
@@ -106,6 +110,7 @@ class _Attempt:
     checked: int | None
     unchanged_since: int | None
     keeps_index: bool = True
+    messages: Sequence[CommitMessage] = ()
     written: list[str] = field(default_factory=list)
     delta: Sequence[ManifestEntry] | None = None
     delta_files: list[ManifestFile] = field(default_factory=list)
@@ -127,6 +132,8 @@ class TableCommit:
         self._pointer = pointer
         self._user = commit_user
         self._options = storage.schema.table_options
+        # Files of commits that certainly did not happen, as the catalog was out of reach.
+        self._unsent: set[str] = set()
 
     # Committing -------------------------------------------------------------------------------
 
@@ -190,6 +197,7 @@ class TableCommit:
                 dict(properties or {}),
                 _checked(messages),
                 unchanged_since,
+                messages=messages,
             )
         )
 
@@ -237,7 +245,7 @@ class TableCommit:
 
         snapshot = self._commit(
             _Attempt(changes, (), identifier, CommitKind.OVERWRITE, watermark,
-                     dict(properties or {}), None, None)
+                     dict(properties or {}), None, None, messages=messages)
         )  # fmt: skip
         for message in messages:
             # As in Paimon an overwrite has no changelog.
@@ -288,17 +296,24 @@ class TableCommit:
         """Delete the files of messages that were not, and will not be, committed.
 
         Files that the table has all the same, and files of which that cannot be found out, stay.
+        Of a commit that this object made and never sent, the table's own files tell: the catalog
+        may be out of reach still.
         """
         try:
-            used = self._used(messages)
+            try:
+                used = self._used(messages, self._pointer.latest())
+            except Unavailable:
+                if not self._unsent.issuperset(_written_names(messages)):
+                    return
+                on_storage = FileSnapshotPointer(self._storage.files, self._storage.layout)
+                used = self._used(messages, on_storage.latest())
         except HeadwaterError:
             return
         for message in messages:
             delete_message_files(self._storage, message, keep=used)
 
-    def _used(self, messages: Sequence[CommitMessage]) -> set[str]:
+    def _used(self, messages: Sequence[CommitMessage], latest: Snapshot | None) -> set[str]:
         """Names of the files that the table has, or had after the messages were written."""
-        latest = self._pointer.latest()
         if latest is None:
             return set()
         partitions = list({message.partition for message in messages})
@@ -312,7 +327,10 @@ class TableCommit:
     # One attempt after another ----------------------------------------------------------------
 
     def _commit(self, attempt: _Attempt) -> Snapshot:
+        names = _written_names(attempt.messages)
+        self._unsent -= names
         retries = 0
+        patience = Patience.with_others(self._storage)
         try:
             while True:
                 base = self._pointer.latest()
@@ -325,18 +343,23 @@ class TableCommit:
                     snapshot = None
                 if snapshot is not None:
                     return snapshot
-                if retries >= self._options.commit_max_retries:
+                if retries >= self._options.commit_max_retries or not patience.wait():
                     raise Conflict(
                         f"table {self._storage.name}: other commits came first {retries + 1} times "
-                        "in a row; try again later, or raise 'commit.max-retries'"
+                        "in a row; try again later, or raise 'commit.max-retries' or "
+                        "'commit.timeout'"
                     )
-                wait(self._storage, retries)
                 retries += 1
         except OutcomeUnknown:
             raise
-        except HeadwaterError:
+        except HeadwaterError as error:
             self._discard(attempt.written)
-            raise
+            if not isinstance(error, Unavailable):
+                raise
+            self._unsent |= names
+            raise Unavailable(
+                f"table {self._storage.name}: nothing was committed: {error.message}"
+            ) from error
 
     def _try(self, attempt: _Attempt, base: Snapshot | None) -> Snapshot | None:
         """One attempt on top of `base`; None when another commit came first."""
@@ -365,8 +388,8 @@ class TableCommit:
             attempt, base, delta, schema.id, base_list, delta_list, changelog_list
         )
         check_invariants(base, snapshot)
-        offer = Offer(self._storage, self._pointer, snapshot, base)
-        if offer.settle(partition_statistics(self._storage, delta)):
+        statistics = partition_statistics(self._storage, delta)
+        if commit_snapshot(self._storage, self._pointer, snapshot, base, statistics):
             return snapshot
         lists = [base_list, delta_list, *([] if changelog_list is None else [changelog_list])]
         self._forget(attempt, [*scrap, *(name for name, _ in lists)])
@@ -521,6 +544,14 @@ def _delete_data_files(
         # What cannot be deleted is an orphan that nothing refers to.
         with suppress(HeadwaterError):
             storage.files.delete(f"{directory}/{file.file_name}")
+
+
+def _written_names(messages: Sequence[CommitMessage]) -> set[str]:
+    return {
+        file.file_name
+        for message in messages
+        for file in (*message.new_files, *message.compact_after, *message.changelog_files)
+    }
 
 
 def _checked(messages: Sequence[CommitMessage]) -> int | None:

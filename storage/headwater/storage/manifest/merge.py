@@ -26,7 +26,7 @@ def merge_manifests(storage: TableStorage, manifests: Sequence[ManifestFile]) ->
     """The manifests of a new base list; those that are not among `manifests` were written now.
 
     When manifests that are small or hold deletes come to
-    ``manifest.full-compaction-threshold-size``, all deletes are settled; else neighbours are
+    ``manifest.full-compaction-threshold-size``, all deletes are applied; else neighbours are
     merged up to ``manifest.target-file-size``, and the rest when they are at least
     ``manifest.merge-min-count``.
 
@@ -36,15 +36,15 @@ def merge_manifests(storage: TableStorage, manifests: Sequence[ManifestFile]) ->
     """
     options = storage.schema.table_options
     target = options.manifest_target_file_size
-    unsettled = [m for m in manifests if _is_unsettled(m, target)]
-    if sum(m.file_size for m in unsettled) >= options.manifest_full_compaction_size:
-        settled = _settle(storage, manifests, target)
-        if settled is not None:
-            return settled
+    wanting = [m for m in manifests if _wants_rewriting(m, target)]
+    if sum(m.file_size for m in wanting) >= options.manifest_full_compaction_size:
+        applied = _apply_deletes(storage, manifests, target)
+        if applied is not None:
+            return applied
     return _merge_neighbours(storage, manifests, target, options.manifest_merge_min_count)
 
 
-def _is_unsettled(manifest: ManifestFile, target: int) -> bool:
+def _wants_rewriting(manifest: ManifestFile, target: int) -> bool:
     return manifest.num_deleted_files > 0 or manifest.file_size < target
 
 
@@ -52,7 +52,7 @@ def _entries(storage: TableStorage, manifest: ManifestFile) -> list[ManifestEntr
     return read_manifest(storage, manifest.file_name, expected=manifest)
 
 
-def _settle(
+def _apply_deletes(
     storage: TableStorage, manifests: Sequence[ManifestFile], target: int
 ) -> list[ManifestFile] | None:
     """Apply every delete; None when there is nothing to gain."""
@@ -68,7 +68,7 @@ def _settle(
     touched: list[ManifestFile] = []
     kept: list[ManifestFile] = []
     for manifest in manifests:
-        affected = _is_unsettled(manifest, target) or _may_hold(storage, manifest, partitions)
+        affected = _wants_rewriting(manifest, target) or _may_hold(storage, manifest, partitions)
         (touched if affected else kept).append(manifest)
     if len(touched) <= 1:
         return None
@@ -84,7 +84,7 @@ def _settle(
     whole = {
         number
         for number, manifest in enumerate(touched)
-        if not _is_unsettled(manifest, target) and counts[number] == manifest.num_added_files
+        if not _wants_rewriting(manifest, target) and counts[number] == manifest.num_added_files
     }
     kept += [touched[number] for number in sorted(whole)]
     rewritten = [entry for number, entry in left.values() if number not in whole]

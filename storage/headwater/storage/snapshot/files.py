@@ -6,13 +6,14 @@ Source: ``SnapshotManager.java``, ``RenamingSnapshotCommit.java``, ``HintFileUti
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from headwater.storage.errors import NotFound
+from headwater.storage.errors import HeadwaterError, NotFound, ResourceType, Unavailable
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = [
     "FileSnapshotPointer",
@@ -92,25 +93,41 @@ class FileSnapshotPointer:
 
     def commit(
         self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
-    ) -> bool:
-        """Make `snapshot` the latest if `base` still is; False when another commit came first.
-
-        Offering a snapshot again whose uuid is already that of the file answers True.
-
-        Raises:
-            Unavailable: The store did not answer; the outcome is unknown.
-        """
-        now = self.latest()
+    ) -> CommitAnswer:
+        """Make `snapshot` the latest if `base` still is; one whose file is there was taken."""
+        try:
+            now = self.latest()
+        except Unavailable as error:
+            return CommitAnswer.not_sent(error)
         if now is not None and snapshot.uuid is not None and now.uuid == snapshot.uuid:
-            return True
+            return CommitAnswer.of(True)
         if (now is None) != (base is None):
-            return False
+            return CommitAnswer.of(False)
         if now is not None and base is not None and (now.id, now.uuid) != (base.id, base.uuid):
-            return False
+            return CommitAnswer.of(False)
         data = snapshot.to_json().encode()
-        if not self.files.write_if_absent(self.layout.snapshot(snapshot.id), data):
-            return False
-        write_latest_hint(self.files, self.layout, snapshot.id)
-        if base is None:
-            write_earliest_hint(self.files, self.layout, snapshot.id)
-        return True
+        try:
+            if not self.files.write_if_absent(self.layout.snapshot(snapshot.id), data):
+                return CommitAnswer.of(False)
+        except Unavailable as error:
+            return CommitAnswer.unknown(error)
+        # The file decided. Whoever finds a hint that is old, or none, looks for the files.
+        with suppress(HeadwaterError):
+            write_latest_hint(self.files, self.layout, snapshot.id)
+            if base is None:
+                write_earliest_hint(self.files, self.layout, snapshot.id)
+        return CommitAnswer.of(True)
+
+    def was_taken(self, snapshot: Snapshot) -> bool | None:
+        """By the file of its id; NotFound (SNAPSHOT) when that has expired."""
+        latest = self.latest()
+        if latest is None or latest.id < snapshot.id:
+            return None
+        found = read_snapshot_file(self.files, self.layout, snapshot.id)
+        if found is None:
+            raise NotFound(
+                f"{self.layout.snapshot(snapshot.id)} has expired",
+                resource_type=ResourceType.SNAPSHOT,
+                resource_name=str(snapshot.id),
+            )
+        return snapshot.is_same_commit(found)

@@ -99,6 +99,16 @@ class Snapshot:
             return self.text
         return json.dumps(dict(self.document), indent=2, ensure_ascii=False)
 
+    def is_same_commit(self, other: Snapshot) -> bool:
+        """Whether two snapshots are one commit, be it that a catalog does not keep uuids."""
+        if self.uuid is not None and other.uuid is not None:
+            return self.uuid == other.uuid
+        # Its name is a uuid of its own.
+        return self.delta_manifest_list == other.delta_manifest_list and (
+            self.commit_user,
+            self.commit_identifier,
+        ) == (other.commit_user, other.commit_identifier)
+
     def _int(self, name: str) -> int:
         value = self.document[name]
         assert isinstance(value, int)

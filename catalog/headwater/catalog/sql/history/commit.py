@@ -41,7 +41,7 @@ from headwater.catalog.sql.queries.lookup import (
 )
 from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = ["MOST_AT_ONCE", "Commits", "Offer"]
 
@@ -160,8 +160,8 @@ class Commits:
         self._context = context
         self._outbox = outbox
 
-    def commit(self, offer: Offer, also: _Also | None = None) -> bool:
-        """Make a snapshot the latest; see `Snapshots.commit`.
+    def commit(self, offer: Offer, also: _Also | None = None) -> CommitAnswer:
+        """Try to make a snapshot the latest; see `Snapshots.commit`.
 
         Args:
             offer: The snapshot.
@@ -173,7 +173,7 @@ class Commits:
             raise answer
         return answer
 
-    def commit_each(self, offers: Sequence[Offer]) -> Sequence[bool | HeadwaterError]:
+    def commit_each(self, offers: Sequence[Offer]) -> Sequence[CommitAnswer | HeadwaterError]:
         """Likewise for snapshots of several tables, in one transaction where that can be.
 
         One that is refused takes nothing from the others, but they wait for each other's files.
@@ -188,8 +188,8 @@ class Commits:
 
     def _commit(
         self, offers: Sequence[Offer], also: _Also | None
-    ) -> Sequence[bool | HeadwaterError]:
-        answers: dict[int, bool | HeadwaterError] = {}
+    ) -> Sequence[CommitAnswer | HeadwaterError]:
+        answers: dict[int, CommitAnswer | HeadwaterError] = {}
         unknown = 0
         while places := [at for at in range(len(offers)) if at not in answers]:
             turn = [offers[at] for at in places]
@@ -200,26 +200,30 @@ class Commits:
                 # Offered again, a snapshot that was taken is found in the history.
                 unknown += 1
                 if unknown > _UNKNOWN_OUTCOMES:
-                    answers |= dict.fromkeys(places, error)
-            except Unavailable as error:
-                answers |= dict.fromkeys(places, error)
+                    answers |= dict.fromkeys(places, CommitAnswer.unknown(error))
             except (IntegrityError, HeadwaterError) as error:
-                if len(places) > 1:
+                if unknown:
+                    # What this transaction is told says nothing of the one before it.
+                    answers |= dict.fromkeys(places, CommitAnswer.unknown(_as_known(error)))
+                elif isinstance(error, Unavailable):
+                    answers |= dict.fromkeys(places, CommitAnswer.not_sent(error))
+                elif len(places) > 1:
                     # One spoils it for all: each is decided alone.
                     answers |= {at: self._commit([offers[at]], None)[0] for at in places}
                 else:
                     # Two commits met at the unique key of the snapshot's number.
-                    answers[places[0]] = error if isinstance(error, HeadwaterError) else False
+                    refused = CommitAnswer.of(False)
+                    answers[places[0]] = error if isinstance(error, HeadwaterError) else refused
             else:
-                settled = self._settle(turn, decisions)
-                answers |= {places[at]: answer for at, answer in settled.items()}
+                followed = self._follow(turn, decisions, is_unknown=unknown > 0)
+                answers |= {places[at]: answer for at, answer in followed.items()}
         return [answers[at] for at in range(len(offers))]
 
-    def _settle(
-        self, offers: Sequence[Offer], decisions: Sequence[_Decision]
-    ) -> Mapping[int, bool | HeadwaterError]:
+    def _follow(
+        self, offers: Sequence[Offer], decisions: Sequence[_Decision], *, is_unknown: bool
+    ) -> Mapping[int, CommitAnswer | HeadwaterError]:
         """Let storage follow; the answers that are known then, by their place."""
-        answers: dict[int, bool | HeadwaterError] = {}
+        answers: dict[int, CommitAnswer | HeadwaterError] = {}
         done: dict[int, Committed] = {}
         for at, (offer, decision) in enumerate(zip(offers, decisions, strict=True)):
             if isinstance(decision, HeadwaterError):
@@ -227,22 +231,27 @@ class Commits:
                 continue
             outcome, record = decision
             if outcome is _Outcome.CONFLICT:
-                answers[at] = False
+                answers[at] = CommitAnswer.of(False)
             elif outcome is _Outcome.DONE:
                 done[at] = Committed(record.id, record.layout, offer.snapshot)
             elif outcome is not _Outcome.WAITS_FOR_ANOTHER:
                 try:
                     self._outbox.settle(record.id, record.branch)
                 except HeadwaterError as error:
-                    is_decided = outcome is _Outcome.REPEATED
-                    answers[at] = _not_followed(offer, error) if is_decided else error
+                    if outcome is _Outcome.REPEATED:
+                        answers[at] = _not_followed(offer, error)
+                    elif is_unknown:
+                        answers[at] = CommitAnswer.unknown(error)
+                    else:
+                        answers[at] = _not_begun(error)
                 else:
                     if outcome is _Outcome.REPEATED:
-                        answers[at] = True
+                        answers[at] = CommitAnswer.of(True)
         if done:
             failures = self._outbox.follow(list(done.values()))
             for at, failure in zip(done, failures, strict=True):
-                answers[at] = True if failure is None else _not_followed(offers[at], failure)
+                taken = CommitAnswer.of(True)
+                answers[at] = taken if failure is None else _not_followed(offers[at], failure)
         return answers
 
     def _decide(
@@ -359,11 +368,22 @@ def _table_of(offer: Offer, record: TableRecord | None) -> TableRecord:
     return record
 
 
-def _not_followed(offer: Offer, error: HeadwaterError) -> Unavailable:
+def _not_followed(offer: Offer, error: HeadwaterError) -> CommitAnswer:
     # Decided, and not to be seen yet: any other error would pass for a refusal.
-    answer = Unavailable(
+    answer = OutcomeUnknown(
         f"snapshot {offer.snapshot.id} of table {offer.identifier} is decided on but cannot be "
         f"served until storage follows: {error.message}"
     )
     answer.__cause__ = error
-    return answer
+    return CommitAnswer.unknown(answer)
+
+
+def _not_begun(error: HeadwaterError) -> CommitAnswer | HeadwaterError:
+    """The answer where a decision before this one waits for storage."""
+    return CommitAnswer.not_sent(error) if isinstance(error, Unavailable) else error
+
+
+def _as_known(error: IntegrityError | HeadwaterError) -> HeadwaterError:
+    if isinstance(error, HeadwaterError):
+        return error
+    return OutcomeUnknown("two commits met in the catalog's database")

@@ -141,6 +141,24 @@ class SnapshotReads:
             return None
         return self._documents(record, [snapshot_id]).get(snapshot_id)
 
+    def was_taken(self, identifier: Identifier, snapshot: Snapshot) -> bool | None:
+        """Whether a snapshot is in the history, expired or not; see `Snapshots.was_taken`."""
+        record = settled_table(self._context, self._outbox, identifier)
+        with self._context.database.read() as connection:
+            document = connection.execute(
+                select(SnapshotRow.document).where(
+                    SnapshotRow.table_id == record.id,
+                    SnapshotRow.branch == record.branch,
+                    SnapshotRow.snapshot_id == snapshot.id,
+                )
+            ).scalar_one_or_none()
+        if document is not None:
+            where = f"snapshot {snapshot.id} of {identifier}"
+            return snapshot.is_same_commit(Snapshot.from_json(document, where))
+        if record.snapshot_id < snapshot.id:
+            return None
+        raise snapshot_not_found(identifier, str(snapshot.id))
+
     def list(
         self,
         identifier: Identifier,

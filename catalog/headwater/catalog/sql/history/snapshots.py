@@ -11,7 +11,7 @@ from headwater.catalog.sql.history.rollback import Rollbacks
 from headwater.catalog.sql.history.schema_rollback import SchemaRollbacks
 from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = ["SqlSnapshots"]
 
@@ -38,7 +38,7 @@ class SqlSnapshots(Rollbacks, SchemaRollbacks):
         snapshot: Snapshot,
         base_uuid: str | None,
         statistics: Sequence[PartitionStatistics],
-    ) -> bool:
-        """Make `snapshot` the latest, if the latest still is the one with `base_uuid`."""
+    ) -> CommitAnswer:
+        """Try to make `snapshot` the latest, if the latest still is the one with `base_uuid`."""
         offer = Offer(identifier, table_id, snapshot, base_uuid, statistics)
         return self.commits.commit(offer)

@@ -28,7 +28,7 @@ from headwater.storage.schema.rules import replacing_schema
 from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.schema.table_type import table_type
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import PartitionStatistics, TableStorage
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, TableStorage
 
 __all__ = ["Replacements"]
 
@@ -54,10 +54,13 @@ class _Pointer:
 
     def commit(
         self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
-    ) -> bool:
+    ) -> CommitAnswer:
         base_uuid = None if base is None else base.uuid
         offer = Offer(self.identifier, self.table_id, snapshot, base_uuid, statistics)
         return self.snapshots.commits.commit(offer, self.also)
+
+    def was_taken(self, snapshot: Snapshot) -> bool | None:
+        return self.snapshots.was_taken(self.identifier, snapshot)
 
 
 class Replacements(TableReads):
