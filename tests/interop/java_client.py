@@ -183,6 +183,25 @@ class JavaClient:
         writer.close()
         committer.close()
 
+    def copy(self, source: str, target: str) -> None:
+        """Write the rows of one table into another, in one commit; no value passes Python."""
+        builder = self._call(
+            _TABLE, "newReadBuilder", self._catalog.getTable(self._identifier(source))
+        )
+        plan = self._call(_SCAN, "plan", builder.newScan())
+        splits = self._call(f"{_SCAN}$Plan", "splits", plan)
+        reader = self._call(_READ, "createReader", builder.newRead(), ("java.util.List", splits))
+        rows = self._call(_READER, "toCloseableIterator", reader)
+        handle = self._catalog.getTable(self._identifier(target))
+        written = self._call(_TABLE, "newBatchWriteBuilder", handle)
+        writer, committer = written.newWrite(), written.newCommit()
+        writer.withIOManager(self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch)))
+        while self._call("java.util.Iterator", "hasNext", rows):
+            writer.write(self._call("java.util.Iterator", "next", rows))
+        committer.commit(writer.prepareCommit())
+        for each in (rows, writer, committer):
+            self._call("java.lang.AutoCloseable", "close", each)
+
     def _set(self, fields: Any, position: int, value: object, arrow: pa.DataType) -> None:
         rows = self._jvm.org.apache.paimon.data
         match value:
