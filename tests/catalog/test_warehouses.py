@@ -117,22 +117,22 @@ def test_a_location_that_cannot_be_is_refused(warehouses: Warehouses, tmp_path: 
     assert list(warehouses.list().items) == []
 
 
-def test_no_warehouse_lies_in_another(warehouses: Warehouses, tmp_path: Path) -> None:
+def test_warehouses_must_not_overlap(warehouses: Warehouses, tmp_path: Path) -> None:
     warehouses.add("lake", str(tmp_path / "a" / "lake"), {})
     for place in ("a/lake", "a", "a/lake/b"):
-        with pytest.raises(Invalid, match="lie in each other"):
+        with pytest.raises(Invalid, match="overlaps"):
             warehouses.add("pond", str(tmp_path / place), {})
     warehouses.add("pond", str(tmp_path / "a" / "lake2"), {})
 
 
-def test_those_given_lie_neither_in_each_other_nor_in_the_databases(
+def test_warehouses_of_a_server_overlap_neither_each_other_nor_the_databases(
     warehouses: Warehouses, tmp_path: Path
 ) -> None:
     warehouses.add("lake", str(tmp_path / "a" / "lake"), {})
-    warehouses.check_apart({"main": str(tmp_path / "a" / "lake2"), "pond": str(tmp_path / "b")})
+    warehouses.claim({"main": str(tmp_path / "a" / "lake2"), "pond": str(tmp_path / "b")})
     # It is the database's.
-    warehouses.check_apart({"lake": str(tmp_path / "a" / "lake")})
-    warehouses.check_apart({"lake": str(tmp_path / "a")})
+    warehouses.claim({"lake": str(tmp_path / "a" / "lake")})
+    warehouses.claim({"lake": str(tmp_path / "a")})
     for given in (
         {"main": "b", "pond": "b"},
         {"main": "b/c", "pond": "b"},
@@ -140,8 +140,8 @@ def test_those_given_lie_neither_in_each_other_nor_in_the_databases(
         {"main": "a"},
         {"main": "a/lake/b", "lake": "c"},
     ):
-        with pytest.raises(Invalid, match="lie in each other"):
-            warehouses.check_apart({name: str(tmp_path / place) for name, place in given.items()})
+        with pytest.raises(Invalid, match="overlaps"):
+            warehouses.claim({name: str(tmp_path / place) for name, place in given.items()})
 
 
 def test_a_table_of_one_is_no_external_table_of_another(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from headwater.catalog.sql.database.models import (
     Base,
     OutboxRow,
     PartitionRow,
+    PlaceRow,
     WarehouseRow,
 )
 from headwater.migrations import check_current, current, downgrade, newest, upgrade
@@ -169,6 +171,54 @@ def test_tables_and_partitions_survive_the_way_down_and_up(
     assert _partitions(url) == rows
     with closing(SqlCatalog.open(url, warehouse="main", location=place)) as catalog:
         assert (catalog.tables.get(ORDERS), catalog.snapshots.latest(ORDERS)) == before
+
+
+def test_places_are_claimed_for_what_there_was(
+    new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    url = new_database()
+    columns = Schema.from_arrow(pa.schema([("id", pa.int64())]))
+    names = {name: Identifier("sales", name) for name in ("kept", "gone", "theirs")}
+    with closing(
+        SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
+    ) as catalog:
+        catalog.databases.create("sales")
+        for name in ("kept", "gone"):
+            catalog.tables.create(names[name], columns)
+        theirs = replace(columns, options={"path": str(tmp_path / "theirs")})
+        catalog.tables.create(names["theirs"], theirs)
+        catalog.tables.drop(names["gone"])
+        paths = {name: catalog.tables.get(names[name]).path for name in ("kept", "theirs")}
+    before = _claimed(url)
+    downgrade(url, "0002")
+    assert upgrade(url) == newest()
+    # The warehouse is known as soon as it is opened; that of a table that is gone is not.
+    assert _claimed(url) == {
+        place: (kind, "" if place.endswith("/gone/") else warehouse)
+        for place, (kind, warehouse) in before.items()
+        if kind != "warehouse"
+    }
+    with closing(
+        SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
+    ) as catalog:
+        assert {name: catalog.tables.get(names[name]).path for name in paths} == paths
+        for inner in (f"{paths['kept']}/x", f"{tmp_path}/lake/sales.db/gone/x"):
+            with pytest.raises(Invalid, match="overlaps"):
+                catalog.databases.create("more", {"location": inner})
+        catalog.databases.drop("sales")
+        catalog.databases.create("sales")
+
+
+def _claimed(url: str) -> dict[str, tuple[str, str]]:
+    engine = open_engine(url)
+    try:
+        with engine.connect() as connection:
+            columns = (PlaceRow.place, PlaceRow.kind, PlaceRow.warehouse)
+            return {
+                row.place: (row.kind, row.warehouse) for row in connection.execute(select(*columns))
+            }
+    finally:
+        engine.dispose()
 
 
 def _first_snapshot() -> Snapshot:

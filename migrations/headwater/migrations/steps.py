@@ -25,6 +25,7 @@ __all__ = [
     "drop_index",
     "drop_table",
     "has_column",
+    "has_table",
     "name_type",
 ]
 
@@ -103,6 +104,11 @@ def count_rows(table: str, condition: str = "1 = 1") -> int:
         return 0
     query = sa.select(sa.func.count()).select_from(sa.table(table)).where(sa.text(condition))
     return op.get_bind().execute(query).scalar_one()
+
+
+def has_table(name: str) -> bool:
+    """Whether there is a table."""
+    return _inspector().has_table(name)
 
 
 def has_column(table: str, name: str) -> bool:

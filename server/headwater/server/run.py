@@ -94,13 +94,13 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
     With several workers this process answers no requests: it starts those anew that end.
 
     Raises:
-        Invalid: The settings cannot be met; see `open_catalogs` and `Warehouses.check_apart`.
+        Invalid: The settings cannot be met; see `open_catalogs` and `Warehouses.claim`.
         Unavailable: The address is taken, or the database did not answer.
     """
     log_to_stderr(settings.log_format, settings.log_level)
     with open_database(settings, runtime) as database:
         # By no worker that is started anew: it would be too late to do anything about it.
-        Warehouses(database, runtime).check_apart(settings.warehouses)
+        Warehouses(database, runtime).claim(settings.warehouses)
         if settings.workers == 1:
             with _application(database, settings, runtime) as app, _listen(settings) as listener:
                 _say(settings, listener)

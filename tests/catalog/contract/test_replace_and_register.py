@@ -218,8 +218,8 @@ def test_only_a_table_is_registered(
     for path, message in (
         (str(tmp_path / "nothing"), "no table at"),
         (str(inside / "nothing"), "no table at"),
-        (str(tmp_path / "lake"), "must not touch the warehouse"),
-        (str(tmp_path), "must not touch the warehouse"),
+        (str(tmp_path / "lake"), "must not overlap the warehouse"),
+        (str(tmp_path), "must not overlap the warehouse"),
         (catalog.tables.get(table).path, "place of another table"),
         (str(tmp_path / "lake" / "elsewhere" / "t"), "lie directly in"),
         ("orders", "absolute path"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headwater.catalog.sql.admin.permissions import SqlPermissions
+from headwater.catalog.sql.admin.warehouses import Warehouses
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.engine import SqlDatabase, database_exists, open_engine
 from headwater.catalog.sql.database.schema_state import (
@@ -21,7 +22,6 @@ from headwater.catalog.sql.objects.functions import SqlFunctions
 from headwater.catalog.sql.objects.views import SqlViews
 from headwater.catalog.sql.operation import Operation
 from headwater.catalog.sql.outbox.outbox import Outbox, RepairReport
-from headwater.catalog.sql.queries.names import normalised_location
 from headwater.catalog.sql.tables.bulk_reads import BulkReads
 from headwater.catalog.sql.tables.databases import SqlDatabases
 from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
@@ -30,6 +30,7 @@ from headwater.catalog.sql.tables.protection import SqlProtection
 from headwater.catalog.sql.tables.tables import SqlTables
 from headwater.storage.errors import Invalid
 from headwater.storage.files.access import FileAccess
+from headwater.storage.files.location import Place, parse_location
 from headwater.storage.files.open_files import open_file_access
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
@@ -101,8 +102,9 @@ class SqlCatalog:
                 may be read and written; None is all of them.
 
         Raises:
-            Invalid: The URL or the location is malformed, or the database has no tables or those
-                of another revision: upgrade it first (`headwater.migrations.upgrade`).
+            Invalid: The URL or the location is malformed, or the location overlaps another
+                warehouse's or an external table's, or the database has no tables or those of
+                another revision: upgrade it first (`headwater.migrations.upgrade`).
             Unavailable: The database did not answer.
         """
         if not create and not database_exists(database_url):
@@ -122,6 +124,7 @@ class SqlCatalog:
             if create:
                 create_missing_tables(database)
             check_revision(database)
+            Warehouses(database, runtime).claim({warehouse: catalog.location})
             catalog.repair()
         except BaseException:
             database.close()
@@ -156,12 +159,12 @@ class SqlCatalog:
         """
         if not warehouse or "/" in warehouse:
             raise Invalid(f"'{warehouse}' is not a warehouse name: it is empty or has a slash")
-        location = normalised_location(location)
+        location = parse_location(location)
         options = dict(storage_options or {})
         files = open_file_access(location, options) if files is None else files
         places = None
         if external_locations is not None:
-            places = tuple(normalised_location(each).rstrip("/") for each in external_locations)
+            places = tuple(Place.of(each) for each in external_locations)
         context = CatalogContext(
             database, files, runtime, warehouse, location, undrop_millis, places, is_managed
         )

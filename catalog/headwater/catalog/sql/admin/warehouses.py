@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import Select, column, delete, func, insert, select, table, update
+from sqlalchemy import Select, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
@@ -14,14 +14,27 @@ from headwater.catalog.model.warehouses import WarehouseInfo, check_warehouse_na
 from headwater.catalog.sql.admin.grants import drop_warehouse_grants
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import (
-    VERSION_TABLE,
     DatabaseRow,
     DroppedTableRow,
     OutboxRow,
+    PlaceRow,
     WarehouseRow,
 )
-from headwater.catalog.sql.queries.names import check_page, inside, normalised_location
+from headwater.catalog.sql.queries.claimed_places import (
+    Claim,
+    Kind,
+    claim,
+    find_overlap,
+    lock_places,
+    overlap_error,
+    place_hash,
+    refuse_overlap,
+    release,
+    release_warehouse,
+)
+from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound
+from headwater.storage.files.location import Place, parse_location
 from headwater.storage.files.open_files import open_file_access
 from headwater.storage.runtime import Runtime
 
@@ -54,26 +67,27 @@ class Warehouses:
             name: Its name.
             location: Where its tables are to lie: a URI or a local path.
             options: What file access needs, such as ``s3.endpoint`` and ``s3.access-key``.
-            beside: The URIs of further warehouses, by name, which it must not touch either.
+            beside: The locations of further warehouses, by name, which it must not overlap either.
 
         Raises:
             AlreadyExists: There is one of that name.
-            Invalid: The name or the location is not one, or the location is in another's.
+            Invalid: The name or the location is not one, or the location overlaps another's.
             Unsupported: Nothing here reaches such a location.
         """
         check_warehouse_name(name)
-        uri = normalised_location(location)
+        uri = parse_location(location)
+        wanted = _claim(name, uri)
         _check_options(name, options)
         open_file_access(uri, dict(options))
         now = self._runtime.now_millis()
         info = WarehouseInfo(name, uri, dict(options), now, now)
 
         def work(connection: Connection) -> None:
-            _lock_all(connection)
-            known = connection.execute(select(WarehouseRow.name, WarehouseRow.location))
-            _refuse_overlap(
-                name, uri, [*(beside or {}).items(), *((name, at) for name, at in known)]
-            )
+            lock_places(connection)
+            for started, at in (beside or {}).items():
+                other = _claim(started, at)
+                if not other.is_compatible(wanted):
+                    raise overlap_error(f"warehouse '{name}'", wanted, other)
             row = {
                 "name": name,
                 "location": uri,
@@ -82,6 +96,9 @@ class Warehouses:
                 "updated_at": now,
             }
             connection.execute(insert(WarehouseRow), row)
+            refuse_overlap(connection, wanted, f"warehouse '{name}'")
+            if not _is_claimed(connection, wanted):
+                claim(connection, wanted)
 
         try:
             self._database.write(work)
@@ -91,20 +108,47 @@ class Warehouses:
             ) from error
         return info
 
-    def check_apart(self, given: Mapping[str, str]) -> None:
-        """Refuse warehouses of which one lies in another, or in one of the database.
+    def claim(self, given: Mapping[str, str]) -> None:
+        """Claim the places of warehouses that a server is started with.
+
+        They are known to everybody who adds a warehouse or a table from then on. One that was
+        started with earlier and holds nothing gives way.
 
         Args:
             given: Locations by names. One of a name that the database has, too, is that warehouse.
 
         Raises:
-            Invalid: Two overlap, or a location is malformed.
+            Invalid: Two overlap, one overlaps a warehouse or an external table of the database, or
+                a location is malformed.
             Unavailable: The database did not answer.
         """
-        places = [(name, normalised_location(location)) for name, location in given.items()]
-        known = [(info.name, info.location) for info in self.list().items]
-        for name, uri in places:
-            _refuse_overlap(name, uri, [other for other in [*places, *known] if other[0] != name])
+        claims = [_claim(name, location) for name, location in given.items()]
+        for wanted in claims:
+            other = next((each for each in claims if not wanted.is_compatible(each)), None)
+            if other is not None:
+                raise overlap_error(f"warehouse '{wanted.owner}'", wanted, other)
+        with self._database.read() as connection:
+            new = [wanted for wanted in claims if not _is_claimed(connection, wanted)]
+        if not new:
+            return
+
+        def work(connection: Connection) -> None:
+            lock_places(connection)
+            managed = set(connection.execute(select(WarehouseRow.name)).scalars())
+            for wanted in new:
+                if _is_claimed(connection, wanted):
+                    continue
+                if wanted.owner not in managed:
+                    release(connection, Kind.WAREHOUSE, wanted.owner)
+                other = find_overlap(connection, wanted)
+                while other is not None and _gives_way(connection, other, managed):
+                    release(connection, Kind.WAREHOUSE, other.owner)
+                    other = find_overlap(connection, wanted)
+                if other is not None:
+                    raise overlap_error(f"warehouse '{wanted.owner}'", wanted, other)
+                claim(connection, wanted)
+
+        self._database.write(work)
 
     def find(self, name: str) -> WarehouseInfo | None:
         """A warehouse; None when there is none of that name; raises Unavailable."""
@@ -171,6 +215,8 @@ class Warehouses:
     def remove(self, name: str) -> None:
         """Remove a warehouse that holds nothing; its directory stays.
 
+        Of one that a server was started with, it is forgotten where it was.
+
         Raises:
             Conflict: It holds databases, or dropped tables that can be restored, or files that are
                 yet to be deleted.
@@ -178,18 +224,17 @@ class Warehouses:
         """
 
         def work(connection: Connection) -> None:
-            if (
-                connection.execute(delete(WarehouseRow).where(WarehouseRow.name == name)).rowcount
-                != 1
-            ):
+            row = WarehouseRow
+            managed = connection.execute(
+                select(row.location).where(row.name == name).with_for_update()
+            ).scalar_one_or_none()
+            lock_places(connection)
+            places = [] if managed is None else [Place.of(managed)]
+            places += _places(connection, name)
+            if not places:
                 raise _not_found(name)
-            held = connection.execute(
-                select(func.count()).where(DatabaseRow.warehouse == name)
-            ).scalar_one()
-            restorable = connection.execute(
-                select(func.count()).where(DroppedTableRow.warehouse == name)
-            ).scalar_one()
-            if held or restorable:
+            connection.execute(delete(row).where(row.name == name))
+            if _holds_anything(connection, name):
                 raise Conflict(
                     f"warehouse '{name}' is not empty: drop its databases and purge its dropped "
                     "tables before"
@@ -204,6 +249,8 @@ class Warehouses:
                     "retry when a server has done so"
                 )
             drop_warehouse_grants(connection, name)
+            for place in places:
+                release_warehouse(connection, name, place)
 
         self._database.write(work)
 
@@ -232,26 +279,39 @@ def _info(
     return WarehouseInfo(name, location, json.loads(options), created_at, updated_at)
 
 
-def _lock_all(connection: Connection) -> None:
-    """Let nobody add a warehouse until the transaction ends.
+def _claim(name: str, location: str) -> Claim:
+    return Claim(Place.of(location), Kind.WAREHOUSE, name, name)
 
-    What there is of warehouses cannot be locked where there is none: the one row that every
-    database has stands for it. On SQLite the write transaction itself is that lock.
-    """
-    connection.execute(
-        select(column("version_num")).select_from(table(VERSION_TABLE)).with_for_update()
+
+def _places(connection: Connection, name: str) -> list[Place]:
+    """The places that a warehouse has claimed."""
+    found = select(PlaceRow.place).where(
+        PlaceRow.owner == name, PlaceRow.kind == Kind.WAREHOUSE.value
     )
+    return [Place(key) for key in connection.execute(found).scalars()]
 
 
-def _refuse_overlap(wanted: str, uri: str, others: Iterable[tuple[str, str]]) -> None:
-    """Two warehouses in one directory would take each other's tables for strangers' files."""
-    for name, location in others:
-        is_same = location == uri and name != wanted
-        if is_same or inside(location, uri) or inside(uri, location):
-            raise Invalid(
-                f"warehouse '{wanted}': {uri} and warehouse '{name}' at {location} lie in each "
-                "other; choose another location"
-            )
+def _is_claimed(connection: Connection, wanted: Claim) -> bool:
+    """Whether a warehouse has its place already."""
+    owner = select(PlaceRow.owner).where(
+        PlaceRow.place_hash == place_hash(wanted.place), PlaceRow.kind == wanted.kind.value
+    )
+    return connection.execute(owner).scalar_one_or_none() == wanted.owner
+
+
+def _gives_way(connection: Connection, other: Claim, managed: Collection[str]) -> bool:
+    """Whether a claim is of a warehouse that some server was started with, and holds nothing."""
+    if other.kind is not Kind.WAREHOUSE or other.owner in managed:
+        return False
+    return not _holds_anything(connection, other.owner)
+
+
+def _holds_anything(connection: Connection, name: str) -> bool:
+    """Whether a warehouse has databases, or dropped tables that can be restored."""
+    return any(
+        connection.execute(select(row.warehouse).where(row.warehouse == name).limit(1)).first()
+        for row in (DatabaseRow, DroppedTableRow)
+    )
 
 
 def _check_options(name: str, options: Mapping[str, str]) -> None:

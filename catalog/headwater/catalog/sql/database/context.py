@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.storage.files.access import FileAccess
+from headwater.storage.files.location import Place
 from headwater.storage.runtime import Runtime
 
 __all__ = ["CatalogContext"]
@@ -22,8 +24,8 @@ class CatalogContext:
         warehouse: The warehouse's name.
         location: Its URI, without a trailing slash.
         undrop_millis: How long dropped tables can be restored; 0 deletes them at once.
-        external_locations: The places outside the warehouse where external tables' schema files
-            may be read and written, as URIs; None is all of them.
+        external_places: The places outside the warehouse where external tables' schema files may
+            be read and written; None is all of them.
         is_managed: Whether the warehouse is a row of the database, and can be removed.
     """
 
@@ -33,5 +35,10 @@ class CatalogContext:
     warehouse: str
     location: str
     undrop_millis: int = 0
-    external_locations: tuple[str, ...] | None = None
+    external_places: tuple[Place, ...] | None = None
     is_managed: bool = False
+
+    @cached_property
+    def place(self) -> Place:
+        """The warehouse's directory."""
+        return Place.of(self.location)

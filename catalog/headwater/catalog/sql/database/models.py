@@ -43,7 +43,7 @@ __all__ = [
     "GrantRow",
     "OutboxRow",
     "PartitionRow",
-    "PathRow",
+    "PlaceRow",
     "SchemaRow",
     "SnapshotRow",
     "TableRow",
@@ -52,7 +52,7 @@ __all__ = [
     "WarehouseRow",
 ]
 
-REVISION = "0002"
+REVISION = "0003"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
@@ -123,7 +123,10 @@ class WarehouseRow(Base):
 
 
 class TokenRow(Base):
-    """A bearer token: only the SHA-256 of it is kept. `expires_at` is None for one without end."""
+    """A bearer token: only the SHA-256 of it is kept. `expires_at` is None for one without end.
+
+    `may_manage` says whether it opens the management API.
+    """
 
     __tablename__ = "hw_tokens"
     __table_args__ = (UniqueConstraint("name"), UniqueConstraint("hash"))
@@ -133,6 +136,7 @@ class TokenRow(Base):
     hash: Mapped[str] = mapped_column(_HASH)
     created_at: Mapped[int] = mapped_column(BigInteger)
     expires_at: Mapped[int | None] = mapped_column(BigInteger)
+    may_manage: Mapped[bool] = mapped_column(server_default=false())
 
 
 class GrantRow(Base):
@@ -338,18 +342,25 @@ class PartitionRow(Base):
     updated_by: Mapped[str | None] = mapped_column(String(255))
 
 
-class PathRow(Base):
-    """A directory that a table has, or had: it is never given to another table.
+class PlaceRow(Base):
+    """A directory that a warehouse, a database or a table has claimed, or that a table had.
 
-    Deleting a dropped table's files may thus be repeated, late or at the same time as a table of
-    the same name is made. `path_key` is the SHA-256 of `path`.
+    `place` is the key of a `headwater.storage.files.location.Place`, `place_hash` its SHA-256 and
+    `sort_place` how it begins, in the order of which what lies in a directory comes together.
+    `owner` is an id, or a warehouse's name. `sharer` is empty for a place that one alone may have,
+    and the owner for a place that several external tables may have.
     """
 
-    __tablename__ = "hw_paths"
+    __tablename__ = "hw_places"
+    __table_args__ = (Index(None, "kind", "sort_place"), Index(None, "owner"))
 
-    path_key: Mapped[str] = mapped_column(_HASH, primary_key=True)
-    path: Mapped[str] = mapped_column(Text)
-    table_id: Mapped[str] = mapped_column(_ID)
+    place_hash: Mapped[str] = mapped_column(_HASH, primary_key=True)
+    sharer: Mapped[str] = mapped_column(_ID, primary_key=True)
+    place: Mapped[str] = mapped_column(Text)
+    sort_place: Mapped[str] = mapped_column(_SORT_NAME)
+    kind: Mapped[str] = mapped_column(String(16))
+    warehouse: Mapped[str] = mapped_column(_NAME)
+    owner: Mapped[str] = mapped_column(_NAME)
 
 
 class OutboxRow(Base):

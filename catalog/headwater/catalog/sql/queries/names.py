@@ -1,12 +1,11 @@
-"""Names of databases and tables, the directories they lead to, and patterns over them."""
+"""Names of databases and tables, and patterns over them."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from sqlalchemy import ColumnElement, and_, true
 from sqlalchemy.orm import InstrumentedAttribute
@@ -14,7 +13,6 @@ from sqlalchemy.orm import InstrumentedAttribute
 from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import MAIN_BRANCH
-from headwater.storage.files.local import local_path, local_uri
 
 __all__ = [
     "check_database_name",
@@ -23,11 +21,7 @@ __all__ = [
     "check_table_name",
     "check_view_name",
     "first_after",
-    "inside",
-    "normalised_location",
-    "parents",
     "partition_name",
-    "path_key",
     "pattern_clause",
 ]
 
@@ -87,52 +81,6 @@ def _check(name: str, what: str) -> None:
             )
     if len(name.encode()) > _LONGEST:
         raise Invalid(f"the {what} name '{name[:40]}…' is longer than {_LONGEST} bytes")
-
-
-def normalised_location(text: str) -> str:
-    """The URI of a warehouse, a database or an external table, in one spelling.
-
-    Raises:
-        Invalid: It is neither a URI nor a local path, or it has a ``..`` part or credentials.
-    """
-    scheme, separator, rest = text.partition("://")
-    if not separator or scheme == "file":
-        if text.startswith("file:"):
-            return local_uri(local_path(text))
-        if separator or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
-            raise Invalid(f"'{text}' is neither a URI nor a local path")
-        return local_uri(text)
-    parts = rest.rstrip("/").split("/")
-    if ":" in parts[0].rpartition("@")[0]:
-        # Without the text: locations are shown to whoever asks, credentials must not be.
-        raise Invalid(
-            "a location must not hold credentials; give them as options, such as s3.access-key"
-        )
-    if not parts[0] or ".." in parts:
-        raise Invalid(
-            f"'{text}' is not a usable location: a bucket must stand in it, '..' must not"
-        )
-    return f"{scheme}://{'/'.join(part for part in parts if part and part != '.')}"
-
-
-def inside(path: str, location: str) -> bool:
-    """Whether a normalised path lies below a normalised location."""
-    return path.startswith(f"{location.rstrip('/')}/")
-
-
-def parents(path: str) -> Iterator[str]:
-    """The directories above a normalised path, nearest first."""
-    start = path.index("://") + 3
-    while True:
-        path, slash, _ = path.rpartition("/")
-        if not slash or len(path) <= start:
-            return
-        yield path
-
-
-def path_key(path: str) -> str:
-    """The key of a path in an index."""
-    return hashlib.sha256(path.encode()).hexdigest()
 
 
 def partition_name(spec: Mapping[str, str]) -> str:

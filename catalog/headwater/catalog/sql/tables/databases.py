@@ -19,13 +19,19 @@ from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, TableRow
 from headwater.catalog.sql.objects.objects import drop_objects_of_database
 from headwater.catalog.sql.outbox.outbox import Outbox
+from headwater.catalog.sql.queries.claimed_places import (
+    Claim,
+    Kind,
+    claim,
+    lock_places,
+    refuse_overlap,
+    release,
+)
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.lookup import database_not_found, name_page
 from headwater.catalog.sql.queries.names import (
     check_database_name,
     check_page,
-    inside,
-    normalised_location,
     pattern_clause,
 )
 from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
@@ -33,6 +39,7 @@ from headwater.catalog.sql.tables.protection import refuse_protected
 from headwater.catalog.sql.tables.rows import drop_table_rows, lock_table
 from headwater.storage.errors import AlreadyExists, Invalid, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.files.location import Place, parse_location
 
 __all__ = ["SqlDatabases"]
 
@@ -89,15 +96,17 @@ class SqlDatabases:
         options = dict(options or {})
         location = f"{self._context.location}/{name}.db"
         if _LOCATION in options:
-            location = normalised_location(options.pop(_LOCATION))
-            if not inside(location, self._context.location):
+            location = parse_location(options.pop(_LOCATION))
+            place = Place.of(location)
+            if not self._context.place.holds(place) or place == self._context.place:
                 raise Invalid(
                     f"database {name}: location {location} is outside the warehouse "
                     f"{self._context.location}"
                 )
         now = self._context.runtime.now_millis()
+        database_id = self._context.runtime.new_uuid()
         row = {
-            "id": self._context.runtime.new_uuid(),
+            "id": database_id,
             "warehouse": self._context.warehouse,
             "name": name,
             "location": location,
@@ -108,9 +117,14 @@ class SqlDatabases:
             "updated_by": current_principal(),
         }
 
+        wanted = Claim(Place.of(location), Kind.DATABASE, self._context.warehouse, database_id)
+
         def work(connection: Connection) -> None:
             hold_warehouse(connection, self._context)
+            lock_places(connection)
             connection.execute(insert(DatabaseRow), row)
+            refuse_overlap(connection, wanted, f"database {name}")
+            claim(connection, wanted)
 
         try:
             self._sql.write(work)
@@ -221,6 +235,7 @@ class SqlDatabases:
             drop_objects_of_database(connection, database.id)
             connection.execute(delete(DatabaseRow).where(DatabaseRow.id == database.id))
             drop_grants(connection, [database.id])
+            release(connection, Kind.DATABASE, database.id)
             return dropped
 
         for table_id in self._sql.write(work):

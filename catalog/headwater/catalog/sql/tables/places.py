@@ -1,4 +1,4 @@
-"""Where a table goes: its database, its name, its directory, and whether they are free."""
+"""The place of a table: its database, its name, its directory."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import DatabaseRow, PathRow, TableRow
+from headwater.catalog.sql.database.models import DatabaseRow, TableRow
+from headwater.catalog.sql.queries.claimed_places import Claim, Kind
 from headwater.catalog.sql.queries.lookup import database_not_found
-from headwater.catalog.sql.queries.names import inside, normalised_location, path_key
 from headwater.storage.errors import AlreadyExists, Forbidden, Invalid, ResourceType
+from headwater.storage.files.location import Place, parse_location
 
 __all__ = [
     "check_external_path",
     "check_readable",
     "find_database",
-    "is_known_path",
+    "is_in_warehouse",
     "is_readable",
-    "refuse_known_path",
     "refuse_taken_name",
+    "table_claim",
     "table_location",
 ]
 
@@ -49,20 +50,12 @@ def refuse_taken_name(connection: Connection, database_id: str, identifier: Iden
         )
 
 
-def is_known_path(connection: Connection, path: str) -> bool:
-    """Whether a directory is, or was, a table's of the catalog."""
-    known = select(PathRow.table_id).where(PathRow.path_key == path_key(path))
-    return connection.execute(known).one_or_none() is not None
-
-
-def refuse_known_path(connection: Connection, identifier: Identifier, path: str) -> None:
-    """Refuse a directory that is, or was, a table's of the catalog, be it of another warehouse.
-
-    Raises:
-        Invalid: It is: two that decide about the same files would take them from each other.
-    """
-    if is_known_path(connection, path):
-        raise Invalid(f"table {identifier}: {path} is, or was, the place of another table here")
+def table_claim(
+    context: CatalogContext, table_id: str, location: str, *, is_external: bool
+) -> Claim:
+    """The claim of a table on its directory."""
+    kind = Kind.EXTERNAL if is_external else Kind.TABLE
+    return Claim(Place.of(location), kind, context.warehouse, table_id)
 
 
 def table_location(identifier: Identifier, text: str) -> str:
@@ -71,16 +64,25 @@ def table_location(identifier: Identifier, text: str) -> str:
         raise Invalid(
             f"table {identifier}: option 'path' must be a URI or an absolute path, not '{text}'"
         )
-    return normalised_location(text)
+    return parse_location(text)
 
 
-def check_external_path(context: CatalogContext, identifier: Identifier, path: str) -> None:
-    """Refuse a place in the warehouse, or around it; raises Invalid."""
-    location = context.location
-    if path == location or inside(path, location) or inside(location, path):
+def is_in_warehouse(context: CatalogContext, location: str) -> bool:
+    """Whether a location lies in the warehouse, by its name or in fact.
+
+    A database's folder may be a symbolic link to another disk.
+    """
+    place = Place.of(location)
+    is_below = context.place.holds(place) and place != context.place
+    return is_below or location.startswith(f"{context.location.rstrip('/')}/")
+
+
+def check_external_path(context: CatalogContext, identifier: Identifier, location: str) -> None:
+    """Refuse a place in this warehouse, or around it; raises Invalid."""
+    if context.place.overlaps(Place.of(location)):
         raise Invalid(
-            f"table {identifier}: an external table's path must not touch the warehouse "
-            f"{location}, whose files the catalog manages; leave option 'path' out"
+            f"table {identifier}: an external table's path must not overlap the warehouse "
+            f"{context.location}, whose files the catalog manages; leave option 'path' out"
         )
 
 
@@ -89,8 +91,11 @@ def is_readable(context: CatalogContext, path: str) -> bool:
 
     A server reads and writes with its own rights, which its callers do not have.
     """
-    places = context.external_locations
-    return places is None or any(path == place or inside(path, place) for place in places)
+    places = context.external_places
+    if places is None:
+        return True
+    wanted = Place.of(path)
+    return any(place.holds(wanted) for place in places)
 
 
 def check_readable(context: CatalogContext, identifier: Identifier, path: str) -> None:

@@ -16,11 +16,12 @@ from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
-from headwater.catalog.sql.database.models import BranchRow, PathRow, SchemaRow, TableRow
+from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
 from headwater.catalog.sql.history.manifest_sizes import insert_measured
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
+from headwater.catalog.sql.queries.claimed_places import claim, lock_places, refuse_overlap
 from headwater.catalog.sql.queries.lookup import find_table
-from headwater.catalog.sql.queries.names import check_table_name, inside, path_key
+from headwater.catalog.sql.queries.names import check_table_name
 from headwater.catalog.sql.tables.external_schemas import (
     no_table_there,
     read_schema_file,
@@ -28,8 +29,9 @@ from headwater.catalog.sql.tables.external_schemas import (
 from headwater.catalog.sql.tables.places import (
     check_external_path,
     find_database,
-    refuse_known_path,
+    is_in_warehouse,
     refuse_taken_name,
+    table_claim,
     table_location,
 )
 from headwater.catalog.sql.tables.reads import TableReads
@@ -37,6 +39,7 @@ from headwater.storage.commit.entries import partition_statistics
 from headwater.storage.errors import Conflict, Invalid
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.files.location import Place
 from headwater.storage.maintenance.reachable import branch_names
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.table_schema import TableSchema
@@ -67,15 +70,18 @@ class Registrations(TableReads):
         Raises:
             NotFound: There is no such database (DATABASE).
             AlreadyExists: The name is taken (TABLE).
-            Invalid: No table is there, or it is another table's place.
+            Invalid: No table is there, or it overlaps the place of something else.
             Forbidden: It is outside the warehouse, and not where this catalog may read.
         """
         check_table_name(identifier)
         location = table_location(identifier, path)
-        if inside(location, self._context.location):
-            branches = self._adopted(identifier, location)
+        if is_in_warehouse(self._context, location):
+            location, branches = self._adopted(identifier, location)
         else:
             check_external_path(self._context, identifier, location)
+            wanted = table_claim(self._context, "", location, is_external=True)
+            with self._context.database.read() as connection:
+                refuse_overlap(connection, wanted, f"table {identifier}")
             schema = self._external.latest(identifier, location)
             if schema is None:
                 raise no_table_there(identifier, location)
@@ -92,17 +98,19 @@ class Registrations(TableReads):
             return
         raise Conflict(f"table {identifier} is being created and dropped by others; retry")
 
-    def _adopted(self, identifier: Identifier, location: str) -> Mapping[str, _Found]:
+    def _adopted(self, identifier: Identifier, location: str) -> tuple[str, Mapping[str, _Found]]:
+        """The table's location as the catalog writes it, and its branches."""
         with self._context.database.read() as connection:
             _, home = find_database(connection, self._context, identifier.database)
-        if location.rpartition("/")[0] != home:
+        if Place.of(location).parent != Place.of(home):
             raise Invalid(
                 f"table {identifier}: {location} is in the warehouse, where tables of database "
                 f"{identifier.database} lie directly in {home}; move the files there, or register "
                 "the table in the database that they belong to"
             )
+        location = f"{home}/{location.rpartition('/')[2]}"
         names = {MAIN_BRANCH, *branch_names(self._context.files, location)}
-        return {
+        return location, {
             name: self._read_branch(identifier, TableLayout(location, name))
             for name in sorted(names)
         }
@@ -127,12 +135,14 @@ class Registrations(TableReads):
         branches: Mapping[str, _Found],
     ) -> None:
         context = self._context
-        is_external = not inside(location, context.location)
+        is_external = not is_in_warehouse(context, location)
+        table_id = context.runtime.new_uuid()
+        wanted = table_claim(context, table_id, location, is_external=is_external)
+        lock_places(connection)
         database_id, _ = find_database(connection, context, identifier.database)
         refuse_taken_name(connection, database_id, identifier)
-        refuse_known_path(connection, identifier, location)
+        refuse_overlap(connection, wanted, f"table {identifier}")
         now = context.runtime.now_millis()
-        table_id = context.runtime.new_uuid()
         table = {
             "id": table_id,
             "database_id": database_id,
@@ -146,9 +156,7 @@ class Registrations(TableReads):
             "updated_by": current_principal(),
         }
         connection.execute(insert(TableRow), table)
-        if not is_external:
-            known = {"path_key": path_key(location), "path": location, "table_id": table_id}
-            connection.execute(insert(PathRow), known)
+        claim(connection, wanted)
         for name, found in branches.items():
             here = {"table_id": table_id, "branch": name}
             row = {

@@ -18,12 +18,12 @@ from headwater.catalog.sql.history.snapshot_reads import settled_table
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, table_busy
-from headwater.catalog.sql.queries.names import normalised_location
 from headwater.catalog.sql.tables.external_schemas import ExternalSchemas
 from headwater.catalog.sql.tables.reads import TableReads
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Conflict, Invalid, Unsupported
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.files.location import Place
 from headwater.storage.schema.rules import replacing_schema
 from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.schema.table_type import table_type
@@ -116,7 +116,7 @@ class Replacements(TableReads):
         options = dict(schema.options)
         # What Java's client gets to know of a table has its path, and may come back.
         path = options.pop("path", None)
-        if path is not None and normalised_location(path) != info.path:
+        if path is not None and Place.of(path) != Place.of(info.path):
             raise Invalid(
                 f"table {identifier}: option 'path' is '{path}', but a table that is replaced "
                 f"stays at {info.path}; leave the option out"

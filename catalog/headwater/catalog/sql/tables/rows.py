@@ -15,6 +15,7 @@ from headwater.catalog.sql.database.models import (
     TableRow,
 )
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.queries.claimed_places import Kind, release
 from headwater.storage.files.layout import MAIN_BRANCH
 
 __all__ = ["drop_table_rows", "lock_branches", "lock_table"]
@@ -53,5 +54,7 @@ def drop_table_rows(connection: Connection, outbox: Outbox, table_id: str) -> No
         connection.execute(delete(model).where(model.table_id == table_id))
     connection.execute(delete(TableRow).where(TableRow.id == table_id))
     drop_grants(connection, [table_id])
-    if not row.is_external:
+    if row.is_external:
+        release(connection, Kind.EXTERNAL, table_id)
+    else:
         outbox.add(connection, Action.DROP, table_id, MAIN_BRANCH, path=row.path)

@@ -15,14 +15,20 @@ from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
     BranchRow,
-    PathRow,
     SchemaRow,
     TableRow,
 )
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.queries.claimed_places import (
+    claim,
+    find_overlap,
+    lock_places,
+    overlap_error,
+    refuse_overlap,
+)
 from headwater.catalog.sql.queries.lookup import find_table, table_busy
-from headwater.catalog.sql.queries.names import check_table_name, inside, path_key
+from headwater.catalog.sql.queries.names import check_table_name
 from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
 from headwater.catalog.sql.tables.external_schemas import (
     ExternalSchemas,
@@ -33,10 +39,10 @@ from headwater.catalog.sql.tables.external_schemas import (
 from headwater.catalog.sql.tables.places import (
     check_external_path,
     find_database,
-    is_known_path,
+    is_in_warehouse,
     is_readable,
-    refuse_known_path,
     refuse_taken_name,
+    table_claim,
     table_location,
 )
 from headwater.catalog.sql.tables.protection import refuse_protected
@@ -138,7 +144,8 @@ class SqlTables(Replacements, Registrations):
         with self._sql.read() as connection:
             database_id, _ = find_database(connection, self._context, identifier.database)
             refuse_taken_name(connection, database_id, identifier)
-            refuse_known_path(connection, identifier, path)
+            wanted = table_claim(self._context, "", path, is_external=True)
+            refuse_overlap(connection, wanted, f"table {identifier}")
 
     def _found(self, identifier: Identifier, schema: Schema, path: str) -> TableSchema | None:
         """The schema of a table that is at a place already, which the one that is asked for fits.
@@ -190,18 +197,24 @@ class SqlTables(Replacements, Registrations):
     def _insert_once(
         self, identifier: Identifier, schema: TableSchema, external_path: str | None
     ) -> str:
+        table_id = self._context.runtime.new_uuid()
         with self._sql.read() as connection:
             database_id, location = find_database(connection, self._context, identifier.database)
             refuse_taken_name(connection, database_id, identifier)
             path = external_path or f"{location}/{identifier.table}"
-            is_free = external_path is not None or not is_known_path(connection, path)
-        table_id = self._context.runtime.new_uuid()
+            wanted = table_claim(
+                self._context, table_id, path, is_external=external_path is not None
+            )
+            other = find_overlap(connection, wanted)
         if external_path is None:
-            if not inside(path, self._context.location):
+            if not is_in_warehouse(self._context, path):
                 raise Invalid(f"table {identifier}: {path} is outside the warehouse")
-            if not is_free or next(self._context.files.walk(path), None) is not None:
+            if other is not None and not wanted.place.holds(other.place):
+                raise overlap_error(f"table {identifier}", wanted, other)
+            if other is not None or next(self._context.files.walk(path), None) is not None:
                 # A renamed table's files, or somebody's: leave them and take a fresh directory.
                 path = f"{path}-{table_id}"
+                wanted = table_claim(self._context, table_id, path, is_external=False)
         now = self._context.runtime.now_millis()
         kind = table_type(schema.options)
         if kind is TableType.OBJECT and external_path is None:
@@ -209,6 +222,9 @@ class SqlTables(Replacements, Registrations):
             self._context.files.make_directory(path)
 
         def work(connection: Connection) -> None:
+            if external_path is not None:
+                lock_places(connection)
+                refuse_overlap(connection, wanted, f"table {identifier}")
             table = {
                 "id": table_id,
                 "database_id": database_id,
@@ -230,11 +246,9 @@ class SqlTables(Replacements, Registrations):
                 insert(SchemaRow),
                 {**branch, "schema_id": schema.id, "document": schema.to_json()},
             )
-            if external_path is None:
-                known = {"path_key": path_key(path), "path": path, "table_id": table_id}
-                connection.execute(insert(PathRow), known)
-                if kind.has_snapshots:
-                    self._outbox.add(connection, Action.SCHEMA, table_id, MAIN_BRANCH)
+            claim(connection, wanted)
+            if external_path is None and kind.has_snapshots:
+                self._outbox.add(connection, Action.SCHEMA, table_id, MAIN_BRANCH)
 
         self._sql.write(work)
         return table_id

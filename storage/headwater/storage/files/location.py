@@ -1,0 +1,128 @@
+"""Locations: the URI that names a directory, and the one key of the place that it leads to.
+
+A directory has many names: ``s3a://Lake/x//y`` and ``S3://lake/x/y/``, or a path through a symbolic
+link and one around it. The URI is kept as clients need it; whether two locations overlap is decided
+by their places alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headwater.storage.errors import Invalid
+from headwater.storage.files.local import local_path, local_uri
+
+__all__ = ["Place", "parse_location"]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_ALIASES: Mapping[str, str] = {
+    "s3a": "s3",
+    "s3n": "s3",
+    "gcs": "gs",
+    "abfss": "abfs",
+    "wasbs": "wasb",
+}
+_DEFAULT_PORTS: Mapping[str, str] = {"hdfs": "8020", "http": "80", "https": "443"}
+
+
+def parse_location(text: str) -> str:
+    """The URI of a directory, from a URI or a local path as somebody wrote it.
+
+    The scheme is in lower case and the path has no empty part, no ``.`` and no slash at its end.
+    Percent signs are literal, as in file access.
+
+    Raises:
+        Invalid: It is neither a URI nor a local path, or it has a ``..`` part, a control character
+            or credentials.
+    """
+    if any(ord(character) < 32 or ord(character) == 127 for character in text):
+        raise Invalid(f"{text!r} is not a usable location: it contains a control character")
+    found = _SCHEME.match(text)
+    # A single letter before a colon is the name of a folder here.
+    if found is None or (len(found[1]) == 1 and not text.startswith(f"{found[0]}//")):
+        return local_uri(text)
+    scheme, rest = found[1].lower(), text[found.end() :]
+    if scheme == "file":
+        if re.match("//[^/]", rest):
+            raise Invalid(
+                f"'{text}' is not a usable location: a local file's URI has three slashes, as in "
+                "file:///folder"
+            )
+        return local_uri(local_path(f"file:{rest}"))
+    if not rest.startswith("//"):
+        raise Invalid(f"'{text}' is neither a URI nor a local path")
+    authority, *parts = rest[2:].split("/")
+    if ":" in authority.rpartition("@")[0]:
+        # Without the text: locations are shown to whoever asks, credentials must not be.
+        raise Invalid(
+            "a location must not hold credentials; give them as options, such as s3.access-key"
+        )
+    if not authority or authority in (".", "..") or ".." in parts:
+        raise Invalid(
+            f"'{text}' is not a usable location: a bucket must stand in it, '..' must not"
+        )
+    kept = [authority, *(part for part in parts if part not in ("", "."))]
+    return f"{scheme}://{'/'.join(kept)}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The directory that a location leads to, whatever it is called.
+
+    Attributes:
+        key: The same text for every name of the directory. It ends with a slash, so that the key
+            of a directory below it begins with it.
+    """
+
+    key: str
+
+    @staticmethod
+    def of(location: str) -> Place:
+        """The place of a location; symbolic links on this machine are followed.
+
+        An object store's endpoint is no part of it: one store may have many, so buckets of one name
+        are taken for the same bucket.
+
+        Raises:
+            Invalid: The location is malformed; see `parse_location`.
+        """
+        scheme, _, rest = parse_location(location).partition("://")
+        if scheme == "file":
+            resolved = os.path.realpath(rest)
+            return Place("file:///" if resolved == "/" else f"file://{resolved}/")
+        scheme = _ALIASES.get(scheme, scheme)
+        authority, slash, path = rest.partition("/")
+        authority = authority.lower().removesuffix(f":{_DEFAULT_PORTS.get(scheme, '')}")
+        return Place(f"{scheme}://{authority}/{path}{slash and '/'}")
+
+    @property
+    def uri(self) -> str:
+        """The key as a URI without a slash at its end."""
+        return self.key if self.key == "file:///" else self.key[:-1]
+
+    def holds(self, other: Place) -> bool:
+        """Whether another place is this one or lies in it."""
+        return other.key.startswith(self.key)
+
+    def overlaps(self, other: Place) -> bool:
+        """Whether two places are the same or one lies in the other."""
+        return self.holds(other) or other.holds(self)
+
+    @property
+    def parent(self) -> Place | None:
+        """The directory above; None for a bucket, a host or the root."""
+        shorter = self.key[:-1].rpartition("/")[0] + "/"
+        return None if shorter.endswith("://") or shorter == "file:/" else Place(shorter)
+
+    @property
+    def enclosing(self) -> tuple[Place, ...]:
+        """This place and every directory above it, nearest first."""
+        found: list[Place] = []
+        place: Place | None = self
+        while place is not None:
+            found.append(place)
+            place = place.parent
+        return tuple(found)
