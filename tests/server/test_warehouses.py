@@ -13,6 +13,7 @@ from sqlalchemy import Connection, event, text
 from tests.conftest import Serve
 
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.database.drivers import PoolSettings
 from headwater.catalog.sql.database.engine import SqlDatabase, open_engine
 from headwater.catalog.sql.database.open_database import opened_database
@@ -54,7 +55,9 @@ def servers(serve: Serve, tmp_path: Path, clock: Clock) -> Iterator[tuple[str, s
             database = stack.enter_context(opened_database(url, runtime))
             main = SqlCatalog.on(database, warehouse="main", location=str(tmp_path / "main"))
             managed = ManagedCatalogs(database, runtime)
-            addresses.append(serve({"main": main}, parts={"managed": managed}))
+            addresses.append(
+                serve({"main": main}, parts={"managed": managed}, allowed_locations=[str(tmp_path)])
+            )
         yield addresses[0], addresses[1]
 
 
@@ -123,8 +126,10 @@ def test_a_change_reaches_the_other_server_within_seconds(
     ("method", "path", "body", "status"),
     [
         ("POST", "", {"name": "main", "location": "/x"}, 409),
-        ("POST", "", {"name": "a b", "location": "/x"}, 400),
-        ("POST", "", {"name": "a", "location": "ftp://x/y"}, 501),
+        ("POST", "", {"name": "a b", "location": "{here}"}, 400),
+        ("POST", "", {"name": "a", "location": "ftp://x/y"}, 403),
+        ("POST", "", {"name": "a", "location": "s3:/x/y"}, 400),
+        ("POST", "", {"name": "a", "location": "{here}/../x"}, 403),
         ("POST", "", {"name": "a"}, 400),
         ("GET", "/none", None, 404),
         ("POST", "/none", {"updates": {"a": "b"}}, 404),
@@ -133,12 +138,147 @@ def test_a_change_reaches_the_other_server_within_seconds(
     ],
 )
 def test_what_cannot_be_is_refused(
-    http: httpx.Client, method: str, path: str, body: object, status: int
+    http: httpx.Client,
+    tmp_path: Path,
+    method: str,
+    path: str,
+    body: dict[str, str] | None,
+    status: int,
 ) -> None:
+    if body is not None and "location" in body:
+        body = {**body, "location": body["location"].format(here=tmp_path)}
     answer = http.request(method, MANAGEMENT + path, json=body)
     assert answer.status_code == status
     assert answer.json()["code"] == status
     assert http.get(MANAGEMENT).json()["warehouses"] == []
+
+
+@pytest.fixture
+def guarded(serve: Serve, tmp_path: Path) -> Iterator[Callable[..., httpx.Response]]:
+    """Sends requests to a server with tokens of every kind; the first argument says which."""
+    url = f"sqlite:///{tmp_path}/headwater.db"
+    upgrade(url)
+    with opened_database(url) as database, httpx.Client(trust_env=False) as client:
+        tokens = Tokens(database, SYSTEM_RUNTIME)
+        secrets = {
+            "plain": "a-token",
+            "manager": "a-manager",
+            "made": tokens.create("ann").secret,
+            "made to manage": tokens.create("bob", may_manage=True).secret,
+            "wrong": "x",
+        }
+        main = SqlCatalog.on(database, warehouse="main", location=str(tmp_path / "main"))
+        (tmp_path / "allowed").mkdir()
+        address = serve(
+            {"main": main},
+            parts={
+                "managed": ManagedCatalogs(database, SYSTEM_RUNTIME),
+                "find_token": tokens.find,
+            },
+            tokens="a-token",
+            management_tokens="a-manager",
+            allowed_locations=f"{tmp_path}/allowed, s3://Lake/in",
+            allowed_endpoints="https://minio:9000,http://localhost",
+            storage_options={"s3.endpoint": "http://own:1"},
+        )
+
+        def send(who: str, method: str, path: str, body: object = None) -> httpx.Response:
+            headers = {"authorization": f"Bearer {secrets[who]}"}
+            return client.request(method, address + path, json=body, headers=headers)
+
+        yield send
+
+
+@pytest.mark.parametrize("who", ["plain", "made", "manager", "made to manage", "wrong"])
+def test_only_a_token_for_management_manages(
+    guarded: Callable[..., httpx.Response], tmp_path: Path, who: str
+) -> None:
+    may = who in ("manager", "made to manage")
+    expected = 200 if may else 401 if who == "wrong" else 403
+    new = {"name": "lake", "location": f"{tmp_path}/allowed/lake"}
+    for method, path, body in (
+        ("POST", "", new),
+        ("GET", "", None),
+        ("GET", "/lake", None),
+        ("POST", "/lake", {"updates": {"a": "b"}}),
+        ("DELETE", "/lake", None),
+    ):
+        answer = guarded(who, method, MANAGEMENT + path, body)
+        assert answer.status_code == expected, answer.text
+        if expected == 403:
+            assert "--management-token" in answer.json()["message"]
+    # What is no management of warehouses is for every token.
+    if who != "wrong":
+        assert guarded(who, "GET", "/v1/config?warehouse=main").status_code == 200
+        assert guarded(who, "GET", f"{MANAGEMENT}/main/dropped-tables").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("location", "status"),
+    [
+        ("{here}/allowed/lake", 200),
+        ("file:{here}/allowed//lake", 200),
+        ("{here}/elsewhere", 403),
+        ("{here}/allowed/../elsewhere", 403),
+        ("{here}/allowed/out/lake", 403),
+        ("{here}", 403),
+        ("/", 403),
+        ("s3a://lake/in/x", 200),
+        ("s3://lake/inside", 403),
+        ("s3://lake", 403),
+        ("s3://evil.example#/in", 403),
+    ],
+)
+def test_a_warehouse_is_added_where_the_settings_allow_it(
+    guarded: Callable[..., httpx.Response], tmp_path: Path, location: str, status: int
+) -> None:
+    (tmp_path / "allowed" / "out").symlink_to(tmp_path)
+    new = {"name": "lake", "location": location.format(here=tmp_path)}
+    answer = guarded("manager", "POST", MANAGEMENT, new)
+    assert answer.status_code == status, answer.text
+    if status == 403:
+        assert "HEADWATER_ALLOWED_LOCATIONS" in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        ({}, 200, ""),
+        ({"s3.endpoint": "https://Minio:9000/"}, 200, ""),
+        ({"fs.s3.endpoint": "http://localhost:80"}, 200, ""),
+        ({"s3.endpoint": "http://own:1"}, 200, ""),
+        ({"s3.endpoint": "http://minio:9000"}, 403, "HEADWATER_ALLOWED_ENDPOINTS"),
+        ({"s3.endpoint": "https://evil.example"}, 403, "HEADWATER_ALLOWED_ENDPOINTS"),
+        ({"s3.endpoint": "https://minio:9000@evil.example"}, 400, "without credentials"),
+        ({"s3.endpoint": "https://minio:9000", "fs.s3.endpoint": "http://x"}, 403, "fs.s3"),
+        ({"s3.endpoint": "minio:9000"}, 400, "an endpoint is a URL"),
+        ({"s3.region": "x.evil.example/#"}, 400, "region"),
+    ],
+)
+def test_the_server_sends_its_credentials_nowhere_else(
+    guarded: Callable[..., httpx.Response], options: dict[str, str], status: int, words: str
+) -> None:
+    new = {"name": "lake", "location": "s3://lake/in"}
+    answer = guarded("manager", "POST", MANAGEMENT, {**new, "options": options})
+    assert (answer.status_code, words in answer.text) == (status, True), answer.text
+    if status == 200:
+        return
+    # Nor by a change.
+    assert guarded("manager", "POST", MANAGEMENT, new).status_code == 200
+    answer = guarded("manager", "POST", f"{MANAGEMENT}/lake", {"updates": options})
+    assert (answer.status_code, words in answer.text) == (status, True), answer.text
+    assert guarded("manager", "GET", f"{MANAGEMENT}/lake").json()["options"] == {}
+
+
+def test_nothing_is_allowed_unless_the_settings_say_so(serve: Serve, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/headwater.db"
+    upgrade(url)
+    with opened_database(url) as database:
+        main = SqlCatalog.on(database, warehouse="main", location=str(tmp_path / "main"))
+        address = serve(main, parts={"managed": ManagedCatalogs(database, SYSTEM_RUNTIME)})
+        new = {"name": "lake", "location": str(tmp_path / "lake")}
+        answer = httpx.post(address + MANAGEMENT, json=new, trust_env=False)
+    assert (answer.status_code, "HEADWATER_ALLOWED_LOCATIONS" in answer.text) == (403, True)
 
 
 def test_none_lies_in_one_that_the_server_was_started_with(

@@ -107,7 +107,9 @@ def text_of(given: str) -> str:
 
 
 def duration(given: str, option: str) -> timedelta:
-    """A time such as ``90 d``; raises Invalid."""
+    """A time such as ``90 d``; raises Invalid, also for a number without a unit."""
+    if given.strip().isdigit():
+        raise Invalid(f"{option}: '{given}' has no unit; write it as '{given.strip()} d' or '… h'")
     try:
         return timedelta(milliseconds=parse_duration(given, option))
     except OverflowError:

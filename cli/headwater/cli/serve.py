@@ -45,6 +45,14 @@ def serve(
             "machine is served.  [env: HEADWATER_TOKENS]",
         ),
     ] = None,
+    management_token: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOKEN",
+            help="A bearer token that also lets a caller add, change and remove warehouses over "
+            "HTTP; may be repeated.  [env: HEADWATER_MANAGEMENT_TOKENS]",
+        ),
+    ] = None,
     require_token: Annotated[
         bool | None,
         typer.Option(
@@ -110,6 +118,7 @@ def serve(
         "database_url": database_url,
         "warehouses": _named(warehouse) if warehouse else None,
         "tokens": token or None,
+        "management_tokens": management_token or None,
         "require_token": require_token,
         "workers": workers,
         "undrop_retention": undrop_retention,

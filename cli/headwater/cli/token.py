@@ -36,12 +36,18 @@ def create(
             help="How long it opens the server, such as '90 d' or '12 h'; for ever without.",
         ),
     ] = None,
+    management: Annotated[
+        bool,
+        typer.Option(
+            "--management", help="Let it add, change and remove warehouses over HTTP, too."
+        ),
+    ] = False,
     database_url: DatabaseOption = DEFAULT_DATABASE,
 ) -> None:
     """Make a token and print it; it cannot be shown again."""
     lifetime = None if expires is None else duration(expires, "--expires-in")
     with _tokens(database_url) as tokens:
-        print(tokens.create(name, lifetime=lifetime).secret)
+        print(tokens.create(name, lifetime=lifetime, may_manage=management).secret)
 
 
 @app.command("list")
@@ -51,13 +57,14 @@ def list_tokens(database_url: DatabaseOption = DEFAULT_DATABASE, as_json: AsJson
         found = tokens.list()
     now = SYSTEM_RUNTIME.now_millis()
     print_rows(
-        ["name", "created", "expires", "valid"],
+        ["name", "created", "expires", "valid", "management"],
         [
             [
                 token.name,
                 time_text(token.created_at),
                 time_text(token.expires_at),
                 token.is_valid(now),
+                token.may_manage,
             ]
             for token in found
         ],

@@ -111,7 +111,8 @@ def create_app(
     )
     metrics = metrics or Metrics()
     readiness = Readiness(probes or {}, runtime)
-    services = Services(dict(catalogs), settings, metrics, readiness, managed, runtime)
+    tokens = _token_check(settings, find_token, runtime)
+    services = Services(dict(catalogs), settings, metrics, readiness, managed, runtime, tokens)
     app.state.services = services
     for feature in (
         health,
@@ -132,7 +133,7 @@ def create_app(
         app.include_router(noun.router)
     install_error_handlers(app)
     # The last one added is the outermost.
-    gate = Gate(_token_check(settings, find_token, runtime))
+    gate = Gate(tokens)
     requests = RequestLog(metrics, runtime)
     app.add_middleware(Authentication, gate=gate)
     ids = RequestIds(runtime)
@@ -159,7 +160,8 @@ def _token_check(
     if not settings.needs_token:
         return None
     configured = [token.get_secret_value() for token in settings.tokens]
-    return TokenCheck(configured, find_token, runtime)
+    managers = [token.get_secret_value() for token in settings.management_tokens]
+    return TokenCheck(configured, find_token, runtime, managers=managers)
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -17,6 +17,7 @@ from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics
 from headwater.server.readiness import Readiness
 from headwater.server.settings import ServerSettings
+from headwater.server.token_check import TokenCheck
 from headwater.storage.errors import Invalid
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
@@ -57,6 +58,7 @@ class Services:
         readiness: Tells whether what the server depends on answers.
         managed: The catalogs of the database's warehouses; None without a database.
         runtime: The clock.
+        tokens: Checks tokens; None when none are needed.
     """
 
     catalogs: Mapping[str, Catalog]
@@ -65,6 +67,7 @@ class Services:
     readiness: Readiness
     managed: ManagedCatalogs | None = None
     runtime: Runtime = SYSTEM_RUNTIME
+    tokens: TokenCheck | None = None
 
     async def find(self, warehouse: str) -> Catalog | None:
         """A warehouse's catalog; None when it is not served here; raises Unavailable."""

@@ -69,6 +69,14 @@ class ServerSettings(BaseSettings):
             with its own rights. As a variable: folders and URIs with commas between.
         tokens: Bearer tokens, any of which lets a caller in. As a variable: one, or several with
             commas between (``HEADWATER_TOKEN`` or ``HEADWATER_TOKENS``).
+        management_tokens: Bearer tokens that let a caller manage warehouses over HTTP, too, beside
+            those of ``headwater token create --management``. As a variable: as for `tokens`
+            (``HEADWATER_MANAGEMENT_TOKEN`` or ``HEADWATER_MANAGEMENT_TOKENS``).
+        allowed_locations: The places in which a warehouse may be added over HTTP: the server works
+            there with its own rights. As a variable: folders and URIs with commas between.
+        allowed_endpoints: The object stores that such a warehouse may name as its endpoint, beside
+            the one of `storage_options`: the server's own credentials may be sent there. As a
+            variable: URLs such as ``https://minio:9000`` with commas between.
         require_token: Let nobody in without a token, although `tokens` names none: those made with
             ``headwater token create`` count.
         workers: How many processes answer requests; each has connections of its own to the
@@ -107,6 +115,12 @@ class ServerSettings(BaseSettings):
     tokens: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
         default=(), validation_alias=AliasChoices("HEADWATER_TOKENS", "HEADWATER_TOKEN")
     )
+    management_tokens: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
+        default=(),
+        validation_alias=AliasChoices("HEADWATER_MANAGEMENT_TOKENS", "HEADWATER_MANAGEMENT_TOKEN"),
+    )
+    allowed_locations: Annotated[tuple[str, ...], NoDecode] = ()
+    allowed_endpoints: Annotated[tuple[str, ...], NoDecode] = ()
     require_token: bool = False
     workers: int = Field(default=1, ge=1, le=256)
     undrop_retention: Duration = timedelta(days=7)
@@ -130,12 +144,12 @@ class ServerSettings(BaseSettings):
             raise ValueError("a warehouse is named twice")
         return {name.strip(): location.strip() for name, _, location in pairs}
 
-    @field_validator("tokens", mode="before")
+    @field_validator("tokens", "management_tokens", mode="before")
     @classmethod
     def _several_tokens(cls, value: object) -> object:
         return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
 
-    @field_validator("external_locations", mode="before")
+    @field_validator("external_locations", "allowed_locations", "allowed_endpoints", mode="before")
     @classmethod
     def _several_locations(cls, value: object) -> object:
         if not isinstance(value, str):
@@ -150,9 +164,10 @@ class ServerSettings(BaseSettings):
                     f"'{name}' is not a warehouse name: use letters, digits, dots, dashes and "
                     "underscores, a letter or digit first"
                 )
-        if any(not token.get_secret_value().strip() for token in self.tokens):
+        tokens = [token.get_secret_value() for token in (*self.tokens, *self.management_tokens)]
+        if any(not token.strip() for token in tokens):
             raise ValueError("a token is empty; leave it out or give it a value")
-        if any(not token.get_secret_value().isascii() for token in self.tokens):
+        if any(not token.isascii() for token in tokens):
             raise ValueError("a token must be ASCII, because it travels in an HTTP header")
         if not self.needs_token and not is_loopback(self.host):
             raise ValueError(
@@ -165,7 +180,7 @@ class ServerSettings(BaseSettings):
     @property
     def needs_token(self) -> bool:
         """Whether a caller must have a token."""
-        return self.require_token or bool(self.tokens)
+        return self.require_token or bool(self.tokens) or bool(self.management_tokens)
 
     @property
     def undrop_millis(self) -> int:

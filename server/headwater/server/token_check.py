@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Generic, TypeVar
@@ -72,10 +72,19 @@ class TokenCheck:
         configured: The tokens that the settings name.
         find: Finds a token in the database by its hash; None when only the settings count.
         runtime: The clock.
+        managers: The tokens of the settings that open the management of warehouses, too.
     """
 
-    def __init__(self, configured: Iterable[str], find: FindToken | None, runtime: Runtime) -> None:
-        self._configured = tuple(token_hash(token) for token in configured)
+    def __init__(
+        self,
+        configured: Iterable[str],
+        find: FindToken | None,
+        runtime: Runtime,
+        *,
+        managers: Iterable[str] = (),
+    ) -> None:
+        self._managers = tuple(token_hash(token) for token in managers)
+        self._configured = (*(token_hash(token) for token in configured), *self._managers)
         self._find = find
         self._runtime = runtime
         self._known: _Recent[TokenInfo] = _Recent()
@@ -89,10 +98,21 @@ class TokenCheck:
             Unavailable: The database had to be asked and did not answer.
         """
         offered = token_hash(token)
-        # Every token is compared, in constant time: how long it takes tells nothing.
-        matches = [hmac.compare_digest(offered, known) for known in self._configured]
-        if any(matches):
+        if _is_among(offered, self._configured):
             return CONFIGURED
+        known = await self._valid(offered)
+        return None if known is None else known.name
+
+    async def may_manage(self, token: str) -> bool:
+        """Whether a token opens the management of warehouses; raises Unavailable."""
+        offered = token_hash(token)
+        if _is_among(offered, self._managers):
+            return True
+        known = await self._valid(offered)
+        return known is not None and known.may_manage
+
+    async def _valid(self, offered: str) -> TokenInfo | None:
+        """The database's token of a hash, if it opens the server now."""
         if self._find is None:
             return None
         now = self._runtime.now_millis()
@@ -107,4 +127,10 @@ class TokenCheck:
                 self._unknown.put(offered, True, now + KEPT_MILLIS)
                 return None
             self._known.put(offered, known, now + KEPT_MILLIS)
-        return known.name if known.is_valid(now) else None
+        return known if known.is_valid(now) else None
+
+
+def _is_among(offered: str, hashes: Sequence[str]) -> bool:
+    # Every one is compared, in constant time: how long it takes tells nothing.
+    matches = [hmac.compare_digest(offered, each) for each in hashes]
+    return any(matches)

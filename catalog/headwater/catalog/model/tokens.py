@@ -16,11 +16,13 @@ class TokenInfo:
         name: Whom it was given to: what logs call the caller, and what permissions are granted to.
         created_at: When it was made.
         expires_at: From when on it opens nothing; None is never.
+        may_manage: Whether it opens the management of warehouses, too.
     """
 
     name: str
     created_at: int
     expires_at: int | None = None
+    may_manage: bool = False
 
     def is_valid(self, now_millis: int) -> bool:
         """Whether it opens the server at a moment."""

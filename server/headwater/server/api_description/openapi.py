@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from headwater.catalog.wire.tables import ErrorResponse
 from headwater.server.api_description.descriptions import make_readable
 from headwater.server.api_description.examples import EXAMPLES
 from headwater.server.authentication import OPEN_PATHS
@@ -34,6 +35,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
     components = document["components"]
     components["schemas"].pop("HTTPValidationError", None)
     components["schemas"].pop("ValidationError", None)
+    errors = ErrorResponse.model_json_schema(mode="serialization")
+    schemas = {**components["schemas"], ErrorResponse.__name__: errors}
+    components["schemas"] = dict(sorted(schemas.items()))
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
     shared: dict[str, Any] = {}
     components["responses"] = shared

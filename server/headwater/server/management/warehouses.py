@@ -6,6 +6,7 @@ from typing import Annotated, TypeAlias
 
 from fastapi import APIRouter, Depends
 
+from headwater.catalog.model.warehouses import WarehouseInfo
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.wire.tables import Empty
 from headwater.catalog.wire.warehouses import (
@@ -17,11 +18,17 @@ from headwater.catalog.wire.warehouses import (
 from headwater.server.dependencies import PageOf, Segment, ServicesOf
 from headwater.server.error_responses import failures
 from headwater.server.managed_catalogs import ManagedCatalogs
+from headwater.server.management.bounds import check_bounds
+from headwater.server.management.dependencies import require_manager
 from headwater.storage.errors import AlreadyExists, Unsupported
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/management/v1/warehouses", tags=["management"])
+router = APIRouter(
+    prefix="/management/v1/warehouses",
+    tags=["management"],
+    dependencies=[Depends(require_manager)],
+)
 
 
 async def _managed(services: ServicesOf) -> ManagedCatalogs:
@@ -33,7 +40,7 @@ async def _managed(services: ServicesOf) -> ManagedCatalogs:
 Managed: TypeAlias = Annotated[ManagedCatalogs, Depends(_managed)]
 
 
-@router.get("", summary="List warehouses", responses=failures("unsupported"))
+@router.get("", summary="List warehouses", responses=failures("no manager", "unsupported"))
 def list_warehouses(managed: Managed, page: PageOf) -> ListWarehousesResponse:
     """Those of the database, by name; what the server was started with is not among them.
 
@@ -46,15 +53,24 @@ def list_warehouses(managed: Managed, page: PageOf) -> ListWarehousesResponse:
     )
 
 
-@router.post("", summary="Add a warehouse", responses=failures("warehouse exists", "unsupported"))
+@router.post(
+    "",
+    summary="Add a warehouse",
+    responses=failures("no manager", "not allowed", "warehouse exists", "unsupported"),
+)
 def add_warehouse(
     managed: Managed, services: ServicesOf, body: AddWarehouseRequest
 ) -> WarehouseModel:
-    """Every server of the database serves it at once."""
+    """Every server of the database serves it at once.
+
+    It must lie in one of the server's `allowed_locations`, and its endpoint, if it has one, must be
+    among the `allowed_endpoints`.
+    """
     if body.name in services.catalogs:
         raise AlreadyExists(
             f"this server was started with a warehouse '{body.name}'; choose another name"
         )
+    check_bounds(services.settings, body.location, body.options)
     started_with = {
         name: catalog.location
         for name, catalog in services.catalogs.items()
@@ -66,7 +82,9 @@ def add_warehouse(
 
 
 @router.get(
-    "/{warehouse}", summary="Get a warehouse", responses=failures("no warehouse", "unsupported")
+    "/{warehouse}",
+    summary="Get a warehouse",
+    responses=failures("no manager", "no warehouse", "unsupported"),
 )
 def get_warehouse(managed: Managed, warehouse: Segment) -> WarehouseModel:
     """Options that may be secret are shown as `***`."""
@@ -76,13 +94,17 @@ def get_warehouse(managed: Managed, warehouse: Segment) -> WarehouseModel:
 @router.post(
     "/{warehouse}",
     summary="Change a warehouse's options",
-    responses=failures("no warehouse", "unsupported"),
+    responses=failures("no manager", "not allowed", "no warehouse", "unsupported"),
 )
 def set_warehouse(
-    managed: Managed, warehouse: Segment, body: SetWarehouseRequest
+    managed: Managed, services: ServicesOf, warehouse: Segment, body: SetWarehouseRequest
 ) -> WarehouseModel:
     """The other servers of the database go by it within five seconds."""
-    info = managed.warehouses.set(warehouse, body.updates, body.removals)
+
+    def check(info: WarehouseInfo) -> None:
+        check_bounds(services.settings, info.location, info.options)
+
+    info = managed.warehouses.set(warehouse, body.updates, body.removals, check=check)
     managed.forget(warehouse)
     return WarehouseModel.of(info)
 
@@ -90,7 +112,7 @@ def set_warehouse(
 @router.delete(
     "/{warehouse}",
     summary="Remove a warehouse",
-    responses=failures("no warehouse", "warehouse in use", "unsupported"),
+    responses=failures("no manager", "no warehouse", "warehouse in use", "unsupported"),
 )
 def remove_warehouse(managed: Managed, warehouse: Segment) -> Empty:
     """It must be empty. The other servers of the database stop serving it within five seconds."""

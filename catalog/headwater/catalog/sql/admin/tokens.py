@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Select, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.tokens import NewToken, TokenInfo, token_hash
@@ -34,12 +34,15 @@ class Tokens:
         self._database = database
         self._runtime = runtime
 
-    def create(self, name: str, *, lifetime: timedelta | None = None) -> NewToken:
+    def create(
+        self, name: str, *, lifetime: timedelta | None = None, may_manage: bool = False
+    ) -> NewToken:
         """Make a token; its secret is in the answer and nowhere else.
 
         Args:
             name: Whom it is for; no two tokens have the same.
             lifetime: How long it opens the server; None is for ever.
+            may_manage: Whether it opens the management of warehouses, too.
 
         Raises:
             AlreadyExists: There is a token of that name.
@@ -57,6 +60,7 @@ class Tokens:
             "hash": token_hash(secret),
             "created_at": now,
             "expires_at": expires_at,
+            "may_manage": may_manage,
         }
         try:
             self._database.write(lambda connection: connection.execute(insert(TokenRow), row))
@@ -64,27 +68,19 @@ class Tokens:
             raise AlreadyExists(
                 f"there is a token named '{name}' already; revoke it, or choose another name"
             ) from error
-        return NewToken(TokenInfo(name, now, expires_at), secret)
+        return NewToken(TokenInfo(name, now, expires_at, may_manage), secret)
 
     def list(self) -> Sequence[TokenInfo]:
         """All tokens by name, those that expired included."""
         with self._database.read() as connection:
-            rows = connection.execute(
-                select(TokenRow.name, TokenRow.created_at, TokenRow.expires_at).order_by(
-                    TokenRow.name
-                )
-            ).all()
-        return [TokenInfo(row.name, row.created_at, row.expires_at) for row in rows]
+            rows = connection.execute(_tokens().order_by(TokenRow.name)).all()
+        return [TokenInfo(*row) for row in rows]
 
     def find(self, hash_: str) -> TokenInfo | None:
         """The token with a hash, expired or not; None when there is none; raises Unavailable."""
         with self._database.read() as connection:
-            row = connection.execute(
-                select(TokenRow.name, TokenRow.created_at, TokenRow.expires_at).where(
-                    TokenRow.hash == hash_
-                )
-            ).one_or_none()
-        return None if row is None else TokenInfo(row.name, row.created_at, row.expires_at)
+            row = connection.execute(_tokens().where(TokenRow.hash == hash_)).one_or_none()
+        return None if row is None else TokenInfo(*row)
 
     def revoke(self, name: str) -> None:
         """Delete a token; raises NotFound."""
@@ -95,6 +91,10 @@ class Tokens:
         )
         if not gone:
             raise NotFound(f"there is no token named '{name}'; 'headwater token list' shows them")
+
+
+def _tokens() -> Select[str, int, int | None, bool]:
+    return select(TokenRow.name, TokenRow.created_at, TokenRow.expires_at, TokenRow.may_manage)
 
 
 def _check_name(name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from sqlalchemy import Select, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
@@ -178,8 +178,21 @@ class Warehouses:
             return Page(tuple(found))
         return Page(tuple(found[:max_results]), found[max_results - 1].name)
 
-    def set(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> WarehouseInfo:
+    def set(
+        self,
+        name: str,
+        updates: Mapping[str, str],
+        removals: Sequence[str],
+        *,
+        check: Callable[[WarehouseInfo], None] | None = None,
+    ) -> WarehouseInfo:
         """Set and remove options; removing one that is not set is no error.
+
+        Args:
+            name: The warehouse's name.
+            updates: Options to set.
+            removals: Options to remove.
+            check: Refuses the changed warehouse by raising.
 
         Raises:
             Invalid: An option is set and removed at once.
@@ -203,12 +216,15 @@ class Warehouses:
             open_file_access(found.location, options)
             # Later than before whatever the clock says: that is how servers see the change.
             now = max(self._runtime.now_millis(), found.updated_at + 1)
+            changed = WarehouseInfo(name, found.location, options, found.created_at, now)
+            if check is not None:
+                check(changed)
             connection.execute(
                 update(WarehouseRow)
                 .where(WarehouseRow.name == name)
                 .values(options=json.dumps(options), updated_at=now)
             )
-            return WarehouseInfo(name, found.location, options, found.created_at, now)
+            return changed
 
         return self._database.write(work)
 
