@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from math import ceil
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
+from time import monotonic
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.tokens import Tokens
@@ -20,7 +26,6 @@ from headwater.catalog.sql.admin.warehouses import Warehouses
 from headwater.catalog.sql.database.drivers import PoolSettings
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.open_database import opened_database
-from headwater.migrations import upgrade
 from headwater.server.app import create_app
 from headwater.server.http_protocol import WholeAnswers
 from headwater.server.logs import log_to_stderr
@@ -37,6 +42,10 @@ __all__ = ["catalogs_on", "open_catalogs", "open_database", "run"]
 _LOG = logging.getLogger("headwater.server")
 # Objects made before they are looked through for garbage: some hundred requests' worth.
 _GARBAGE_THRESHOLD = 10_000
+# A worker that has not begun to answer by then never will.
+_START_SECONDS = 600
+# Likewise one that has answered before: a request may keep the interpreter for some seconds.
+_HANG_SECONDS = 30
 
 
 @contextmanager
@@ -63,10 +72,17 @@ def open_database(
     """Open the database of the settings, which every warehouse shares; see `open_catalogs`."""
     url = settings.database_url.get_secret_value()
     if url.startswith("sqlite"):
+        # Here, because workers need it not, and start sooner without.
+        from headwater.migrations import upgrade
+
         upgrade(url)
-    pool = PoolSettings(settings.database_connections, settings.database_wait_seconds)
-    with opened_database(url, runtime, pool) as database:
+    with _opened(settings, runtime) as database:
         yield database
+
+
+def _opened(settings: ServerSettings, runtime: Runtime) -> AbstractContextManager[SqlDatabase]:
+    pool = PoolSettings(settings.database_connections, settings.database_wait_seconds)
+    return opened_database(settings.database_url.get_secret_value(), runtime, pool)
 
 
 def catalogs_on(
@@ -117,6 +133,36 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
 class _Workers(Multiprocess):
     """Starts workers, anew if they end, and ends them when the process is told to stop."""
 
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        # When each worker that has yet to answer for the first time was first looked at.
+        self._starting: dict[int, float] = {}
+        self._started: set[int] = set()
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that ended or hang; one that is still starting is left alone.
+
+        It answers nothing while it loads its modules, which takes long on a busy machine. Nobody
+        waits for it, so that signals are heard meanwhile.
+        """
+        starting = [process for process in self.processes if self._is_starting(process)]
+        self.processes = [process for process in self.processes if process not in starting]
+        super().keep_subprocess_alive()
+        self.processes += starting
+
+    def _is_starting(self, process: Process) -> bool:
+        pid = process.pid or 0
+        if pid in self._started or not process.process.is_alive():
+            return False
+        if pid not in self._starting:
+            self._starting[pid] = monotonic()
+            process.parent_conn.send(b"ping")
+        if process.parent_conn.poll(0):
+            process.parent_conn.recv()
+            self._started.add(pid)
+            return False
+        return monotonic() - self._starting[pid] < _START_SECONDS
+
     def terminate_all(self) -> None:
         """Tell all workers to stop; nobody is to wait for an answer that will not come."""
         for listener in self.sockets:
@@ -130,10 +176,30 @@ def _say(settings: ServerSettings, listener: socket.socket) -> None:
 
 def _worker(settings: ServerSettings) -> FastAPI:
     """The application of a process of its own; it gives back what it opened when it stops."""
+    _stop_with_parent()
     log_to_stderr(settings.log_format, settings.log_level)
     kept = ExitStack()
-    database = kept.enter_context(open_database(settings, SYSTEM_RUNTIME))
+    # Its tables are up to date: the parent process has seen to it.
+    database = kept.enter_context(_opened(settings, SYSTEM_RUNTIME))
     return kept.enter_context(_application(database, settings, SYSTEM_RUNTIME, at_end=kept.close))
+
+
+def _stop_with_parent() -> None:
+    """Stop this process, as by SIGTERM, when the one that started it is gone.
+
+    Otherwise the workers of a process that is killed would go on, and hold its port.
+    """
+    parent = parent_process()
+    if parent is None:
+        return
+    sentinel = parent.sentinel
+
+    def watch() -> None:
+        wait([sentinel])
+        _LOG.error("the process that started this one is gone: stopping")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
 @contextmanager
@@ -186,6 +252,7 @@ def _config(
         http=WholeAnswers,
         access_log=False,
         server_header=False,
+        timeout_worker_healthcheck=_HANG_SECONDS,
         timeout_graceful_shutdown=ceil(settings.shutdown_timeout.total_seconds()),
     )
 
