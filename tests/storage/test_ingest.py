@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from decimal import Decimal
+from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -226,6 +228,40 @@ EXPECTED = [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
 def test_every_shape_of_table_is_taken(data: object) -> None:
     table = arrow_table(data)
     assert coerce(table, schema(("a", "INT"), ("b", "STRING")), "db.t", utc).to_pylist() == EXPECTED
+
+
+def test_rows_as_mappings_may_each_have_other_keys() -> None:
+    rows: list[Mapping[str, object]] = [
+        {"a": 1},
+        {"b": "x"},
+        MappingProxyType({"a": 3, "b": "y"}),
+        {},
+    ]
+    expected = [(1, None), (None, "x"), (3, "y"), (None, None)]
+    for given in (rows[:2], rows[2:], [dict(row) for row in rows]):
+        table = arrow_table(given)
+        found = list(zip(*(table[name].to_pylist() for name in ("a", "b")), strict=True))
+        start = expected.index(found[0])
+        assert found == expected[start : start + len(given)]
+    assert arrow_table([]).num_rows == 0
+
+
+@pytest.mark.parametrize("rows", [[{"a": 1}, None], [{"a": 1}, 2], [1, 2], [None], [{1: 2}]])
+def test_a_row_that_is_no_mapping_is_refused(rows: object) -> None:
+    with pytest.raises(Invalid):
+        arrow_table(rows)
+
+
+def test_a_named_index_becomes_columns_and_a_nameless_one_counts_rows() -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]})
+    assert arrow_table(frame.set_index("a")).to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
+    assert arrow_table(frame.set_index(["b", "a"])).to_pydict() == {"b": ["x", "y"], "a": [1, 2]}
+    assert arrow_table(frame.loc[[1]]).to_pydict() == {"a": [2], "b": ["y"]}
+    both = frame.set_index("a", drop=False)
+    half = frame.set_index(["a", pd.Index([7, 8])])
+    for index in (both, half):
+        with pytest.raises(Invalid, match="reset_index"):
+            arrow_table(index)
 
 
 @pytest.mark.parametrize("data", [7, "text", pd.DataFrame({"a": [1, "x"]}), {"a": [1, "x"]}])

@@ -32,6 +32,7 @@ from headwater.storage.types.local_time import Zone
 from headwater.storage.types.nested_arrays import list_with, map_entries, map_with, struct_with
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
 
 __all__ = ["ROW_KIND_COLUMN", "TabularData", "arrow_table", "coerce"]
@@ -72,12 +73,12 @@ def arrow_table(data: TabularData) -> pa.Table:
             case Mapping():
                 return pa.table(dict(data))
             case list() | tuple():
-                return pa.Table.from_pylist(list(data))
+                return _rows_table(data)
         if (frame := _polars_frame(data)) is not None:
             return frame.to_arrow()
-        if type(data).__module__.split(".")[0] == "pandas":
-            # Not through the Arrow stream: that would make the index a column.
-            return pa.Table.from_pandas(data, preserve_index=False)
+        if (pandas := _pandas_frame(data)) is not None:
+            # Not through the Arrow stream: that would make an index of row numbers a column.
+            return pa.Table.from_pandas(pandas, preserve_index=False)
         if isinstance(data, _ArrowStream):
             return pa.table(data)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -86,6 +87,46 @@ def arrow_table(data: TabularData) -> pa.Table:
         f"cannot write a {type(data).__name__}: pass an Arrow table, a Polars or pandas frame, "
         "a mapping of columns or a list of rows"
     )
+
+
+def _rows_table(rows: Sequence[object]) -> pa.Table:
+    """Rows as mappings; a column that some of them lack is null there."""
+    if not rows:
+        return pa.table({})
+    # As structs, whose fields Arrow takes from all rows; `from_pylist` takes those of the first.
+    structs = pa.array(rows if isinstance(rows[0], dict) else list(map(_plain_row, rows)))
+    if not pa.types.is_struct(structs.type):
+        raise Invalid(f"a list of rows must hold mappings, not {structs.type}")
+    if structs.null_count:
+        raise Invalid(f"{structs.null_count} rows of the list are None, not mappings")
+    return pa.Table.from_struct_array(structs)
+
+
+def _plain_row(row: object) -> object:
+    return dict(row) if isinstance(row, Mapping) else row
+
+
+def _pandas_frame(data: object) -> pd.DataFrame | None:
+    """A pandas frame whose named index is columns: it is data, where a nameless one counts rows.
+
+    Raises:
+        Invalid: Some levels of the index have no name, or columns have these names.
+    """
+    if "pandas" not in sys.modules:
+        return None
+    import pandas as pd
+
+    if not isinstance(data, pd.DataFrame):
+        return None
+    names = [name for name in data.index.names if name is not None]
+    if not names:
+        return data
+    if len(names) < data.index.nlevels or set(names) & set(data.columns):
+        raise Invalid(
+            f"the frame's index {list(data.index.names)} cannot become columns: give each level a "
+            "name that no column has, or drop the index with reset_index(drop=True)"
+        )
+    return data.reset_index()
 
 
 def _polars_frame(data: object) -> pl.DataFrame | None:
