@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -49,6 +50,39 @@ def orders(lake: Lake) -> Table:
 @pytest.fixture
 def log(lake: Lake) -> Table:
     return lake.create_table("sales.log", pa.schema([("n", pa.int64()), ("word", pa.string())]))
+
+
+def test_a_row_among_mappings_may_delete(lake: Lake) -> None:
+    table = lake.create_table(
+        "sales.words",
+        pa.schema([("n", pa.int64()), ("word", pa.string())]),
+        primary_keys=["n"],
+        options={"bucket": "1"},
+    )
+    table.write([{"n": 1}, {"n": 2, "word": "kept"}])
+    assert rows(table) == [(1, None), (2, "kept")]
+    table.write([{"n": 3, "_ROW_KIND": "+I"}, {"n": 1, "_ROW_KIND": "-D"}])
+    assert rows(table) == [(2, "kept"), (3, None)]
+    with pytest.raises(Invalid, match="no_such_column"):
+        table.write([{"n": 4}, {"n": 5, "no_such_column": 5}])
+    with pytest.raises(Invalid, match="row kinds"):
+        table.write([{"n": 4}, {"n": 5, "_ROW_KIND": "+I"}])
+
+
+def test_a_long_negative_decimal_is_compared_digit_by_digit(lake: Lake) -> None:
+    table = lake.create_table(
+        "sales.sums", pa.schema([("n", pa.int64()), ("sum", pa.decimal128(38, 10))])
+    )
+    sums = [
+        Decimal("-1234567890123456789012345678.1234567890"),
+        Decimal("-1234567890123456789012345678.0000000000"),
+    ]
+    table.write(pa.table({"n": [1, 2], "sum": pa.array(sums, pa.decimal128(38, 10))}))
+    for number, value in enumerate(sums, 1):
+        for where in (f"sum = {value}", f"sum IN ({value})", f"NOT sum <> -({value.copy_abs()})"):
+            assert table.scan(["n"], where).to_arrow().to_pydict() == {"n": [number]}, where
+    table.delete(f"sum <= {sums[0]}")
+    assert rows(table) == [(2, sums[1])]
 
 
 def rows(table: Table) -> list[tuple[object, ...]]:

@@ -236,7 +236,10 @@ class _Reader:
                     raise Invalid(f"filter '{self._sql}': {node} is not hexadecimal") from None
             case exp.Neg():
                 value = self._literal(node.this)
-                if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+                if isinstance(value, Decimal):
+                    # Not `-value`, which rounds to the context's 28 digits.
+                    return value.copy_negate()
+                if isinstance(value, int | float) and not isinstance(value, bool):
                     return -value
             case exp.Cast():
                 return self._cast(node)
