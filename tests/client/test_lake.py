@@ -53,6 +53,16 @@ def orders(lake: Lake) -> str:
     return "sales.orders"
 
 
+def test_an_alteration_names_changes(lake: Lake, orders: str) -> None:
+    table = lake.table(orders)
+    for changes in ([], ["ADD COLUMN x INT"], [SetOption("a", "b"), None]):
+        for alter in (table.alter, lambda *given: lake.alter_table(orders, *given)):
+            with pytest.raises(Invalid, match="schema change"):
+                alter(*changes)
+    assert lake.table(orders).schema.id == 0
+    assert table.alter(SetOption("bucket", "2")).schema.id == 0
+
+
 def _rows(ids: list[int], dts: list[str], amounts: list[int]) -> pa.Table:
     return pa.table({"order_id": ids, "dt": dts, "amount": amounts}, schema=SCHEMA)
 

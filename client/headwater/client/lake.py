@@ -16,7 +16,7 @@ from headwater.catalog.model.page import Page
 from headwater.catalog.table.table import Table
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
-from headwater.storage.schema.change import SchemaChange
+from headwater.storage.schema.change import SchemaChange, check_changes
 from headwater.storage.schema.table_schema import Schema
 
 __all__ = ["Lake"]
@@ -217,7 +217,9 @@ class Lake:
             Invalid: A change is not allowed.
             NotFound: There is no such table or column.
         """
-        self._catalog.tables.alter(Identifier.parse(name), changes)
+        identifier = Identifier.parse(name)
+        check_changes(name, changes)
+        self._catalog.tables.alter(identifier, changes)
         return self.table(name)
 
     def register_table(self, name: str, path: str) -> Table:

@@ -17,7 +17,15 @@ from headwater.storage.errors import (
     ResourceType,
     Unsupported,
 )
-from headwater.storage.schema.change import AddColumn, DropColumn, SetOption, UpdateColumnType
+from headwater.storage.schema.change import (
+    AddColumn,
+    DropColumn,
+    RemoveOption,
+    SchemaChange,
+    SetOption,
+    UpdateColumnType,
+    UpdateComment,
+)
 from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import parse_type
@@ -131,6 +139,24 @@ def test_a_change_makes_a_new_version(catalog: Catalog, table: Identifier, direc
     assert schema.options["write-only"] == "true"
     assert _files(directory) == ["schema/schema-0", "schema/schema-1"]
     assert TableSchema.from_json((directory / "schema" / "schema-1").read_text()) == schema
+
+
+def test_changes_that_change_nothing_make_no_version(
+    catalog: Catalog, table: Identifier, directory: Path
+) -> None:
+    # Paimon's clients may send no change at all, or an option that is set already.
+    present = catalog.tables.get(table).schema
+    bucket = present.options["bucket"]
+    nothing: list[list[SchemaChange]] = [
+        [],
+        [SetOption("bucket", bucket)],
+        [RemoveOption("none"), UpdateComment(None)],
+    ]
+    for changes in nothing:
+        catalog.tables.alter(table, changes)
+        assert catalog.tables.get(table).schema == present
+    catalog.tables.alter(table, [SetOption("a", "b"), RemoveOption("a")])
+    assert _files(directory) == ["schema/schema-0"]
 
 
 def test_changes_are_made_all_or_none(catalog: Catalog, table: Identifier, directory: Path) -> None:

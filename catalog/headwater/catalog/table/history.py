@@ -21,7 +21,7 @@ from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.open_files import open_file_access
 from headwater.storage.maintenance.expire import delete_tag_data
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
-from headwater.storage.schema.change import SchemaChange
+from headwater.storage.schema.change import SchemaChange, check_changes
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.files import FileSnapshotPointer, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -130,9 +130,12 @@ class TableHistory:
     def alter(self, *changes: SchemaChange) -> Self:
         """Apply changes to the schema, all or none; the handle itself, refreshed.
 
+        Changes that leave the schema as it is make no new version of it.
+
         Raises:
             AlreadyExists, Invalid, NotFound: As `Tables.alter`.
         """
+        check_changes(self.name, changes)
         self._catalog.tables.alter(self._info.identifier, changes)
         return self.refresh()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -26,6 +26,7 @@ __all__ = [
     "UpdateColumnPosition",
     "UpdateColumnType",
     "UpdateComment",
+    "check_changes",
     "schema_change_from_json",
     "schema_change_json",
 ]
@@ -155,6 +156,22 @@ SchemaChange: TypeAlias = (
     | UpdateColumnPosition
     | DropPrimaryKey
 )
+
+
+def check_changes(table: str, changes: Sequence[SchemaChange]) -> None:
+    """Refuse changes that a caller did not mean.
+
+    Raises:
+        Invalid: There is none, or something that is no schema change.
+    """
+    if not changes:
+        raise Invalid(f"table {table}: name at least one schema change")
+    for change in changes:
+        if not isinstance(change, SchemaChange):
+            raise Invalid(
+                f"table {table}: {change!r} is no schema change; use those of "
+                "headwater.storage.schema_change, such as AddColumn and SetOption"
+            )
 
 
 def schema_change_json(change: SchemaChange) -> dict[str, Json]:

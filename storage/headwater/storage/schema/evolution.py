@@ -79,6 +79,8 @@ def apply_changes(
 ) -> TableSchema:
     """The next version of a schema, with every change applied in order.
 
+    The schema itself when the changes leave it as it is: then there is no new version.
+
     Args:
         schema: The present version.
         changes: What to change.
@@ -109,7 +111,8 @@ def apply_changes(
         version=max(schema.version, 3),
     )
     check_schema(changed)
-    return changed
+    same = replace(changed, id=schema.id, time_millis=schema.time_millis, version=schema.version)
+    return schema if same == schema else changed
 
 
 class _Draft:

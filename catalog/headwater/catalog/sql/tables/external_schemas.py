@@ -201,6 +201,8 @@ class ExternalSchemas:
             now_millis=self._context.runtime.now_millis(),
             has_snapshots=bool(snapshot_file_ids(files, layout)),
         )
+        if following is info.schema:
+            return True
         if _PATH in following.options:
             raise Invalid(f"table {identifier}: option 'path' cannot be changed")
         if found is None and not self._put(identifier, layout, info.schema):

@@ -280,6 +280,8 @@ class SqlTables(Replacements, Registrations):
             following = apply_changes(
                 info.schema, changes, now_millis=now, has_snapshots=record.snapshot_id > 0
             )
+            if following is info.schema:
+                return True
             if _PATH in following.options:
                 raise Invalid(f"table {identifier}: option 'path' cannot be changed")
             changed = update(BranchRow).where(
