@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 
+from headwater.storage.capabilities import Operation, refuse_options
 from headwater.storage.errors import (
     AlreadyExists,
     CorruptData,
@@ -79,7 +80,7 @@ def test_keys_are_nullable_where_the_options_say_so() -> None:
     changed = apply_changes(made, [UpdateComment("x")], now_millis=2, has_snapshots=True)
     assert changed.column("id").type == parse_type("INT")
     with pytest.raises(Unsupported, match=r"primary-key\.nullable=true"):
-        made.table_options.refuse_unsupported("t", primary_key=True)
+        refuse_options("t", made.options, Operation.READ, keyed=True)
     with pytest.raises(Invalid, match="needs a primary key"):
         new_table_schema(Schema(fields, options={"primary-key.nullable": "true"}), 1)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import Invalid
 
 __all__ = ["ChangelogProducer", "MergeEngine", "TableOptions", "parse_bytes", "parse_duration"]
 
@@ -41,6 +41,12 @@ _TIME_UNITS: Mapping[str, float] = {
     "m": 60_000, "min": 60_000, "h": 3_600_000, "hour": 3_600_000,
     "d": 86_400_000, "day": 86_400_000,
 }  # fmt: skip
+
+_FORMER_IGNORE_DELETE = (
+    "first-row.ignore-delete",
+    "deduplicate.ignore-delete",
+    "partial-update.ignore-delete",
+)
 
 # Java's long.
 _LONGEST = 2**63 - 1
@@ -173,7 +179,7 @@ class TableOptions:
     @property
     def ignore_delete(self) -> bool:
         """True if retracting rows are dropped on the way in."""
-        for key in ("ignore-delete", "deduplicate.ignore-delete"):
+        for key in ("ignore-delete", *_FORMER_IGNORE_DELETE):
             if key in self.raw:
                 return self._boolean(key, False)
         return False
@@ -398,35 +404,3 @@ class TableOptions:
     def streaming_read_append_overwrite(self) -> bool:
         """True if a stream of an append table gives the rows that an overwrite wrote."""
         return self._boolean("streaming-read-append-overwrite", False)
-
-    def refuse_unsupported(self, table: str, primary_key: bool) -> None:
-        """Refuse a table whose data Headwater would read or write wrongly.
-
-        Raises:
-            Unsupported: The message names the option and its value.
-        """
-        refused: list[str] = []
-        if primary_key:
-            if self.merge_engine is not MergeEngine.DEDUPLICATE:
-                refused.append(f"merge-engine={self.merge_engine}")
-            if self.bucket < 1:
-                refused.append(f"bucket={self.bucket} with a primary key")
-        if self.deletion_vectors_enabled:
-            refused.append("deletion-vectors.enabled=true")
-        for key in (
-            "primary-key.nullable",
-            "data-evolution.enabled",
-            "sequence.snapshot-ordering",
-            "pk-clustering-override",
-        ):
-            if self._boolean(key, False):
-                refused.append(f"{key}=true")
-        if "data-file.path-directory" in self.raw:
-            refused.append(f"data-file.path-directory={self.raw['data-file.path-directory']}")
-        if self.raw.get("bucket-function.type", "default").lower() != "default":
-            refused.append(f"bucket-function.type={self.raw['bucket-function.type']}")
-        if refused:
-            raise Unsupported(
-                f"table {table}: Headwater does not yet read or write tables with "
-                f"{', '.join(refused)}; use another Paimon engine for this table"
-            )

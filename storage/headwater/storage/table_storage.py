@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
+from headwater.storage.capabilities import Operation, refuse_options
 from headwater.storage.errors import (
     CorruptData,
     HeadwaterError,
@@ -213,6 +214,15 @@ class TableStorage:
                 resource_type=ResourceType.SNAPSHOT,
                 resource_name=str(snapshot_id),
             ) from error
+
+    def refuse(self, operation: Operation) -> None:
+        """Refuse an operation that one of the table's options forbids this engine.
+
+        Raises:
+            Unsupported: The message names the options and their values.
+        """
+        keyed = bool(self.schema.primary_keys)
+        refuse_options(self.name, self.schema.options, operation, keyed=keyed)
 
     def with_schema(self, schema: TableSchema) -> TableStorage:
         """The same table with another schema in force."""

@@ -19,6 +19,7 @@ from headwater.catalog.model.partitions import PartitionInfo
 from headwater.catalog.table.files import FileInfo, list_files, partitions_of
 from headwater.catalog.table.history import TableHistory
 from headwater.catalog.table.scan import Changes, Scan
+from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.compaction.rewrite import plan_compaction, run_compaction
@@ -26,7 +27,6 @@ from headwater.storage.errors import (
     Conflict,
     HeadwaterError,
     Invalid,
-    Unsupported,
 )
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.maintenance.delete import delete_rows
@@ -321,9 +321,9 @@ class Table(TableHistory):
             return
         for snapshot_id in range(since + 1, until + 1):
             if self._storage.snapshot(snapshot_id).commit_kind is CommitKind.OVERWRITE:
-                raise Unsupported(
-                    f"table {self.name}: snapshot {snapshot_id} is an overwrite, whose changes are "
-                    "not known row by row; leave it out with skip_overwrites=True"
+                raise unsupported_mode(
+                    "overwrite among changes",
+                    f"table {self.name}: snapshot {snapshot_id} is an overwrite",
                 )
 
     def _predicate(self, where: str | Predicate | None, storage: TableStorage) -> Predicate | None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
+from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.commit.checks import (
     bucket_counts_stay,
     buckets_are_unchanged,
@@ -40,7 +41,6 @@ from headwater.storage.errors import (
     NotFound,
     OutcomeUnknown,
     Unavailable,
-    Unsupported,
 )
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import (
@@ -235,9 +235,8 @@ class TableCommit:
             if base is None:
                 return added
             if base.index_manifest is not None:
-                raise Unsupported(
-                    f"table {self._storage.name} has an index manifest; Headwater does not yet "
-                    "overwrite tables with indexes"
+                raise unsupported_mode(
+                    "index manifest", f"table {self._storage.name} has an index manifest"
                 )
             present = live_entries(self._storage, base, partitions=replaced.partitions)
             old = [entry for entry in present if replaced.includes(entry.partition)]

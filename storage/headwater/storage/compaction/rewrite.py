@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headwater.storage.errors import Unsupported
+from headwater.storage.capabilities import Operation
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
-from headwater.storage.options import ChangelogProducer, TableOptions
+from headwater.storage.options import TableOptions
 from headwater.storage.read.split import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
@@ -26,7 +26,7 @@ from headwater.storage.scan.sections import Section, key_sections, pack_in_order
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.data_file_writer import DataFileWriter
-from headwater.storage.write.table_writer import CommitMessage, refuse_unsupported_write
+from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["CompactionTask", "plan_compaction", "run_compaction"]
 
@@ -72,15 +72,9 @@ def plan_compaction(
     Raises:
         Unsupported: The table cannot be written, or its compaction must write a changelog.
     """
-    refuse_unsupported_write(storage)
+    storage.refuse(Operation.WRITE | Operation.COMPACT)
     options = storage.schema.table_options
     keyed = bool(storage.schema.primary_keys)
-    producer = options.changelog_producer
-    if keyed and producer not in (ChangelogProducer.NONE, ChangelogProducer.INPUT):
-        raise Unsupported(
-            f"table {storage.name}: with changelog-producer={producer} a compaction must write a "
-            "changelog, which Headwater does not yet do; compact it with another Paimon engine"
-        )
     buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in live_entries(storage, snapshot, partitions=partitions):
         buckets.setdefault((entry.partition, entry.bucket), []).append(entry)

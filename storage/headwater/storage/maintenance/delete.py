@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import delete_message_files
 from headwater.storage.errors import Invalid
 from headwater.storage.manifest.data_file import DataFile, FileSource
@@ -23,11 +24,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.data_file_writer import DataFileWriter
-from headwater.storage.write.table_writer import (
-    CommitMessage,
-    TableWriter,
-    refuse_unsupported_write,
-)
+from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 __all__ = ["delete_rows"]
 
@@ -52,7 +49,7 @@ def delete_rows(
         Invalid: The table ignores deletes.
         Unsupported: The table cannot be written.
     """
-    refuse_unsupported_write(storage)
+    storage.refuse(Operation.READ | Operation.WRITE)
     if storage.schema.primary_keys:
         return _retract(storage, snapshot, predicate)
     messages: list[CommitMessage] = []

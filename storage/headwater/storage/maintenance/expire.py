@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.capabilities import Operation
+from headwater.storage.errors import Invalid
 from headwater.storage.maintenance.reachable import (
     OtherBranches,
     added_paths,
@@ -122,14 +123,7 @@ def expire_snapshots(
             Headwater does not follow.
     """
     options = storage.schema.table_options
-    options.refuse_unsupported(storage.name, bool(storage.schema.primary_keys))
-    for key in ("changelog.num-retained.min", "changelog.num-retained.max",
-                "changelog.time-retained"):  # fmt: skip
-        if key in options.raw:
-            raise Unsupported(
-                f"table {storage.name}: '{key}' keeps changelogs longer than snapshots, which "
-                "Headwater does not yet do; expire its snapshots with another Paimon engine"
-            )
+    storage.refuse(Operation.EXPIRE)
     rules = Retention.of(options) if retention is None else retention
     _check(rules)
     ids = snapshot_file_ids(storage.files, storage.layout)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from headwater.storage.capabilities import Operation
 from headwater.storage.errors import CorruptData, Invalid, NotFound, Unsupported
 from headwater.storage.files.access import FileStatus
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
@@ -101,11 +102,7 @@ def _check(storage: TableStorage, older_than_millis: int) -> None:
     kind = table_type(options)
     if not kind.has_snapshots:
         raise Unsupported(f"table {storage.name} is of type {kind}: every file there is its data")
-    if "data-file.path-directory" in options:
-        raise Unsupported(
-            f"table {storage.name} has the option 'data-file.path-directory', which Headwater does "
-            "not follow; remove its orphan files with another Paimon engine"
-        )
+    storage.refuse(Operation.REMOVE_ORPHANS)
 
 
 def _candidates(

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from headwater.storage.errors import CorruptData, NotFound, Unsupported
+from headwater.storage.capabilities import Operation, unsupported_mode
+from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.formats.avro_container import read_avro
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import merge_entries, read_manifest, read_manifest_list
@@ -165,7 +166,7 @@ def plan_snapshot(
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
         Unsupported: The table has options or deletion vectors that are not supported.
     """
-    _refuse(storage, snapshot)
+    _refuse(storage, snapshot, Operation.READ)
     pruner = Pruner(storage, predicate)
     found = _live(storage, snapshot, pruner)
     if min_level:
@@ -220,7 +221,7 @@ def _plan_changes(
     size_field: str,
     predicate: Predicate | None,
 ) -> ScanPlan:
-    _refuse(storage, snapshot)
+    _refuse(storage, snapshot, Operation.STREAM)
     pruner = Pruner(storage, predicate)
     found = _Found()
     _collect(storage, _manifests(storage, snapshot, manifest_list, size_field), pruner, found)
@@ -282,10 +283,9 @@ def _live(storage: TableStorage, snapshot: Snapshot, pruner: Pruner) -> _Found:
     return found
 
 
-def _refuse(storage: TableStorage, snapshot: Snapshot) -> None:
+def _refuse(storage: TableStorage, snapshot: Snapshot, operation: Operation) -> None:
     """Refuse what would be read wrongly."""
-    options = storage.schema.table_options
-    options.refuse_unsupported(storage.name, bool(storage.schema.primary_keys))
+    storage.refuse(operation)
     if snapshot.index_manifest is None:
         return
     path = storage.layout.manifest(snapshot.index_manifest)
@@ -294,9 +294,9 @@ def _refuse(storage: TableStorage, snapshot: Snapshot) -> None:
     except NotFound as error:
         raise CorruptData(f"table {storage.name}: index manifest {path} does not exist") from error
     if any(record.get("_INDEX_TYPE") == "DELETION_VECTORS" for record in records):
-        raise Unsupported(
-            f"table {storage.name}: snapshot {snapshot.id} has deletion vectors ({path}), which "
-            "Headwater does not yet read; compact the table with another Paimon engine"
+        raise unsupported_mode(
+            "deletion vectors",
+            f"table {storage.name}: snapshot {snapshot.id} has deletion vectors ({path})",
         )
 
 

@@ -13,7 +13,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.capabilities import Operation
+from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.plan import ScanPlan, plan_changelog, plan_delta, plan_snapshot
@@ -162,7 +163,7 @@ def next_plan(
         CorruptData: A manifest is missing or malformed.
         Unsupported: The table's options ask for what Headwater does not do.
     """
-    _refuse(storage)
+    storage.refuse(Operation.STREAM)
     while True:
         snapshot = _find(storage, newest, position.snapshot_id)
         if snapshot is None:
@@ -237,15 +238,6 @@ def _plan(
 def _keeps_changelog(storage: TableStorage) -> bool:
     producer = storage.schema.table_options.changelog_producer
     return bool(storage.schema.primary_keys) and producer is not ChangelogProducer.NONE
-
-
-def _refuse(storage: TableStorage) -> None:
-    options = storage.schema.table_options
-    if storage.schema.primary_keys and options.streaming_read_overwrite:
-        raise Unsupported(
-            f"table {storage.name}: option streaming-read-overwrite=true is not supported for "
-            "tables with a primary key; remove it to leave overwrites out of the stream"
-        )
 
 
 def _find(storage: TableStorage, newest: Snapshot | None, snapshot_id: int) -> Snapshot | None:

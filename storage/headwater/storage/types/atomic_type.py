@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headwater.storage.capabilities import KEPT_TYPES
 from headwater.storage.errors import Invalid
 
 __all__ = ["MAX_LENGTH", "AtomicType", "Root", "is_nullable", "parse_atomic", "vector_type"]
@@ -45,15 +46,12 @@ class Root(StrEnum):
     @property
     def is_opaque(self) -> bool:
         """True if Headwater keeps columns of it for other engines and does not read them."""
-        return self in _OPAQUE
+        return self in KEPT_TYPES
 
     @property
     def is_geospatial(self) -> bool:
         """True if its values are places on a plane or on the earth."""
         return self in (Root.GEOMETRY, Root.GEOGRAPHY)
-
-
-_OPAQUE = frozenset({Root.VARIANT, Root.BLOB, Root.VECTOR, Root.GEOMETRY, Root.GEOGRAPHY})
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from headwater.storage.capabilities import unsupported_type
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.atomic_type import (
     MAX_LENGTH,
@@ -313,11 +314,7 @@ def refuse_kept(data_field: DataField) -> None:
     """Raises Unsupported for a column that Headwater does not read or write."""
     kept = _kept_part(data_field.type)
     if kept is not None:
-        raise Unsupported(
-            f"column '{data_field.name}' is of type {data_field.type}: Headwater keeps type "
-            f"{kept.root} for other engines and does not read or write it; choose other columns, "
-            "or use an engine that knows it"
-        )
+        raise unsupported_type(data_field.name, str(data_field.type), kept.root)
 
 
 def arrow_field(data_field: DataField) -> pa.Field:

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.capabilities import Operation
+from headwater.storage.errors import Invalid
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.runs import MergeRules, deduplicate
@@ -28,7 +29,7 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.file_encoding import refuse_formats
 
-__all__ = ["CommitMessage", "SequenceNumbers", "TableWriter", "refuse_unsupported_write"]
+__all__ = ["CommitMessage", "SequenceNumbers", "TableWriter"]
 
 SequenceNumbers = Mapping[tuple[bytes, int], int] | Callable[[bytes, int], int]
 """The greatest sequence number of a (partition, bucket); -1 for one without files."""
@@ -65,37 +66,6 @@ class CommitMessage:
     checked_snapshot: int | None = None
 
 
-def refuse_unsupported_write(storage: TableStorage) -> None:
-    """Refuse a table that Headwater would write wrongly.
-
-    Raises:
-        Unsupported: The message names the option and its value.
-    """
-    schema = storage.schema
-    options = schema.table_options
-    options.refuse_unsupported(storage.name, bool(schema.primary_keys))
-    raw = schema.options
-    allowed = {
-        "row-tracking.enabled": "false",
-        "write.sequence-number-init-mode": "scan",
-        "data-file.external-paths.strategy": "none",
-        "type": "table",
-    }
-    refused = [
-        f"{key}={raw[key]}"
-        for key, value in allowed.items()
-        if key in raw and raw[key].strip().lower() != value
-    ]
-    if options.bucket == -2:
-        refused.append("bucket=-2")
-    if refused:
-        raise Unsupported(
-            f"table {storage.name}: Headwater does not yet write tables with "
-            f"{', '.join(refused)}; use another Paimon engine to write it"
-        )
-    refuse_formats(schema)
-
-
 @dataclass
 class _Written:
     """The files of one bucket so far."""
@@ -130,7 +100,8 @@ class TableWriter:
         checked_snapshot: int | None = None,
         buffer_bytes: int | None = None,
     ) -> None:
-        refuse_unsupported_write(storage)
+        storage.refuse(Operation.WRITE)
+        refuse_formats(storage.schema)
         self._storage = storage
         self._options = storage.schema.table_options
         self._keyed = bool(storage.schema.primary_keys)

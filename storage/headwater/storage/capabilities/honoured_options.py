@@ -1,0 +1,76 @@
+"""Options that this engine follows in all their values."""
+
+from __future__ import annotations
+
+from headwater.storage.capabilities.model import Option
+
+__all__ = ["HONOURED_OPTIONS"]
+
+
+def _honoured(key: str, note: str, *aliases: str) -> Option:
+    return Option(key, note, is_honoured=True, aliases=aliases)
+
+
+HONOURED_OPTIONS: tuple[Option, ...] = (
+    # Rows and their keys.
+    _honoured("primary-key", "the primary key, where the schema names none"),
+    _honoured("partition", "the partition columns, likewise"),
+    _honoured("path", "the place of an external table"),
+    _honoured("auto-create", "refused at creation: there is a catalog"),
+    _honoured("bucket-key", "the columns that a row's bucket is computed from"),
+    _honoured("sequence.field", "the columns that order the rows of one key"),
+    _honoured("sequence.field.sort-order", "whether the greatest or the smallest wins"),
+    _honoured("rowkind.field", "the column that holds each row's kind"),
+    _honoured(
+        "ignore-delete",
+        "whether rows that delete are dropped when they are written",
+        "first-row.ignore-delete",
+        "deduplicate.ignore-delete",
+        "partial-update.ignore-delete",
+    ),
+    _honoured("ignore-update-before", "whether `-U` rows are dropped when they are written"),
+    _honoured("dynamic-partition-overwrite", "which partitions an overwrite replaces"),
+    _honoured("streaming-read-append-overwrite", "whether a stream gives rows of overwrites"),
+    # Schemas.
+    _honoured("add-column-before-partition", "where new columns go"),
+    _honoured("alter-column-null-to-not-null.disabled", "whether a column may become NOT NULL"),
+    _honoured("disable-explicit-type-casting", "which types a column may change to"),
+    _honoured("deletion-vectors.modifiable", "whether `deletion-vectors.enabled` may change"),
+    # Partitions.
+    _honoured("partition.default-name", "the folder of a null or blank partition value"),
+    _honoured("partition.legacy-name", "how partition values become folder names"),
+    _honoured("metastore.partitioned-table", "whether the catalog keeps the partitions"),
+    # Files.
+    _honoured("file.compression", "the codec of new data files; a format refuses those it lacks"),
+    _honoured("file.compression.per.level", "the same for each level"),
+    _honoured("changelog-file.compression", "the codec of changelog files"),
+    _honoured("avro.codec", "the codec of new Avro files"),
+    _honoured("file.compression.zstd-level", "the level of the codec zstd"),
+    _honoured("target-file-size", "the size at which a new data file begins"),
+    _honoured("data-file.thin-mode", "whether files leave out the `_KEY_` columns"),
+    _honoured("write-buffer-size", "the size of the rows that a writer holds"),
+    _honoured("overwrite-upgrade", "whether an overwrite's files go to the highest level"),
+    _honoured("num-levels", "the number of levels"),
+    _honoured("num-sorted-run.compaction-trigger", "the number of levels, unless that is set"),
+    _honoured("source.split.target-size", "the size of a split"),
+    _honoured("source.split.open-file-cost", "the least size that a file counts for in a split"),
+    # Statistics and manifests.
+    _honoured("metadata.stats-mode", "which statistics of its columns a file has"),
+    _honoured("fields.<column>.stats-mode", "the same for one column"),
+    _honoured("metadata.stats-dense-store", "whether columns without statistics take no room"),
+    _honoured("metadata.stats-keep-first-n-columns", "how many columns have statistics"),
+    _honoured("manifest.target-file-size", "the size of a manifest"),
+    _honoured("manifest.merge-min-count", "the number of small manifests that are merged"),
+    _honoured("manifest.full-compaction-threshold-size", "the size at which all are merged"),
+    # Commits and history.
+    _honoured("commit.max-retries", "how often a commit that met a conflict is tried again"),
+    _honoured("commit.min-retry-wait", "the wait before the first of these"),
+    _honoured("commit.max-retry-wait", "the longest wait between them"),
+    _honoured("snapshot.num-retained.min", "how many snapshots expiry keeps at least"),
+    _honoured("snapshot.num-retained.max", "how many it keeps at most"),
+    _honoured("snapshot.time-retained", "how long it keeps a snapshot"),
+    _honoured("snapshot.expire.limit", "how many snapshots one expiry removes at most"),
+    _honoured("consumer.expiration-time", "how long an idle consumer holds back expiry"),
+    _honoured("consumer.changelog-only", "whether consumers hold back changelogs alone"),
+    _honoured("tag.default-time-retained", "how long a new tag is kept"),
+)

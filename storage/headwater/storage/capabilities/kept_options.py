@@ -1,0 +1,186 @@
+"""Options that mean nothing to this engine: it keeps them for those to which they do.
+
+None of them changes which rows a table has, unless another option does that is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headwater.storage.capabilities.model import Option
+
+__all__ = ["KEPT_OPTIONS"]
+
+_KEPT: Mapping[str, str] = {
+    "memory, threads, caches and temporary files of Java's readers and writers": """
+        async-file-write cache-page-size delete-file.thread-num file-operation.thread-num
+        file-reader-async-threshold local-kv-db.block-size local-merge-buffer-size
+        local-sort.max-num-file-handles lookup.cache-file-retention lookup.cache-max-disk-size
+        lookup.cache-max-memory-size lookup.cache-rows lookup.cache-spill-compression
+        lookup.cache.bloom.filter.enabled lookup.cache.bloom.filter.fpp
+        lookup.cache.high-priority-pool-ratio lookup.continuous.discovery-interval
+        lookup.hash-load-factor lookup.merge-buffer-size lookup.merge-records-threshold
+        lookup.remote-file.enabled lookup.remote-file.level-threshold orc.write.batch-size
+        page-size read.batch-size scan.manifest.parallelism scan.max-splits-per-task sort-engine
+        sort-spill-buffer-size sort-spill-threshold spill-compression
+        spill-compression.zstd-level write-buffer-for-append write-buffer-spill.max-disk-size
+        write-buffer-spillable write-max-writers-to-spill write.batch-memory write.batch-size
+        """,
+    "when a writer compacts, and how much: this engine compacts when it is told to, all there is,"
+    " as a writer with `write-only` does": """
+        changelog-producer.lookup-wait commit.force-compact compaction.delete-ratio-threshold
+        compaction.file-num-limit compaction.force-rewrite-all-files compaction.force-up-level-0
+        compaction.incremental-size-threshold compaction.max-size-amplification-percent
+        compaction.min.file-num compaction.offpeak-ratio compaction.offpeak.end.hour
+        compaction.offpeak.start.hour compaction.optimization-interval compaction.size-ratio
+        compaction.skip-expired-partitions compaction.small-file-ratio
+        compaction.total-size-threshold force-lookup full-compaction.delta-commits lookup-compact
+        lookup-compact.max-interval lookup-wait num-sorted-run.stop-trigger write-only
+        write.compaction-skip
+        """,
+    "the order of rows in new files": """
+        clustering.columns clustering.history-partition.idle-to-full-sort
+        clustering.history-partition.limit clustering.incremental.mode
+        clustering.incremental.optimize-write clustering.strategy sink.clustering.by-columns
+        sink.clustering.strategy sort-compaction.local-sample.magnification
+        sort-compaction.range-strategy zorder.var-length-contribution
+        """,
+    "work that others do beside a commit: expire partitions, create tags, call Java classes,"
+    " tell Hive. A commit of this engine does none of it, as one with `write-only`": """
+        commit.callback.#.param commit.callbacks end-input.check-partition-expire
+        metastore.tag-to-partition metastore.tag-to-partition.preview partition.end-input-to-done
+        partition.expiration-batch-size partition.expiration-check-interval
+        partition.expiration-max-num partition.expiration-strategy partition.expiration-time
+        partition.idle-time-to-report-statistic partition.mark-done-action
+        partition.mark-done-action.custom.class partition.mark-done-action.http.params
+        partition.mark-done-action.http.url partition.timestamp-formatter
+        partition.timestamp-pattern sink.process-time-zone sink.watermark-time-zone
+        snapshot.watermark-idle-timeout tag.automatic-completion tag.automatic-creation
+        tag.batch.customized-name tag.callback.#.param tag.callbacks tag.create-success-file
+        tag.creation-delay tag.creation-period tag.creation-period-duration tag.num-retained-max
+        tag.period-formatter tag.time-expire-enabled visibility-callback.check-interval
+        visibility-callback.enabled visibility-callback.timeout
+        """,
+    "commits: this engine makes none without rows, and names each file anew": """
+        commit.discard-duplicate-files commit.force-create-snapshot commit.timeout
+        commit.user-prefix snapshot.clean-empty-directories
+        snapshot.expire.clean-empty-directories snapshot.expire.execution-mode
+        snapshot.ignore-empty-commit
+        """,
+    "names, sizes and codecs of new files that no reader depends on": """
+        changelog-file.prefix changelog-file.stats-mode
+        data-file.prefix file-index.<index>.<setting> file-index.in-manifest-threshold
+        file-index.read.enabled file.block-size
+        file.suffix.include.compression index-file-in-data-file-dir
+        manifest-sort.enabled manifest-sort.max-rewrite-size manifest-sort.partition-field
+        manifest.delete-file-drop-stats manifest.merge-optimize.enabled
+        metadata.stats-mode.per.level orc.<setting> parquet.<setting> avro.<setting>
+        partition.sink-strategy target-file-row-num
+        """,
+    "how a read goes about it; a file that is lost or damaged is always an error": """
+        bucket-append-ordered consumer.ignore-progress consumer.mode continuous.discovery-interval
+        incremental-between-scan-mode incremental-between-tag-to-snapshot
+        key-value.sequence_number.enabled scan.fallback-branch.read-fail-fast
+        scan.ignore-corrupt-files scan.ignore-lost-files
+        scan.plan-auto-tag-for-read.time-retained scan.plan-sort-partition
+        streaming.read.snapshot.delay table-read.sequence-number.enabled
+        """,
+    "merge engines and changelogs that this engine refuses": """
+        aggregation.remove-record-on-delete changelog-producer.row-deduplicate
+        changelog-producer.row-deduplicate-ignore-fields delete.force-produce-changelog
+        fields.<column>.aggregate-function fields.<column>.count-limit fields.<column>.distinct
+        fields.<column>.ignore-retract fields.<column>.list-agg-delimiter
+        fields.<column>.nested-key fields.<column>.nested-key-null-strategy
+        fields.<column>.nested-sequence-field fields.<column>.sequence-group
+        fields.<column>.ts-field fields.default-aggregate-function
+        partial-update.remove-record-on-delete partial-update.remove-record-on-sequence-group
+        """,
+    "buckets that this engine refuses: dynamic and postponed ones": """
+        cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl
+        dynamic-bucket.assigner-parallelism dynamic-bucket.initial-buckets
+        dynamic-bucket.max-buckets dynamic-bucket.target-row-num
+        postpone.batch-write-fixed-bucket postpone.batch-write-fixed-bucket.max-parallelism
+        postpone.batch-write-fixed-bucket.rescale-load-factor postpone.default-bucket-num
+        postpone.merge-on-read postpone.target-row-num-per-bucket
+        postpone.target-size-per-bucket
+        """,
+    "deletion vectors, row tracking, data evolution and the indexes over them, all of which this"
+    " engine refuses": """
+        bitmap-index.<setting> btree-index.<setting> data-evolution.compaction.rewrite-row-ids
+        data-evolution.merge-into.file-pruning data-evolution.merge-into.source-persist
+        data-evolution.reassign.skip-contiguous-row-count
+        data-evolution.row-id-conflict-rewrite.max-size data-evolution.row-sidecar.enabled
+        data-evolution.row-sidecar.max-selected-rows
+        data-evolution.row-sidecar.max-selection-ratio deletion-vector.index-file.target-size
+        deletion-vectors.bitmap64 deletion-vectors.merge-on-read
+        fields.<column>.pk-<index>.<setting> full-text-index.search-mode
+        global-index.build.max-parallelism global-index.build.max-shard
+        global-index.column-update-action global-index.enabled global-index.external-path
+        global-index.row-count-per-shard global-index.search-mode global-index.thread-num
+        row-tracking.partition-group-on-commit scalar-index.search-mode sorted-index.<setting>
+        vector-index.search-mode vector-search.distribute.enabled
+        vector-search.lateral-join.batch-size
+        """,
+    "what belongs to another option, which is refused": """
+        chain-table.chain-partition-keys chain-table.split.key-range-enabled
+        chain-table.streaming.merge-snapshot data-file.external-paths
+        data-file.external-paths.specific-fs data-file.external-paths.weights
+        fields.<column>.map.shared-shredding.column-placement-policy
+        fields.<column>.map.shared-shredding.max-columns metadata.iceberg.<setting>
+        record-level.time-field
+        """,
+    "columns of types VARIANT, BLOB and VECTOR": """
+        blob-as-descriptor blob-compaction.enabled blob-descriptor-field blob-descriptor.<setting>
+        blob-field blob-view-field blob-view.resolve.enabled blob-write-null-on-fetch-failure
+        blob-write-null-on-missing-file blob.copy-buffer-size blob.split-by-file-size
+        blob.stored-descriptor-fields blob.target-file-size lookup.blob-as-descriptor
+        parquet.variant.shreddingSchema variant.inferShreddingSchema
+        variant.shredding.adaptive.maxInferBufferRow
+        variant.shredding.adaptive.retentionRatio variant.shredding.inferenceMode
+        variant.shredding.maxInferBufferRow variant.shredding.maxSchemaDepth
+        variant.shredding.maxSchemaWidth variant.shredding.minFieldCardinalityRatio
+        variant.shreddingSchema vector-field vector.file.format vector.target-file-size
+        """,
+    "tables that are not made of Paimon's files, and materialized tables": """
+        csv.<setting> delimiter escape field-delimiter format-table.commit-hive-sync-url
+        format-table.file.compression format-table.implementation
+        format-table.partition-path-only-value format-table.repair.collect-statistics
+        format-table.scan.list-parallelism format-table.statistics.parallelism header
+        json.<setting> materialized-table.<setting> mode nullvalue quote seq text.<setting>
+        """,
+    "Flink's jobs": """
+        changelog-producer.compaction-interval changelog.precommit-compact
+        changelog.precommit-compact.buffer-size changelog.precommit-compact.thread-num
+        commit.custom-listeners compaction.bucket-distribution-strategy end-input.watermark
+        filesystem.job-level-settings.enabled log.scan.remove-normalize lookup.async
+        lookup.async-thread-number lookup.bootstrap-parallelism lookup.cache
+        lookup.dynamic-partition lookup.dynamic-partition.<setting> lookup.refresh.async
+        lookup.refresh.<setting> partition.idle-time-to-done partition.mark-done-action.mode
+        partition.mark-done.recover-from-state partition.time-interval precommit-compact
+        read.shuffle-bucket-with-partition scan.bounded scan.dedicated-split-generation
+        scan.infer-parallelism scan.infer-parallelism.max scan.max-snapshot.count
+        scan.parallelism scan.partitions scan.remove-normalize scan.split-enumerator.<setting>
+        scan.watermark.<setting> sink.clustering.sample-factor sink.clustering.sort-in-cluster
+        sink.committer-cpu sink.committer-memory sink.committer-operator-chaining
+        sink.coordinator-commit.enabled sink.cross-partition.managed-memory
+        sink.key-only-deletes.enabled sink.managed.writer-buffer-memory sink.operator-uid.suffix
+        sink.parallelism sink.savepoint.auto-tag sink.use-managed-memory-allocator
+        sink.writer-coordinator.<setting> sink.writer-cpu sink.writer-memory
+        sink.writer-refresh-detectors source.checkpoint-align.enabled
+        source.checkpoint-align.timeout source.operator-uid.suffix
+        streaming-read.shuffle-bucket-with-partition unaware-bucket.compaction.parallelism
+        unaware-bucket.no-shuffle
+        """,
+    "Paimon's own Spark connector": """
+        legacy-timestamp-mapping.enabled read.allow.fullScan read.changelog
+        read.stream.<setting> requiredSparkConfsCheck.enabled
+        source.split.target-size-with-column-pruning vector-search.lateral-join.parallelism
+        write.data-evolution.<setting> write.hive-style-dynamic-partition.enabled
+        write.merge-schema write.merge-schema.explicit-cast write.merge-schema.type-widening
+        write.use-v2-write
+        """,
+}
+
+KEPT_OPTIONS: tuple[Option, ...] = tuple(
+    Option(key, reason) for reason, keys in _KEPT.items() for key in keys.split()
+)

@@ -1,0 +1,38 @@
+"""States of a table's data that this engine refuses, whatever the options say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["MODES", "Mode"]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A state of a table's data that this engine refuses.
+
+    Attributes:
+        refused: What is refused, for the documentation.
+        sentence: The end of the message: what Headwater does not do, and what to do instead.
+    """
+
+    refused: str
+    sentence: str
+
+
+MODES: Mapping[str, Mode] = {
+    "deletion vectors": Mode(
+        "reading",
+        "which Headwater does not yet read; compact the table with another Paimon engine",
+    ),
+    "index manifest": Mode(
+        "overwriting and deleting",
+        "and Headwater does not yet overwrite tables with indexes; use another Paimon engine",
+    ),
+    "overwrite among changes": Mode(
+        "changes between two snapshots",
+        "whose changes are not known row by row; leave it out with skip_overwrites=True",
+    ),
+}
+"""By name."""

@@ -1,0 +1,285 @@
+"""Options that this engine refuses, in all their values or in some."""
+
+from __future__ import annotations
+
+from headwater.storage.capabilities.model import (
+    ALL,
+    Operation,
+    Option,
+    Refusal,
+    Values,
+    numbers_from,
+    one_of,
+    unset,
+)
+
+__all__ = ["FILE_FORMATS", "REFUSED_OPTIONS"]
+
+_READS = Operation.READ | Operation.STREAM
+_WRITES = Operation.WRITE | Operation.COMPACT
+_FALSE, _UNSET = one_of("false"), unset()
+FILE_FORMATS = ("parquet", "avro")
+"""The formats of data files that this engine writes and reads."""
+_FORMATS = one_of(*FILE_FORMATS)
+_WHEN_READING = "give it to each read instead"
+
+
+def _formats_of_levels(text: str) -> bool:
+    formats = (level.partition(":")[2].strip() for level in text.split(",") if level.strip())
+    return all(map(_FORMATS.include, formats))
+
+
+def _never(key: str, note: str, unless: Values = _FALSE, because: str = "") -> Option:
+    """An option whose tables this engine leaves alone."""
+    return Option(key, note, refusals=(Refusal(ALL, unless, because),))
+
+
+def _time(key: str, note: str, unless: Values = _UNSET, *aliases: str) -> Option:
+    """An option that says which snapshots or files a read is of."""
+    return Option(
+        key, note, refusals=(Refusal(Operation.READ, unless, _WHEN_READING),), aliases=aliases
+    )
+
+
+def _no_writes(key: str, note: str, unless: Values, because: str = "") -> Option:
+    """An option with which this engine reads and does not write."""
+    return Option(key, note, refusals=(Refusal(_WRITES, unless, because),))
+
+
+REFUSED_OPTIONS: tuple[Option, ...] = (
+    # What a table's rows are.
+    Option(
+        "merge-engine",
+        "how the rows of one key become one row",
+        is_honoured=True,
+        refusals=(Refusal(ALL, one_of("deduplicate"), keyed=True),),
+    ),
+    Option(
+        "bucket",
+        "the number of buckets of a partition; -1 is none for a table without a primary key",
+        is_honoured=True,
+        default="-1",
+        refusals=(
+            Refusal(ALL, numbers_from(1), "set it to a number of buckets", keyed=True),
+            Refusal(_WRITES, numbers_from(-1), keyed=False),
+        ),
+    ),
+    _never("bucket-function.type", "how a row's bucket is computed", one_of("default")),
+    _never("primary-key.nullable", "whether key columns hold nulls"),
+    _never("deletion-vectors.enabled", "whether deleted rows are marked in files of their own"),
+    _never("data-evolution.enabled", "whether the columns of a row lie in several files"),
+    _never("sequence.snapshot-ordering", "whether the later commit wins, whatever was written"),
+    _never("pk-clustering-override", "whether files are sorted by other columns than the key"),
+    _never("chain-table.enabled", "whether the rows are made of those of two branches"),
+    Option(
+        "data-file.path-directory",
+        "a folder for data files below the table's own",
+        refusals=(Refusal(ALL | Operation.REMOVE_ORPHANS, _UNSET),),
+    ),
+    _never(
+        "fields.<column>.map.storage-layout",
+        "whether a MAP is stored as columns of its keys",
+        one_of("default"),
+    ),
+    Option(
+        "query-auth.enabled",
+        "whether the catalog may hide rows and columns from a query",
+        refusals=(Refusal(_READS, _FALSE, "what the catalog hides would be shown"),),
+    ),
+    Option(
+        "row-tracking.enabled",
+        "whether rows have ids that stay; they are read without them",
+        refusals=(Refusal(_WRITES, _FALSE),),
+    ),
+    Option(
+        "record-level.expire-time",
+        "the age at which compaction drops a row; until then it is read",
+        refusals=(Refusal(Operation.COMPACT, _UNSET, "rows that have expired would stay"),),
+    ),
+    # Rows of other branches.
+    *(
+        Option(
+            key,
+            note,
+            refusals=(
+                Refusal(
+                    Operation.READ,
+                    _UNSET,
+                    "the partitions of that branch would be missing; Table.with_options with this "
+                    "option empty reads the present branch alone",
+                ),
+            ),
+        )
+        for key, note in (
+            ("scan.fallback-branch", "the branch that has the partitions which this one lacks"),
+            ("scan.primary-branch", "the branch whose partitions stand before those of this one"),
+        )
+    ),
+    Option(
+        "scan.fallback-snapshot-branch",
+        "the branch of a chain table's snapshots",
+        refusals=(Refusal(Operation.READ, _UNSET),),
+    ),
+    Option(
+        "scan.fallback-delta-branch",
+        "the branch of a chain table's changes",
+        refusals=(Refusal(Operation.READ, _UNSET),),
+    ),
+    Option(
+        "branch",
+        "the branch that is meant; this engine takes it from the table's name, `t$branch_b`",
+        refusals=(Refusal(ALL, one_of("main"), "name it `t$branch_…` instead"),),
+    ),
+    # The moment or the part that a read is of.
+    Option(
+        "scan.mode",
+        "where a read begins",
+        aliases=("log.scan",),
+        refusals=(
+            Refusal(
+                Operation.READ, one_of("default", "latest-full", "full", "latest"), _WHEN_READING
+            ),
+            Refusal(Operation.STREAM, one_of("default", "latest-full", "full"), _WHEN_READING),
+        ),
+    ),
+    _time("scan.snapshot-id", "the snapshot that is read"),
+    _time("scan.tag-name", "the tag that is read"),
+    _time("scan.timestamp", "the moment that is read"),
+    _time("scan.timestamp-millis", "the same", _UNSET, "log.scan.timestamp-millis"),
+    _time("scan.watermark", "the watermark whose snapshot is read"),
+    _time("scan.version", "the snapshot or tag that is read"),
+    _time("scan.creation-time-millis", "the moment at which a read begins"),
+    _time("scan.file-creation-time-millis", "the age of the files that are read"),
+    _time("scan.bucket", "the one bucket that is read"),
+    _time("incremental-between", "the snapshots whose changes are read"),
+    _time("incremental-between-timestamp", "the moments between which changes are read"),
+    _time("incremental-to-auto-tag", "the tag up to which changes are read"),
+    _time("batch-scan-mode", "how Paimon's own tables begin a read", one_of("none")),
+    Option(
+        "stream-scan-mode",
+        "how Paimon's own jobs begin a stream",
+        refusals=(Refusal(Operation.STREAM, one_of("none"), _WHEN_READING),),
+    ),
+    Option(
+        "scan.bounded.watermark",
+        "the watermark at which a stream ends",
+        refusals=(Refusal(Operation.STREAM, _UNSET, _WHEN_READING),),
+    ),
+    Option(
+        "consumer-id",
+        "the consumer from whose position a stream goes on",
+        refusals=(Refusal(Operation.STREAM, _UNSET, _WHEN_READING),),
+    ),
+    Option(
+        "streaming-read-overwrite",
+        "whether a stream gives what an overwrite of a primary-key table changed",
+        is_honoured=True,
+        refusals=(
+            Refusal(
+                Operation.STREAM,
+                _FALSE,
+                "set it to false to leave overwrites out of the stream",
+                keyed=True,
+            ),
+        ),
+    ),
+    # How files are written.
+    Option(
+        "changelog-producer",
+        "who writes changelog files",
+        is_honoured=True,
+        refusals=(
+            Refusal(
+                Operation.COMPACT,
+                one_of("none", "input"),
+                "a compaction must write a changelog",
+                keyed=True,
+            ),
+        ),
+    ),
+    Option(
+        "file.format",
+        "the format of new data files",
+        is_honoured=True,
+        refusals=(Refusal(_WRITES, _FORMATS),),
+    ),
+    Option(
+        "file.format.per.level",
+        "the same for each level",
+        is_honoured=True,
+        refusals=(Refusal(_WRITES, Values(f"{_FORMATS.text} at every level", _formats_of_levels)),),
+    ),
+    Option(
+        "changelog-file.format",
+        "the format of changelog files",
+        is_honoured=True,
+        refusals=(Refusal(_WRITES, _FORMATS),),
+    ),
+    Option(
+        "manifest.compression",
+        "the codec of manifests",
+        is_honoured=True,
+        refusals=(
+            Refusal(
+                _WRITES | Operation.EXPIRE,
+                one_of("zstd", "zstandard", "snappy", "deflate", "bzip2", "xz", "none", "null"),
+            ),
+        ),
+    ),
+    _no_writes("type", "what the table is made of", one_of("table")),
+    _no_writes(
+        "write.sequence-number-init-mode",
+        "where writers find the last sequence number",
+        one_of("scan"),
+        "snapshots would lack the number that other writers look for",
+    ),
+    _no_writes(
+        "data-file.external-paths.strategy",
+        "whether new files lie outside the table's folder; files that do are read",
+        one_of("none"),
+    ),
+    _no_writes(
+        "metadata.iceberg.storage",
+        "where Iceberg's metadata of the table is written",
+        one_of("disabled"),
+        "readers of the table as Iceberg would not see what is written",
+    ),
+    _no_writes(
+        "partition.timestamp-format.strict",
+        "whether partition values must be times in the table's form",
+        _FALSE,
+    ),
+    _no_writes(
+        "commit.strict-mode.last-safe-snapshot",
+        "the snapshot after which other writers' commits abort this one's",
+        _UNSET,
+    ),
+    *(
+        _no_writes(
+            f"pk-{kind}.index.columns",
+            "columns with an index in the table",
+            _UNSET,
+            "the index would lack the new rows",
+        )
+        for kind in ("btree", "bitmap", "multivalue", "vector", "full-text")
+    ),
+    Option(
+        "clustering.incremental",
+        "whether compaction sorts files by `clustering.columns`",
+        refusals=(Refusal(Operation.COMPACT, _FALSE),),
+    ),
+    *(
+        Option(
+            key,
+            "changelogs that outlive their snapshots",
+            refusals=(
+                Refusal(Operation.EXPIRE, _UNSET, "changelogs would go with their snapshots"),
+            ),
+        )
+        for key in (
+            "changelog.num-retained.min",
+            "changelog.num-retained.max",
+            "changelog.time-retained",
+        )
+    ),
+)

@@ -1,0 +1,32 @@
+"""Column types that this engine keeps for others, and neither reads nor writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headwater.storage.errors import Unsupported
+
+__all__ = ["KEPT_TYPES", "unsupported_type"]
+
+KEPT_TYPES: Mapping[str, str] = {
+    "VARIANT": "Arrow has no type for its values",
+    "BLOB": "its values lie in files of their own",
+    "VECTOR": "its values may lie in files of their own",
+    "GEOMETRY": "its values have a form of their own",
+    "GEOGRAPHY": "its values have a form of their own",
+}
+"""The name of each, and why."""
+
+
+def unsupported_type(column: str, declared: str, kept: str) -> Unsupported:
+    """The refusal of a column of such a type.
+
+    Args:
+        column: Its name.
+        declared: Its type.
+        kept: The name of the type that is kept: the column's own, or one inside it.
+    """
+    return Unsupported(
+        f"column '{column}' is of type {declared}: Headwater keeps type {kept} for other engines "
+        "and does not read or write it; choose other columns, or use an engine that knows it"
+    )
