@@ -1,14 +1,8 @@
-"""The deduplicate merge engine: of the rows of one primary key, the newest stays.
+"""A walk over sorted runs, a key range at a time: as far as every run has been read, no further.
 
-Which row is the newest: the one with the greatest ``sequence.field`` values, then the greatest
-sequence number, then an added row before a retracting one (``DeduplicateMergeFunction.java``,
-``SortMergeReaderWithMinHeap.java``, ``UserDefinedSeqComparator.java``). When that row retracts
-(``-U``, ``-D``), the key is gone.
-
-Sorted runs are merged a key range at a time: as far as every run has been read, no further. Within
-a range the rows of the smaller runs are looked up in the greatest one, so that merging a few
-upserts into a large run costs what the upserts cost; nothing but the keys is compared, and what
-stays is filtered column by column.
+Within a range, rows whose key no other run has stay as they are; the merge engine is given the
+others. Nothing but keys is compared, and what stays is filtered column by column, so that merging
+a few upserts into a large run costs what the upserts cost.
 """
 
 from __future__ import annotations
@@ -16,66 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headwater.storage.errors import CorruptData
-from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
-from headwater.storage.rows.ordering import Comparable, OrderColumn, RowOrder, argsort, concatenate
-from headwater.storage.schema.table_schema import TableSchema
-from headwater.storage.types.data_type import to_arrow
+from headwater.storage.merge.engine import Indices, RowGroups
+from headwater.storage.merge.groups import groups_of_rows, shared_keys, sort_groups
+from headwater.storage.merge.rules import MergeRules, added_rows
+from headwater.storage.rows.gather import gather, take_rows
+from headwater.storage.rows.ordering import Comparable, Encoding, argsort, concatenate
 
-__all__ = [
-    "MergeRules",
-    "SortedRun",
-    "added_rows",
-    "deduplicate",
-    "merge_runs",
-    "needs_sequence",
-]
+__all__ = ["SortedRun", "merge_runs", "needs_age"]
 
-Mask = npt.NDArray[np.bool_]
-Indices = npt.NDArray[np.int64]
+_Mask = npt.NDArray[np.bool_]
 
-_ENCODED_BYTES = 32 * 1024**2
+# Bytes of all runs' rows at hand, about.
+_MOST_BYTES = 512 * 1024**2
 _LEAST_BATCH = 1024
-
-
-@dataclass(frozen=True)
-class MergeRules:
-    """The rules by which a table's rows are merged.
-
-    Attributes:
-        keys: Key columns, in the order files are sorted by.
-        sequence_fields: Columns that decide before the sequence number does.
-        key_order: The order of `keys`.
-        sequence_order: The order of `sequence_fields`, newest greatest.
-        ignore_delete: Whether retracting rows count for nothing.
-    """
-
-    keys: tuple[str, ...]
-    sequence_fields: tuple[str, ...]
-    key_order: RowOrder
-    sequence_order: RowOrder
-    ignore_delete: bool
-
-    @staticmethod
-    def of(schema: TableSchema) -> MergeRules:
-        """The rules of a primary-key table; the columns are called as in its schema."""
-        options = schema.table_options
-        sequence = schema.columns(options.sequence_fields)
-        descending = options.sequence_descending
-        return MergeRules(
-            tuple(item.name for item in schema.key_fields),
-            options.sequence_fields,
-            RowOrder([OrderColumn(to_arrow(item.type)) for item in schema.key_fields]),
-            RowOrder([OrderColumn(to_arrow(item.type), True, descending) for item in sequence]),
-            options.ignore_delete,
-        )
 
 
 @dataclass(frozen=True)
@@ -83,14 +36,18 @@ class SortedRun:
     """Files whose rows are sorted by key and whose keys are distinct.
 
     Attributes:
-        name: How errors call it.
-        read: Gives the rows in batches of about so many rows. A batch holds the key columns and
-            whatever is wanted; when `needs_sequence` is true also the sequence fields,
-            ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND``; when not, ``_VALUE_KIND`` may be left out of
-            a batch in which no row retracts.
+        name: The run in error messages.
+        read: Gives the rows in batches of about so many rows. A batch holds the key columns, the
+            wanted ones and the inputs of the merge engine; when `needs_age` is true also
+            `MergeRules.age_columns`; when not, ``_VALUE_KIND`` may be left out of a batch in
+            which no row retracts.
         row_count: Rows.
         min_sequence: The smallest sequence number.
         max_sequence: The greatest.
+        rank: A run of lower rank is older than those of higher rank, whatever their sequence
+            numbers.
+        keys_only: Whether the rows take part without being given: batches hold the keys alone,
+            and a key whose oldest row is here is left out of the result. Its rank is its own.
     """
 
     name: str
@@ -98,21 +55,20 @@ class SortedRun:
     row_count: int
     min_sequence: int
     max_sequence: int
+    rank: int = 0
+    keys_only: bool = False
 
 
-class _Aged(Protocol):
-    @property
-    def min_sequence(self) -> int: ...
-    @property
-    def max_sequence(self) -> int: ...
-
-
-def needs_sequence(runs: Sequence[_Aged], rules: MergeRules) -> bool:
-    """True if rows must be compared one by one; else a newer run's rows win as a whole."""
+def needs_age(runs: Sequence[SortedRun], rules: MergeRules) -> bool:
+    """Whether rows must be compared one by one, or a newer run's rows are newer as a whole."""
     if rules.sequence_fields:
         return True
-    ordered = sorted(runs, key=lambda run: run.min_sequence)
-    return any(older.max_sequence >= newer.min_sequence for older, newer in pairwise(ordered))
+    compared = [run for run in runs if not run.keys_only]
+    ordered = sorted(compared, key=lambda run: (run.rank, run.min_sequence))
+    return any(
+        older.rank == newer.rank and older.max_sequence >= newer.min_sequence
+        for older, newer in pairwise(ordered)
+    )
 
 
 def merge_runs(
@@ -131,118 +87,42 @@ def merge_runs(
         rules: How rows are merged.
         columns: The columns of the result; ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND`` may be among
             them when every run's batches hold them.
-        keep_deletes: Whether keys whose newest row retracts stay, with that row.
+        keep_deletes: Whether keys whose merged row retracts stay, with that row.
         ordered: Whether the result is sorted by key, each batch and across batches.
         batch_rows: Rows read at a time from the greatest run; so many of each, at most, are held.
 
     Raises:
-        CorruptData: A run is not sorted by key, or holds a key twice.
+        CorruptData: A run is not sorted by key, or holds a key twice; or it holds retracting
+            rows, which the merge engine refuses.
     """
-    merge = _Merge(rules, columns, needs_sequence(runs, rules), keep_deletes)
+    merge = _Merge(rules, columns, needs_age(runs, rules), keep_deletes, ordered)
     longest = max((run.row_count for run in runs), default=1) or 1
-    by_age = sorted(runs, key=lambda run: (run.max_sequence, run.min_sequence))
+    by_age = sorted(runs, key=lambda run: (run.rank, run.max_sequence, run.min_sequence))
+    most_bytes = _MOST_BYTES // max(len(runs), 1)
     cursors = [
-        _Cursor(
-            run,
-            age,
-            merge,
-            # In proportion, so that the runs' batches cover about the same keys.
-            max(_LEAST_BATCH, batch_rows * run.row_count // longest),
-        )
-        for age, run in enumerate(by_age)
+        # In proportion, so that the runs' batches cover about the same keys.
+        _Cursor(run, rules, max(_LEAST_BATCH, batch_rows * run.row_count // longest), most_bytes)
+        for run in by_age
     ]
     while True:
         live = [cursor for cursor in cursors if cursor.fill()]
         if not live:
             return
-        merge.encode(live)
         if len(live) == 1:
-            parts = [live[0].take_all()]
-        else:
-            bound = np.sort(concatenate([cursor.last_key for cursor in live]))[:1]
-            parts = [part for cursor in live if len((part := cursor.take(bound)).rows)]
-        merge.settle(parts)
-        yield from merge.in_order(parts) if ordered else merge.survivors(parts)
-
-
-def added_rows(batch: pa.RecordBatch) -> pa.BooleanArray | None:
-    """Which rows of a batch do not retract; None when all do not."""
-    at = batch.schema.get_field_index(KIND_FIELD.name)
-    if at < 0:
-        return None
-    kinds = batch.column(at)
-    added = pc.not_equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), pa.scalar(1, pa.int8()))
-    return None if pc.all(added).as_py() else added
-
-
-def deduplicate(table: pa.Table, rules: MergeRules) -> pa.Table:
-    """Rows in any order as a sorted run: sorted by key, the newest row of each key.
-
-    Args:
-        table: The key columns, the sequence fields, ``_SEQUENCE_NUMBER``, and whatever else.
-        rules: How rows are merged. With `ignore_delete`, retracting rows are dropped.
-    """
-    if table.num_rows == 0:
-        return table
-    batch = table.combine_chunks().to_batches()[0]
-    if rules.ignore_delete and (added := added_rows(batch)) is not None:
-        batch = batch.filter(added)
-    keys = rules.key_order.encode([batch.column(name) for name in rules.keys])
-    newness = _newness(batch, rules)
-    if np.all(np.greater_equal(newness[1:], newness[:-1])):
-        order = argsort(keys)
-    else:
-        oldest_first = np.argsort(newness, kind="stable")
-        order = oldest_first[argsort(keys[oldest_first])]
-    order = order[_last_of_group(keys[order])]
-    return pa.Table.from_batches([batch.take(pa.array(order))])
-
-
-def _last_of_group(ordered: Comparable) -> Mask:
-    last = np.ones(len(ordered), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=last[:-1])
-    return last
-
-
-def _newness(batch: pa.RecordBatch, rules: MergeRules) -> Comparable:
-    """A comparable array that is greater for newer rows of one key."""
-    numbers = batch.column(SEQUENCE_FIELD.name)
-    at = batch.schema.get_field_index(KIND_FIELD.name)
-    columns = [OrderColumn(pa.int64())]
-    arrays = [numbers]
-    if at >= 0:
-        retracting = pc.equal(
-            pc.bit_wise_and(batch.column(at), pa.scalar(1, pa.int8())), pa.scalar(1, pa.int8())
-        )
-        columns.append(OrderColumn(pa.bool_()))
-        arrays.append(pc.invert(retracting))
-    own = rules.sequence_order.columns
-    if not own:
-        # Nearly always enough, and an array of integers is much the faster.
-        return RowOrder(columns[:1]).encode(arrays[:1]) if at < 0 else _with_kind(columns, arrays)
-    order = RowOrder([*own, *columns])
-    return order.encode([*(batch.column(name) for name in rules.sequence_fields), *arrays])
-
-
-def _with_kind(columns: Sequence[OrderColumn], arrays: Sequence[pa.Array]) -> Comparable:
-    if pc.all(arrays[1]).as_py():
-        return RowOrder(columns[:1]).encode(arrays[:1])
-    return RowOrder(columns).encode(arrays)
+            yield from merge([live[0].take_all()])
+            continue
+        _encode(live, rules)
+        bound = np.sort(concatenate([cursor.last_key for cursor in live]))[:1]
+        yield from merge([part for cursor in live if len((part := cursor.take(bound)).keys)])
 
 
 @dataclass
 class _Part:
-    """The rows of one run in one key range."""
+    """The rows of one run in one key range; `keys` is empty when there is no other run."""
 
-    age: int
+    run: SortedRun
     batch: pa.RecordBatch
-    rows: Comparable
-    alive: Mask | None = None
-
-    def kill(self, positions: Indices) -> None:
-        if self.alive is None:
-            self.alive = np.ones(self.batch.num_rows, np.bool_)
-        self.alive[positions] = False
+    keys: Comparable
 
 
 @dataclass
@@ -250,14 +130,14 @@ class _Cursor:
     """How far a run has been read and merged."""
 
     run: SortedRun
-    age: int
-    merge: _Merge
+    rules: MergeRules
     batch_rows: int
+    most_bytes: int
     batch: pa.RecordBatch | None = None
-    rows: Comparable | None = None
     widths: tuple[int, ...] = ()
-    _encoded: tuple[int, ...] | None = None
-    _last: tuple[pa.Array, ...] | None = None
+    _keys: Comparable | None = None
+    _encoding: Encoding | None = None
+    _last: list[pa.Array] | None = None
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
     _source: Iterator[pa.RecordBatch] | None = None
 
@@ -267,12 +147,13 @@ class _Cursor:
             if not self._waiting and not self._read():
                 return False
             self.batch = self._waiting.pop()
-            self.rows = self._encoded = None
-            self.widths = self.merge.rules.key_order.widths(self._keys(self.batch))
+            self._keys = self._encoding = None
             half = self.batch.num_rows // 2
-            if half and sum(self.widths) * self.batch.num_rows > _ENCODED_BYTES:
+            if half and self.batch.nbytes > self.most_bytes:
                 self._waiting += [self.batch.slice(half), self.batch.slice(0, half)]
                 self.batch = None
+                continue
+            self.widths = self.rules.key_order.widths(self.key_columns)
         return True
 
     def _read(self) -> bool:
@@ -281,27 +162,35 @@ class _Cursor:
         batch = next(self._source, None)
         if batch is None:
             return False
-        if self.merge.rules.ignore_delete and (added := added_rows(batch)) is not None:
-            batch = batch.filter(added)
+        if self.rules.ignore_delete or not self.rules.engine.takes_retractions:
+            added = added_rows(batch)
+            if added is not None and not self.rules.ignore_delete:
+                raise CorruptData(
+                    f"{self.run.name} holds rows of kind -U or -D, which the table's merge-engine "
+                    "does not take; set 'ignore-delete' to pass over them"
+                )
+            batch = batch if added is None else batch.filter(added)
         self._waiting.append(batch)
         return True
 
-    def _keys(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        return [batch.column(name) for name in self.merge.rules.keys]
-
-    def encode(self, widths: tuple[int, ...]) -> None:
-        """Have the keys comparable with those of the other runs."""
-        if self._encoded == widths:
-            return
+    @property
+    def key_columns(self) -> list[pa.Array]:
+        """The keys at hand."""
         assert self.batch is not None
-        fresh = self._encoded is None
-        order = self.merge.rules.key_order
-        keys = self._keys(self.batch)
-        self.rows = order.encode(keys, widths)
-        self._encoded = widths
+        return [self.batch.column(name) for name in self.rules.keys]
+
+    def encode(self, encoding: Encoding) -> None:
+        """Have the keys comparable with those of the other runs."""
+        if self._encoding == encoding:
+            return
+        keys = self.key_columns
+        fresh = self._encoding is None
+        order = self.rules.key_order
+        self._keys = order.encode(keys, encoding)
+        self._encoding = encoding
         if not fresh:
             return
-        ascending = bool(np.all(np.greater(self.rows[1:], self.rows[:-1])))
+        ascending = bool(np.all(np.greater(self._keys[1:], self._keys[:-1])))
         if self._last is not None:
             both = [
                 pa.concat_arrays([last, key.slice(0, 1)])
@@ -313,167 +202,165 @@ class _Cursor:
             raise CorruptData(
                 f"{self.run.name} is not sorted by key, or holds a key twice; it cannot be merged"
             )
-        self._last = tuple(key.slice(len(key) - 1) for key in keys)
+        self._last = [key.slice(len(key) - 1) for key in keys]
+
+    @property
+    def encoded(self) -> bool:
+        """Whether the keys at hand are comparable with those that were there before."""
+        return self._encoding is not None
 
     @property
     def last_key(self) -> Comparable:
         """The greatest key at hand, an array of one."""
-        assert self.rows is not None
-        return self.rows[-1:]
+        assert self._keys is not None
+        return self._keys[-1:]
 
     def take(self, bound: Comparable) -> _Part:
         """The rows up to a key, inclusive."""
         assert self.batch is not None
-        assert self.rows is not None
-        count = int(np.searchsorted(self.rows, bound, side="right")[0])
-        part = _Part(self.age, self.batch.slice(0, count), self.rows[:count])
+        assert self._keys is not None
+        count = int(np.searchsorted(self._keys, bound, side="right")[0])
+        part = _Part(self.run, self.batch.slice(0, count), self._keys[:count])
         self.batch = self.batch.slice(count)
-        self.rows = self.rows[count:]
+        self._keys = self._keys[count:]
         return part
 
     def take_all(self) -> _Part:
         """All rows at hand."""
         assert self.batch is not None
-        rows = self.rows if self.rows is not None else np.empty(0, np.int64)
-        part = _Part(self.age, self.batch, rows)
-        self.batch = self.rows = None
+        part = _Part(self.run, self.batch, np.empty(0, np.int64))
+        self.batch = self._keys = None
         return part
 
 
-def _share_out(alive: Mask, parts: Sequence[_Part]) -> None:
-    start = 0
-    for part in parts:
-        part.alive = alive[start : start + part.batch.num_rows]
-        start += part.batch.num_rows
+def _encode(live: Sequence[_Cursor], rules: MergeRules) -> None:
+    """Have the keys of all runs comparable; rows that were read before may be so already."""
+    if all(cursor.encoded for cursor in live):
+        return
+    keys = [cursor.key_columns for cursor in live]
+    encoding = rules.key_order.encoding(keys, [cursor.widths for cursor in live])
+    for cursor in live:
+        cursor.encode(encoding)
 
 
 @dataclass
 class _Merge:
-    """Decides, within one key range, which rows stay."""
+    """What becomes of the rows of one key range."""
 
     rules: MergeRules
     columns: Sequence[str]
-    by_row: bool
+    by_age: bool
     keep_deletes: bool
+    ordered: bool
 
-    def encode(self, live: Sequence[_Cursor]) -> None:
-        if len(live) == 1:
-            return
-        widths = tuple(max(each) for each in zip(*(c.widths for c in live), strict=True))
-        for cursor in live:
-            cursor.encode(widths)
+    def __call__(self, parts: Sequence[_Part]) -> Iterator[pa.RecordBatch]:
+        """The merged rows.
 
-    def settle(self, parts: Sequence[_Part]) -> None:
-        """Mark the rows that a newer row of their key supersedes."""
-        if len(parts) < 2:
+        Args:
+            parts: The rows of each run, the oldest run first.
+        """
+        rows, firsts = self._groups(parts)
+        if not len(firsts):
+            yield from self._result(parts, None, None)
             return
-        by_age = sorted(parts, key=lambda part: part.age)
-        base = max(parts, key=lambda part: part.batch.num_rows)
-        if self.by_row:
-            self._settle_by_row(by_age)
-        elif base.batch.num_rows * 2 < sum(part.batch.num_rows for part in parts):
-            self._settle_by_age(by_age)
+        merged = self.rules.engine.merge(
+            RowGroups(len(rows), firsts, lambda names: _pick(parts, rows, names)), self.columns
+        )
+        stays = np.ones(sum(part.batch.num_rows for part in parts), np.bool_)
+        stays[rows] = False
+        if isinstance(merged, pa.RecordBatch):
+            yield from self._result(parts, stays, merged, rows[firsts])
         else:
-            self._settle_against(base, [part for part in by_age if part is not base])
+            stays[rows[merged]] = True
+            yield from self._result(parts, stays, None)
 
-    def _settle_against(self, base: _Part, rest: Sequence[_Part]) -> None:
-        """Look the rows of the newer and older small parts up in a great one."""
-        keys = concatenate([part.rows for part in rest])
-        # The older of equal keys first; sorted runs end to end are what a merge sort is best at.
-        order = np.argsort(keys, kind="stable")
-        last = order[_last_of_group(keys[order])]
-        distinct = keys[last]
-        at = np.searchsorted(base.rows, distinct)
-        at[at == len(base.rows)] = 0
-        met = base.rows[at] == distinct
-        ages = np.repeat([part.age for part in rest], [part.batch.num_rows for part in rest])
-        wins = ages[last[met]] > base.age
-        base.kill(at[met][wins])
-        alive = np.zeros(len(keys), np.bool_)
-        alive[last] = True
-        alive[last[met][~wins]] = False
-        _share_out(alive, rest)
+    def _groups(self, parts: Sequence[_Part]) -> tuple[Indices, Indices]:
+        """The rows that the engine must see, in groups by key, and the start of each group."""
+        keys = [part.keys for part in parts]
+        if not self.rules.engine.merges_single_rows:
+            rows, firsts = shared_keys(keys)
+        elif len(parts) == 1:
+            rows = firsts = np.arange(parts[0].batch.num_rows)
+        else:
+            rows, firsts = groups_of_rows(concatenate(keys))
+        if self.by_age and len(firsts) and len(parts) > 1:
+            rows = rows[sort_groups(firsts, *self._ages(parts, rows))]
+        return rows, firsts
 
-    def _settle_by_age(self, parts: Sequence[_Part]) -> None:
-        """Sort all keys: cheaper when no part is far greater than the others."""
-        keys = concatenate([part.rows for part in parts])
-        order = np.argsort(keys, kind="stable")
-        last = _last_of_group(keys[order])
-        if not last.all():
-            alive = np.empty(len(keys), np.bool_)
-            alive[order] = last
-            _share_out(alive, parts)
-
-    def _settle_by_row(self, parts: Sequence[_Part]) -> None:
-        """Compare the rows of each key that occurs more than once."""
-        keys = concatenate([part.rows for part in parts])
-        order = np.argsort(keys, kind="stable")
-        last = _last_of_group(keys[order])
-        contested = ~last
-        contested[1:] |= ~last[:-1]
-        if not contested.any():
-            return
-        rows = order[contested]
-        ends = last[contested]
-        groups: Indices = np.cumsum(ends) - ends
-        newness = self._newness(parts, rows)
-        winner = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
-        place = np.arange(len(rows)) - winner[groups]
-        # A run holds a key once, so there are as many rounds as runs at most. What is equally new
-        # is decided by the runs' ages, in whose order the rows of a key stand.
-        for turn in range(1, int(place.max()) + 1):
-            challenger = np.flatnonzero(place == turn)
-            group = groups[challenger]
-            newer = np.greater_equal(newness[challenger], newness[winner[group]])
-            winner[group[newer]] = challenger[newer]
-        alive = np.ones(len(keys), np.bool_)
-        alive[rows] = False
-        alive[rows[winner]] = True
-        _share_out(alive, parts)
-
-    def _newness(self, parts: Sequence[_Part], rows: Indices) -> Comparable:
-        """How new some rows are, numbered across the parts."""
-        names = [*self.rules.sequence_fields, SEQUENCE_FIELD.name, KIND_FIELD.name]
+    def _ages(self, parts: Sequence[_Part], rows: Indices) -> tuple[Comparable, Indices]:
+        """The newness and the rank of some rows."""
         sizes = [part.batch.num_rows for part in parts]
-        bounds = np.concatenate([[0], np.cumsum(sizes)])
-        by_part = np.argsort(rows)
-        ends = np.searchsorted(rows[by_part], bounds)
-        picked = [
-            part.batch.select(names).take(pa.array(rows[by_part[start:end]] - first))
-            for part, first, (start, end) in zip(parts, bounds[:-1], pairwise(ends), strict=True)
-        ]
-        found = _newness(pa.concat_batches(picked), self.rules)
-        unsorted = np.empty_like(found)
-        unsorted[by_part] = found
-        return unsorted
+        ranks = np.repeat([part.run.rank for part in parts], sizes)[rows]
+        keys_only = np.repeat([part.run.keys_only for part in parts], sizes)[rows]
+        compared = np.flatnonzero(~keys_only)
+        known = self.rules.newness(_pick(parts, rows[compared], self.rules.age_columns))
+        if len(compared) == len(rows):
+            return known, ranks
+        newness = np.zeros(len(rows), known.dtype)
+        newness[compared] = known
+        return newness, ranks
 
-    def _stays(self, part: _Part) -> Mask | None:
-        added = None if self.keep_deletes else added_rows(part.batch)
-        if added is None:
-            return part.alive
-        mask: Mask = added.to_numpy(zero_copy_only=False)
-        return mask if part.alive is None else mask & part.alive
+    def _result(
+        self,
+        parts: Sequence[_Part],
+        stays: _Mask | None,
+        merged: pa.RecordBatch | None,
+        merged_rows: Indices | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that stay as they are, run by run, and the merged ones.
 
-    def survivors(self, parts: Sequence[_Part]) -> Iterator[pa.RecordBatch]:
-        """What stays, run by run."""
+        Args:
+            parts: The rows of each run.
+            stays: Which rows stay as they are; None is all.
+            merged: Rows that take the place of others.
+            merged_rows: A row of the same key for each of `merged`.
+        """
+        batches: list[pa.RecordBatch] = []
+        keys: list[Comparable] = []
+        start = 0
         for part in parts:
-            mask = self._stays(part)
-            batch = part.batch.select(self.columns)
-            if mask is not None:
-                batch = batch.filter(pa.array(mask))
-            if batch.num_rows:
-                yield batch
+            end = start + part.batch.num_rows
+            mask = None if stays is None else stays[start:end]
+            start = end
+            if not part.run.keys_only:
+                self._add(part.batch, part.keys, mask, batches, keys)
+        if merged is not None:
+            assert merged_rows is not None
+            every = concatenate([part.keys for part in parts])
+            self._add(merged, every[merged_rows] if len(every) else every, None, batches, keys)
+        if self.ordered and len(batches) > 1:
+            yield from gather(batches, argsort(concatenate(keys)))
+        else:
+            yield from batches
 
-    def in_order(self, parts: Sequence[_Part]) -> Iterator[pa.RecordBatch]:
-        """What stays, sorted by key."""
-        batches = list(self.survivors(parts))
-        if len(batches) > 1:
-            masks = [self._stays(part) for part in parts]
-            kept = [
-                part.rows if mask is None else part.rows[mask]
-                for part, mask in zip(parts, masks, strict=True)
-            ]
-            order = argsort(concatenate(kept))
-            table = pa.Table.from_batches(batches).combine_chunks()
-            batches = [table.to_batches()[0].take(pa.array(order))]
-        yield from batches
+    def _add(
+        self,
+        batch: pa.RecordBatch,
+        own_keys: Comparable,
+        mask: _Mask | None,
+        batches: list[pa.RecordBatch],
+        keys: list[Comparable],
+    ) -> None:
+        """Add the rows of a batch that stay, and their keys."""
+        added = None if self.keep_deletes else added_rows(batch)
+        if added is not None:
+            own: _Mask = added.to_numpy(zero_copy_only=False)
+            mask = own if mask is None else mask & own
+        batch = batch.select(self.columns)
+        if mask is not None and not mask.all():
+            batch = batch.filter(pa.array(mask))
+            own_keys = own_keys[mask] if len(own_keys) else own_keys
+        if batch.num_rows:
+            batches.append(batch)
+            keys.append(own_keys)
+
+
+def _pick(parts: Sequence[_Part], rows: Indices, names: Sequence[str]) -> pa.RecordBatch:
+    """Columns of some rows, numbered across the parts, none of them a row of keys alone."""
+    whole = [part for part in parts if not part.run.keys_only]
+    if len(whole) < len(parts):
+        sizes = np.array([part.batch.num_rows for part in parts])
+        skipped = np.array([part.run.keys_only for part in parts]) * sizes
+        part_of_row = np.searchsorted(np.cumsum(sizes), rows, side="right")
+        rows = rows - np.cumsum(skipped)[part_of_row]
+    return take_rows([part.batch.select(list(names)) for part in whole], rows)

@@ -7,15 +7,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
+from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.merge.runs import (
-    MergeRules,
-    SortedRun,
-    added_rows,
-    merge_runs,
-    needs_sequence,
-)
+from headwater.storage.merge.rules import MergeRules, added_rows
+from headwater.storage.merge.runs import SortedRun, merge_runs, needs_age
 from headwater.storage.predicate.filter import (
     Predicate,
     columns_of,
@@ -190,10 +185,8 @@ class BucketFiles:
             batch_rows: As in `merge_runs`.
         """
         rules = MergeRules.of(self.storage.schema)
-        by_row = needs_sequence(section.runs, rules)
-        wanted = [*rules.keys, *columns]
-        if by_row:
-            wanted += [*rules.sequence_fields, SEQUENCE_FIELD.name, KIND_FIELD.name]
+        own = [name for name in columns if name in self.storage.schema.field_by_name]
+        wanted = [*rules.keys, *columns, *rules.engine.inputs(own)]
 
         def sorted_run(run: FileRun) -> SortedRun:
             def read(rows: int) -> Iterator[pa.RecordBatch]:
@@ -204,10 +197,16 @@ class BucketFiles:
                     yield from opened.rows(names, predicate, rows, keys_only=True)
 
             name = f"{self.directory}/{run.files[0].file_name}"
-            return SortedRun(name, read, run.row_count, run.min_sequence, run.max_sequence)
+            later = rules.engine.compacted_rows_first and run.files[0].level == 0
+            return SortedRun(
+                name, read, run.row_count, run.min_sequence, run.max_sequence, rank=int(later)
+            )
 
+        runs = [sorted_run(run) for run in section.runs]
+        if needs_age(runs, rules):
+            wanted += rules.age_columns
         yield from merge_runs(
-            [sorted_run(run) for run in section.runs],
+            runs,
             rules,
             columns,
             keep_deletes=keep_deletes,

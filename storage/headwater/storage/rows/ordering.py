@@ -21,12 +21,16 @@ import pyarrow.compute as pc
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["Comparable", "OrderColumn", "RowOrder", "argsort", "concatenate"]
+__all__ = ["Comparable", "Encoding", "OrderColumn", "RowOrder", "argsort", "concatenate"]
 
 Comparable: TypeAlias = npt.NDArray[np.generic]
 """One-dimensional: int64, uint64 or a fixed-width byte string (``S``)."""
 
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
+# Bytes of a long value that are compared before its rank.
+_RANKED_WIDTH = 64
+# Bytes padded at a time: Arrow's text ends at 2 GiB.
+_PADDED_BYTES = 1 << 26
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -43,6 +47,22 @@ class OrderColumn:
     arrow: pa.DataType
     nullable: bool = False
     descending: bool = False
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How text and binary columns become bytes of a fixed width.
+
+    Comparable arrays compare only with those of the same encoding.
+
+    Attributes:
+        widths: The bytes of each column.
+        long: Of each column the distinct values that are longer, sorted, as large binary; None
+            when there are none. They are told apart by their places in it.
+    """
+
+    widths: tuple[int, ...]
+    long: tuple[pa.Array | None, ...]
 
 
 class RowOrder:
@@ -63,31 +83,68 @@ class RowOrder:
         self._variable = [_is_variable(column.arrow) for column in self.columns]
 
     def widths(self, arrays: Sequence[pa.Array]) -> tuple[int, ...]:
-        """Bytes that each column needs: arrays are comparable only if encoded with equal widths.
-
-        Fixed for all but text and binary, where it is that of the longest value.
-        """
+        """Bytes of each column's longest value; fixed for all but text and binary."""
         return tuple(
             _longest(array) if variable else _fixed_width(column.arrow)
             for column, array, variable in zip(self.columns, arrays, self._variable, strict=True)
         )
 
-    def encode(self, arrays: Sequence[pa.Array], widths: Sequence[int] | None = None) -> Comparable:
+    def encoding(
+        self,
+        batches: Sequence[Sequence[pa.Array]],
+        widths: Sequence[Sequence[int]] | None = None,
+    ) -> Encoding:
+        """An encoding that holds all rows of some batches, so that they may be compared.
+
+        Args:
+            batches: The columns of each batch.
+            widths: What `widths` says of each batch; None looks.
+
+        Memory follows the rows' own size, not their number times the longest value: where few
+        values are long, only the first 64 bytes are kept, and the rank of longer values.
+        """
+        each = [self.widths(arrays) for arrays in batches] if widths is None else widths
+        rows = sum(len(arrays[0]) for arrays in batches)
+        chosen: list[int] = []
+        long: list[pa.Array | None] = []
+        for at, variable in enumerate(self._variable):
+            width = max((one[at] for one in each), default=0)
+            columns = [arrays[at] for arrays in batches]
+            ranked = variable and _is_wasteful(width, rows, columns)
+            chosen.append(_RANKED_WIDTH if ranked else width)
+            long.append(_long_values(columns) if ranked else None)
+        return Encoding(tuple(chosen), tuple(long))
+
+    def encode(self, arrays: Sequence[pa.Array], encoding: Encoding | None = None) -> Comparable:
         """The rows' comparable array.
 
         Args:
             arrays: The columns, of the types given, without chunks.
-            widths: At least what `widths` says; None takes just that.
+            encoding: One that these rows were given to `encoding` for; None makes one for them.
         """
-        widths = self.widths(arrays) if widths is None else widths
         if len(self.columns) == 1 and not self._variable[0]:
             column = self.columns[0]
             if not column.nullable and not column.descending and _is_integer(column.arrow):
                 return _integers(arrays[0])
-        parts: list[_Bytes] = []
-        for column, array, width in zip(self.columns, arrays, widths, strict=True):
-            parts.extend(_encode(column, array, width))
-        matrix = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        if encoding is None:
+            encoding = self.encoding([arrays])
+        # Each column is null byte, body, and for text the length; filled in place to save a copy.
+        widths = [
+            width + (4 if variable else 0) + (1 if column.nullable else 0)
+            for column, width, variable in zip(
+                self.columns, encoding.widths, self._variable, strict=True
+            )
+        ]
+        total = sum(widths)
+        # An integer compares much faster than bytes, so up to eight fill one.
+        padding = max(0, 8 - total)
+        matrix = np.zeros((len(arrays[0]), padding + total), np.uint8)
+        start = padding
+        for column, array, width, long, taken in zip(
+            self.columns, arrays, encoding.widths, encoding.long, widths, strict=True
+        ):
+            _encode(column, array, width, long, matrix[:, start : start + taken])
+            start += taken
         return _as_comparable(matrix)
 
 
@@ -132,17 +189,41 @@ def _integers(array: pa.Array) -> npt.NDArray[np.int64]:
     return values if width == 8 else values.astype(np.int64)
 
 
-def _encode(column: OrderColumn, array: pa.Array, width: int) -> list[_Bytes]:
-    """The column as big-endian bytes, after a byte that says whether the value is null."""
-    body = _text(array, width) if _is_variable(column.arrow) else _fixed(array)
+def _is_wasteful(width: int, rows: int, arrays: Sequence[pa.Array]) -> bool:
+    """Whether values padded to the longest take far more room than they need."""
+    padded = width * rows
+    if width <= _RANKED_WIDTH or padded <= _PADDED_BYTES:
+        return False
+    held: int = sum(array.nbytes for array in arrays)
+    return padded > 4 * held
+
+
+def _long_values(arrays: Sequence[pa.Array]) -> pa.Array:
+    """The distinct values beyond the width at which values are ranked, sorted."""
+    found = [
+        array.filter(pc.greater(pc.binary_length(array), _RANKED_WIDTH)).cast(pa.large_binary())
+        for array in arrays
+    ]
+    distinct = pc.unique(pa.chunked_array(found, pa.large_binary()))
+    return distinct.take(pc.sort_indices(distinct))
+
+
+def _encode(
+    column: OrderColumn, array: pa.Array, width: int, long: pa.Array | None, out: _Bytes
+) -> None:
+    """Write the column as big-endian bytes, after a byte that says whether the value is null."""
+    body = out[:, 1:] if column.nullable else out
+    if _is_variable(column.arrow):
+        _text(array, width, long, body)
+    else:
+        _fixed(array, body)
     if column.descending:
-        body = [~part for part in body]
-    if not column.nullable:
-        return body
-    valid = pc.is_valid(array).to_numpy(zero_copy_only=False).astype(np.uint8)[:, None]
-    if array.null_count:
-        body = [part * valid for part in body]
-    return [valid, *body]
+        np.invert(body, out=body)
+    if column.nullable:
+        valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
+        out[:, 0] = valid
+        if array.null_count:
+            body[~valid] = 0
 
 
 def _big_endian(values: npt.NDArray[np.unsignedinteger]) -> _Bytes:
@@ -151,47 +232,58 @@ def _big_endian(values: npt.NDArray[np.unsignedinteger]) -> _Bytes:
     return swapped.view(np.uint8).reshape(len(values), size)
 
 
-def _fixed(array: pa.Array) -> list[_Bytes]:
+def _fixed(array: pa.Array, out: _Bytes) -> None:
     arrow = array.type
     if pa.types.is_boolean(arrow):
-        bits = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
-        return [bits.astype(np.uint8)[:, None]]
+        out[:, 0] = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+        return
     width = arrow.byte_width
     buffer = array.buffers()[1]
     if buffer is None:
-        return [np.zeros((len(array), width), np.uint8)]
+        return
     if pa.types.is_decimal(arrow):
         raw = np.frombuffer(buffer, np.uint8, len(array) * width, array.offset * width)
-        flipped = raw.reshape(len(array), width)[:, ::-1].copy()
-        flipped[:, 0] ^= 0x80
-        return [flipped]
+        out[:] = raw.reshape(len(array), width)[:, ::-1]
+        out[:, 0] ^= 0x80
+        return
     unsigned = np.dtype(f"u{width}")
     bits = np.frombuffer(buffer, unsigned, len(array), array.offset * width)
     sign = unsigned.type(1 << (8 * width - 1))
     if pa.types.is_floating(arrow):
         numbers = bits.view(f"f{width}")
         total = np.where(bits & sign, ~bits, bits | sign)
-        return [_big_endian(np.where(np.isnan(numbers), ~unsigned.type(0), total))]
-    return [_big_endian(bits ^ sign)]
+        out[:] = _big_endian(np.where(np.isnan(numbers), ~unsigned.type(0), total))
+    else:
+        out[:] = _big_endian(bits ^ sign)
 
 
-def _text(array: pa.Array, width: int) -> list[_Bytes]:
-    """Bytes padded with zeros, then the length: ``a`` stays below ``a\\0``."""
+def _text(array: pa.Array, width: int, long: pa.Array | None, out: _Bytes) -> None:
+    """Write bytes padded with zeros, then the length: ``a`` stays below ``a\\0``.
+
+    A value beyond the width is its beginning, then a number beyond each length by its rank.
+    """
     text = pc.fill_null(array, b"" if pa.types.is_binary(array.type) else "")
-    lengths = pc.binary_length(text).to_numpy(zero_copy_only=False)
-    tail = _big_endian(lengths.astype(np.uint32))
-    if width == 0 or not len(text):
-        return [tail]
+    lengths = pc.binary_length(text).to_numpy(zero_copy_only=False).astype(np.uint32)
+    if long is not None:
+        beyond = lengths > width
+        values = text.filter(pa.array(beyond)).cast(pa.large_binary())
+        lengths[beyond] = pc.index_in(values, value_set=long).to_numpy() + (width + 1)
+        text = pc.binary_slice(text.view(pa.binary()), 0, width)
+    out[:, width:] = _big_endian(lengths)
+    if width == 0:
+        return
     # The kernel counts bytes, whatever they mean, so it serves binary and non-ASCII text alike.
-    padded = pc.ascii_rpad(text.view(pa.string()), width=width, padding="\0")
-    raw = np.frombuffer(padded.buffers()[2], np.uint8, len(padded) * width, padded.offset * width)
-    return [raw.reshape(len(padded), width), tail]
+    text = text.view(pa.string())
+    step = max(1, _PADDED_BYTES // width)
+    for start in range(0, len(text), step):
+        padded = pc.ascii_rpad(text.slice(start, step), width=width, padding="\0")
+        rows = len(padded)
+        raw = np.frombuffer(padded.buffers()[2], np.uint8, rows * width, padded.offset * width)
+        out[start : start + rows, :width] = raw.reshape(rows, width)
 
 
 def _as_comparable(matrix: _Bytes) -> Comparable:
     rows, width = matrix.shape
     if width > 8:
-        return np.ascontiguousarray(matrix).view(f"S{width}").reshape(rows)
-    word = np.zeros((rows, 8), np.uint8)
-    word[:, 8 - width :] = matrix
-    return word.view(">u8").reshape(rows).astype(np.uint64)
+        return matrix.view(f"S{width}").reshape(rows)
+    return matrix.view(">u8").reshape(rows).astype(np.uint64)

@@ -20,7 +20,8 @@ from headwater.storage.capabilities import Operation
 from headwater.storage.errors import Invalid
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.merge.runs import MergeRules, deduplicate
+from headwater.storage.merge.buffer import merge_rows
+from headwater.storage.merge.rules import MergeRules
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.distribute import Bucket, BucketRows, distribute
 from headwater.storage.rows.ingest import TabularData, arrow_table, coerce
@@ -259,7 +260,9 @@ class TableWriter:
         if self._changelog:
             changes = rows.sort_by([(f.name, "ascending") for f in self._storage.schema.key_fields])
             written.changelog_files += self._write_files(bucket, changes, changelog=True)
-        written.new_files += self._write_files(bucket, deduplicate(rows, self._rules))
+        for batch in rows.to_batches():
+            merged = pa.Table.from_batches([merge_rows(batch, self._rules)])
+            written.new_files += self._write_files(bucket, merged)
 
     def _write_files(
         self, bucket: Bucket, rows: pa.Table, *, changelog: bool = False

@@ -89,8 +89,8 @@ def test_several_columns_with_nulls_lowest_either_way(
 def test_slices_and_widths_of_other_arrays() -> None:
     order = RowOrder([OrderColumn(pa.string())])
     short, long = pa.array(["zz", "b", "é"]).slice(1), pa.array(["b", "bbbbbb"])
-    widths = tuple(map(max, order.widths([short]), order.widths([long])))
-    left, right = order.encode([short], widths), order.encode([long], widths)
+    encoding = order.encoding([[short], [long]])
+    left, right = order.encode([short], encoding), order.encode([long], encoding)
     assert left.tolist()[0] == right.tolist()[0]
     assert left.tolist()[1] > right.tolist()[1]
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.storage.errors import CorruptData
+from headwater.storage.merge.buffer import merge_rows
+from headwater.storage.merge.rules import MergeRules
 from headwater.storage.merge.runs import (
-    MergeRules,
     SortedRun,
-    deduplicate,
     merge_runs,
-    needs_sequence,
+    needs_age,
 )
 from headwater.storage.schema.table_schema import Schema, TableSchema
 
@@ -182,7 +182,8 @@ def test_rows_in_any_order_become_a_sorted_run(
     ]
     rules = MergeRules.of(_schema(options))
     shuffled = data.draw(st.permutations(rows))
-    result = deduplicate(_table(shuffled), rules).to_pylist()
+    batch = pa.RecordBatch.from_pylist(shuffled, _ARROW)
+    result = merge_rows(batch, rules).to_pylist()
     assert result == _model([rows], rules, False, keep_deletes=True)
 
 
@@ -194,7 +195,7 @@ def test_newer_run_wins_without_looking_at_rows() -> None:
         SortedRun("new", lambda n: iter(new.select(["k", "s", "v"]).to_batches()), 1, 6, 6),
         SortedRun("old", lambda n: iter(old.select(["k", "s", "v"]).to_batches()), 1, 5, 5),
     ]
-    assert not needs_sequence(runs, rules)
+    assert not needs_age(runs, rules)
     merged = pa.Table.from_batches(merge_runs(runs, rules, ["v"]))
     assert merged.to_pylist() == [{"v": "new"}]
 
@@ -202,9 +203,9 @@ def test_newer_run_wins_without_looking_at_rows() -> None:
 def test_overlapping_sequence_ranges_need_the_numbers() -> None:
     rules = MergeRules.of(_schema())
     one = SortedRun("a", lambda n: iter(()), 1, 0, 5)
-    assert needs_sequence([one, SortedRun("b", lambda n: iter(()), 1, 5, 9)], rules)
-    assert not needs_sequence([SortedRun("b", lambda n: iter(()), 1, 6, 9), one], rules)
-    assert needs_sequence([one], MergeRules.of(_schema({"sequence.field": "q"})))
+    assert needs_age([one, SortedRun("b", lambda n: iter(()), 1, 5, 9)], rules)
+    assert not needs_age([SortedRun("b", lambda n: iter(()), 1, 6, 9), one], rules)
+    assert needs_age([one], MergeRules.of(_schema({"sequence.field": "q"})))
 
 
 def test_equal_sequence_numbers_prefer_the_added_row() -> None:
@@ -239,7 +240,7 @@ def test_an_unsorted_run_is_refused_by_name(keys: list[int]) -> None:
 
 
 def test_long_keys_are_merged_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.storage.merge.runs._ENCODED_BYTES", 256)
+    monkeypatch.setattr("headwater.storage.merge.runs._MOST_BYTES", 512)
     rows = [
         {
             "k": 1,

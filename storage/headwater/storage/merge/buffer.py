@@ -1,0 +1,41 @@
+"""Rows in any order merged into a sorted run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.storage.merge.engine import RowGroups
+from headwater.storage.merge.groups import groups_of_rows
+from headwater.storage.merge.rules import MergeRules, added_rows
+from headwater.storage.rows.gather import take_rows
+
+__all__ = ["merge_rows"]
+
+
+def merge_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:
+    """Rows in any order as a sorted run: sorted by key, the rows of each key merged into one.
+
+    A merged row may retract: it is still to be merged with the key's older rows.
+
+    Args:
+        rows: The table's columns, ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND``.
+        rules: How rows are merged. With `ignore_delete`, retracting rows are dropped.
+    """
+    if rules.ignore_delete and (added := added_rows(rows)) is not None:
+        rows = rows.filter(added)
+    if rows.num_rows == 0:
+        return rows
+    keys = rules.key_order.encode([rows.column(name) for name in rules.keys])
+    newness = rules.newness(rows)
+    in_order = bool(np.all(np.greater_equal(newness[1:], newness[:-1])))
+    by_age = None if in_order else np.argsort(newness, kind="stable")
+    order, firsts = groups_of_rows(keys, by_age)
+    # Keys with one row are given to the engine, too: to one that picks rows it makes no difference.
+    groups = RowGroups(
+        len(order), firsts, lambda names: take_rows([rows.select(list(names))], order)
+    )
+    merged = rules.engine.merge(groups, rows.schema.names)
+    if isinstance(merged, pa.RecordBatch):
+        return merged.select(rows.schema.names)
+    return take_rows([rows], order[merged])

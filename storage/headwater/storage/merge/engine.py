@@ -1,0 +1,88 @@
+"""The interface of a merge engine: groups of rows of equal keys in, rows or computed columns out.
+
+Source: ``MergeFunction.java``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["Indices", "MergeEngine", "RowGroups"]
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Rows in groups of equal keys.
+
+    The groups stand one after another, in no particular order; the rows of a group are sorted by
+    age, the newest last.
+
+    Attributes:
+        row_count: The rows of all groups.
+        firsts: The position of each group's first, oldest row.
+        gather: Columns of these rows by name: those of the table that the engine asked for with
+            `MergeEngine.inputs`, ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND``. Nothing is read before
+            it is called.
+    """
+
+    row_count: int
+    firsts: Indices
+    gather: Callable[[Sequence[str]], pa.RecordBatch]
+
+    @property
+    def lasts(self) -> Indices:
+        """The position of each group's last, newest row."""
+        return np.append(self.firsts[1:], self.row_count) - 1
+
+    @property
+    def sizes(self) -> Indices:
+        """The number of rows of each group."""
+        return np.diff(np.append(self.firsts, self.row_count))
+
+
+class MergeEngine(ABC):
+    """The rule by which the rows of one key become one row.
+
+    An engine is stateless. It sees the rows of a key range at a time, and all rows of a key
+    together, unless they are still to be merged with others later: merging must be associative.
+
+    Attributes:
+        takes_retractions: Whether ``-U`` and ``-D`` rows may be merged; if not, they are refused.
+        merges_single_rows: Whether keys with one row are handed over as well. Else they keep it.
+        compacted_rows_first: Whether rows above level 0 count as older than all of level 0,
+            whatever their sequence numbers.
+    """
+
+    takes_retractions: bool = True
+    merges_single_rows: bool = False
+    compacted_rows_first: bool = False
+
+    def inputs(self, columns: Sequence[str]) -> Sequence[str]:
+        """The table's columns that must be read to compute some of the result's.
+
+        Args:
+            columns: The wanted columns of the result, without keys and system columns.
+        """
+        return ()
+
+    @abstractmethod
+    def merge(self, groups: RowGroups, columns: Sequence[str]) -> Indices | pa.RecordBatch:
+        """Merge each group into one row.
+
+        Args:
+            groups: At least one group.
+            columns: The wanted columns of the result.
+
+        Returns:
+            The position of the row that stays, for each group; or the merged rows, one for each
+            group, with the wanted columns and ``_VALUE_KIND``.
+        """

@@ -1,0 +1,95 @@
+"""A table's keys, the age of its rows, and its merge engine.
+
+Of two rows of one key the newer is the one with the greater ``sequence.field`` values, then the
+greater sequence number, then the one that adds rather than retracts
+(``SortMergeReaderWithMinHeap.java``, ``UserDefinedSeqComparator.java``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
+from headwater.storage.merge.engine import MergeEngine
+from headwater.storage.merge.registry import merge_engine
+from headwater.storage.rows.ordering import Comparable, OrderColumn, RowOrder
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.types.data_type import to_arrow
+
+__all__ = ["MergeRules", "added_rows"]
+
+_NUMBER = OrderColumn(pa.int64())
+_ADDED = OrderColumn(pa.bool_())
+
+
+@dataclass(frozen=True)
+class MergeRules:
+    """How a table's rows are merged.
+
+    Attributes:
+        keys: Key columns, in the order files are sorted by.
+        sequence_fields: Columns that decide before the sequence number does.
+        key_order: The order of `keys`.
+        sequence_order: The order of `sequence_fields`, newest greatest.
+        ignore_delete: Whether retracting rows count for nothing.
+        engine: What becomes of the rows of one key.
+    """
+
+    keys: tuple[str, ...]
+    sequence_fields: tuple[str, ...]
+    key_order: RowOrder
+    sequence_order: RowOrder
+    ignore_delete: bool
+    engine: MergeEngine
+
+    @staticmethod
+    def of(schema: TableSchema) -> MergeRules:
+        """The rules of a primary-key table; the columns are called as in its schema.
+
+        Raises:
+            Unsupported: Headwater does not have the table's merge engine.
+        """
+        options = schema.table_options
+        sequence = schema.columns(options.sequence_fields)
+        descending = options.sequence_descending
+        return MergeRules(
+            tuple(item.name for item in schema.key_fields),
+            options.sequence_fields,
+            RowOrder([OrderColumn(to_arrow(item.type)) for item in schema.key_fields]),
+            RowOrder([OrderColumn(to_arrow(item.type), True, descending) for item in sequence]),
+            options.ignore_delete,
+            merge_engine(schema),
+        )
+
+    @property
+    def age_columns(self) -> tuple[str, ...]:
+        """The columns that tell how old a row is."""
+        return (*self.sequence_fields, SEQUENCE_FIELD.name, KIND_FIELD.name)
+
+    def newness(self, rows: pa.RecordBatch) -> Comparable:
+        """A comparable array that is greater for newer rows of one key.
+
+        Args:
+            rows: With `age_columns`; ``_VALUE_KIND`` may be left out when no row retracts.
+        """
+        columns = [*self.sequence_order.columns, _NUMBER]
+        arrays = [rows.column(name) for name in (*self.sequence_fields, SEQUENCE_FIELD.name)]
+        added = added_rows(rows)
+        # Nearly always a single array of integers, which is much the fastest to compare.
+        if added is not None:
+            columns.append(_ADDED)
+            arrays.append(added)
+        return RowOrder(columns).encode(arrays)
+
+
+def added_rows(batch: pa.RecordBatch) -> pa.BooleanArray | None:
+    """Which rows of a batch do not retract; None when all do not."""
+    at = batch.schema.get_field_index(KIND_FIELD.name)
+    if at < 0:
+        return None
+    retracting = pc.bit_wise_and(batch.column(at), pa.scalar(1, pa.int8()))
+    added = pc.equal(retracting, pa.scalar(0, pa.int8()))
+    return None if pc.all(added).as_py() else added

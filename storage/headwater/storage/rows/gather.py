@@ -1,0 +1,61 @@
+"""Rows picked from several batches, in a chosen order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["gather", "take_rows"]
+
+# Text columns of one Arrow batch end at 2 GiB.
+_MOST_BYTES = 1 << 30
+
+
+def gather(
+    batches: Sequence[pa.RecordBatch], order: npt.NDArray[np.int64]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of several batches in an order.
+
+    Args:
+        batches: At least one, of one schema.
+        order: The rows' numbers, counted across the batches, each at most once.
+
+    Returns:
+        One batch, or several when it would be too large for Arrow's text.
+    """
+    if sum(batch.nbytes for batch in batches) <= _MOST_BYTES or len(order) <= 1:
+        yield take_rows(batches, order)
+        return
+    half = len(order) // 2
+    for part in (order[:half], order[half:]):
+        yield from gather(*_select(batches, part))
+
+
+def take_rows(batches: Sequence[pa.RecordBatch], order: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Rows of several batches in an order, as `gather`, in one batch of less than 2 GiB."""
+    if len(batches) == 1:
+        return batches[0].take(pa.array(order))
+    if len(order) * 2 < sum(batch.num_rows for batch in batches):
+        # Only what is wanted is put together.
+        batches, order = _select(batches, order)
+    return pa.concat_batches(batches).take(pa.array(order))
+
+
+def _select(
+    batches: Sequence[pa.RecordBatch], order: npt.NDArray[np.int64]
+) -> tuple[list[pa.RecordBatch], npt.NDArray[np.int64]]:
+    """The rows of each batch that are wanted, and the order renumbered to them."""
+    bounds = np.cumsum([0, *(batch.num_rows for batch in batches)])
+    by_batch = np.argsort(order)
+    ends = np.searchsorted(order, bounds, sorter=by_batch)
+    chosen = [
+        batch.take(pa.array(order[by_batch[start:end]] - first))
+        for batch, first, (start, end) in zip(batches, bounds[:-1], pairwise(ends), strict=True)
+    ]
+    places = np.empty_like(order)
+    places[by_batch] = np.arange(len(order))
+    return chosen, places
