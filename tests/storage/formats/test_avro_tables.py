@@ -225,7 +225,7 @@ def test_a_damaged_file_is_named(new_table: NewTable) -> None:
         ({"changelog-file.format": "avro"}, ("t", "TIMESTAMP(9)"), "column 't'"),
         ({"file.format.per.level": "0:parquet,1:avro"}, ("t", "TIMESTAMP(9)"), "column 't'"),
         ({"changelog-file.format": "orc"}, ("v", "INT"), r"changelog-file\.format=orc"),
-        ({"file.format.per.level": "3:orc"}, ("v", "INT"), r"file\.format\.per\.level=orc"),
+        ({"file.format.per.level": "3:orc"}, ("v", "INT"), r"file\.format\.per\.level=.*orc"),
     ],
 )
 def test_what_a_format_cannot_hold_is_refused_before_anything_is_written(

@@ -25,8 +25,9 @@ _WHEN_READING = "give it to each read instead"
 
 
 def _formats_of_levels(text: str) -> bool:
-    formats = (level.partition(":")[2].strip() for level in text.split(",") if level.strip())
-    return all(map(_FORMATS.include, formats))
+    formats = (level.partition(":")[2].strip() for level in text.split(","))
+    # What names no format is malformed, which is another error.
+    return all(map(_FORMATS.include, filter(None, formats)))
 
 
 def _never(key: str, note: str, unless: Values = _FALSE, because: str = "") -> Option:

@@ -26,6 +26,7 @@ from headwater.storage.scan.sections import Section, key_sections, pack_in_order
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.data_file_writer import DataFileWriter
+from headwater.storage.write.file_encoding import refuse_formats
 from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["CompactionTask", "plan_compaction", "run_compaction"]
@@ -73,6 +74,7 @@ def plan_compaction(
         Unsupported: The table cannot be written, or its compaction must write a changelog.
     """
     storage.refuse(Operation.WRITE | Operation.COMPACT)
+    refuse_formats(storage.schema)
     options = storage.schema.table_options
     keyed = bool(storage.schema.primary_keys)
     buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}

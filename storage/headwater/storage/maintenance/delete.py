@@ -24,6 +24,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.data_file_writer import DataFileWriter
+from headwater.storage.write.file_encoding import refuse_formats
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 __all__ = ["delete_rows"]
@@ -50,6 +51,7 @@ def delete_rows(
         Unsupported: The table cannot be written.
     """
     storage.refuse(Operation.READ | Operation.WRITE)
+    refuse_formats(storage.schema)
     if storage.schema.primary_keys:
         return _retract(storage, snapshot, predicate)
     messages: list[CommitMessage] = []
