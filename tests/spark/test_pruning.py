@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
-from tests.spark.conftest import Numbered, plan, rows, scanned_columns
+from tests.spark.conftest import Numbered, named_files, plan, rows, scanned_columns
 
 from headwater.spark import SparkLake
-from headwater.storage.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
+from headwater.storage.schema.change import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    SetOption,
+    UpdateColumnType,
+)
 from headwater.storage.types.atomic_type import AtomicType, Root
 
 pytestmark = pytest.mark.spark
@@ -64,6 +70,23 @@ def test_deletes_in_a_single_run_are_left_out(
     frame = lake.table("db.u")
     assert "FileScan parquet" in plan(frame)
     assert rows(frame) == rows(numbered(200, 230, "more"))
+
+
+def test_only_parquet_files_go_through_sparks_own_scan(
+    lake: SparkLake, table: str, numbered: Numbered
+) -> None:
+    lake.catalog.table(table).alter(SetOption("file.format", "avro"))
+    lake.write(numbered(90, 120).where("part = '0'"), table)
+    files = named_files(lake, table)
+    assert {name.rpartition(".")[2] for name in files} == {"avro", "parquet"}
+    frame = lake.table(table)
+    assert rows(frame) == rows(numbered(0, 120).where("part = '0' OR id < 90"))
+    assert "FileScan parquet" in plan(frame)
+    assert "(Python)" in plan(frame)
+    lake.compact(table)
+    assert rows(lake.table(table).where("part = '0'").select("id")) == rows(
+        numbered(0, 120).where("part = '0'").select("id")
+    )
 
 
 def test_only_buckets_that_overlap_go_through_python(
