@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.storage.capabilities import FILE_FORMATS
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.files.local import LocalFileAccess, local_uri
 from headwater.storage.formats.protocol import DataFileFormat
@@ -294,6 +295,11 @@ def test_a_bad_file_is_named(data_format: DataFileFormat, tmp_path: Path) -> Non
     path.write_bytes(flipped)
     with pytest.raises(CorruptData, match=named):
         rows()
+
+
+def test_the_table_of_capabilities_names_every_format() -> None:
+    assert set(FORMATS) == set(FILE_FORMATS)
+    assert all(found.name == name for name, found in FORMATS.items())
 
 
 def test_a_files_format_is_the_extension_of_its_name() -> None:

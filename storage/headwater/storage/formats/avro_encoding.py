@@ -16,7 +16,12 @@ import pyarrow.compute as pc
 
 from headwater.storage.errors import Invalid
 from headwater.storage.formats.avro_schema import COUNT_TYPE, has_text_keys
-from headwater.storage.types.arrow_numbers import Integers, plain_numbers
+from headwater.storage.types.arrow_numbers import (
+    Integers,
+    decimal_words,
+    plain_numbers,
+    shortest_decimals,
+)
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
     ArrayType,
@@ -86,13 +91,23 @@ def _spread(part: pa.Array | pa.Scalar, mask: Mask) -> pa.Array:
         return pc.if_else(pa.array(mask), part, _NOTHING)
     lengths = np.zeros(len(mask), np.int64)
     lengths[mask] = np.diff(_offsets(part))
-    return _binary(lengths, part.buffers()[2])
+    return _binary(lengths, _content(part))
 
 
 def _offsets(array: pa.Array) -> Integers:
-    """The offsets of a ``large_binary`` column that is no slice."""
-    assert array.offset == 0
-    return np.frombuffer(array.buffers()[1], np.int64, len(array) + 1)
+    """The offsets of a ``large_binary`` column in its buffer."""
+    return np.frombuffer(array.buffers()[1], np.int64, array.offset + len(array) + 1)[
+        array.offset :
+    ]
+
+
+def _content(array: pa.Array) -> pa.Buffer | None:
+    """The bytes of a ``large_binary`` column without nulls, end to end."""
+    data = array.buffers()[2]
+    if data is None:
+        return None
+    ends = _offsets(array)
+    return data.slice(int(ends[0]), int(ends[-1] - ends[0]))
 
 
 def _binary(lengths: Integers, data: Octets | pa.Buffer | None) -> pa.Array:
@@ -145,7 +160,7 @@ def _listed(
     lengths = np.diff(_offsets(joined)[bounds])
     return [
         _spread(_varints(counts[holding]), holding),
-        _binary(lengths, joined.buffers()[2]),
+        _binary(lengths, _content(joined)),
         _END,
     ]
 
@@ -189,15 +204,7 @@ def _varints(numbers: Integers) -> pa.Array:
 
 def _decimals(array: pa.Array) -> pa.Array:
     """Unscaled numbers in two's complement, the highest byte first, as few bytes as will do."""
-    if not len(array):
-        return _binary(np.zeros(0, np.int64), None)
-    data = np.frombuffer(array.buffers()[1], np.uint8, 16 * (array.offset + len(array)))
-    octets = data.reshape(-1, 16)[array.offset :, ::-1]
-    fill = np.where(octets[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
-    # The first byte that says more than the sign; the last one if none does.
-    start = np.where((octets != fill).any(1), (octets != fill).argmax(1), 15)
-    lead = np.take_along_axis(octets, start[:, None], 1)
-    # A byte before it where its own highest bit would change the sign.
-    start -= ((lead ^ fill) >= 0x80)[:, 0]
-    kept = np.arange(16) >= start[:, None]
-    return _binary((16 - start).astype(np.int64), octets[kept])
+    sizes, first, last = shortest_decimals(*decimal_words(array))
+    octets = np.stack([first, last], axis=1).view(np.uint8)
+    lengths = sizes.astype(np.int64)
+    return _binary(lengths, octets[np.arange(16) < lengths[:, None]])

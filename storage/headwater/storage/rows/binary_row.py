@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.storage.errors import CorruptData, Invalid
+from headwater.storage.types.arrow_numbers import Words, decimal_words, shortest_decimals
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataType, to_arrow
 from headwater.storage.types.values import (
@@ -32,7 +33,6 @@ from headwater.storage.types.values import (
 
 __all__ = ["EMPTY_ROW", "deserialize_row", "encode_columns", "serialize_row"]
 
-Words: TypeAlias = npt.NDArray[np.uint64]
 Offsets: TypeAlias = npt.NDArray[np.int64]
 
 EMPTY_ROW = bytes(12)
@@ -319,12 +319,11 @@ class _Field:
         self._tail = fill
 
     def _take_decimals(self, array: pa.Array) -> None:
-        halves = _fixed_width(array, np.uint64, 2)
-        low, high = halves[:, 0], halves[:, 1]
+        low, high = decimal_words(array)
         if self._type.precision <= 18:
             self._slots = self._masked(low.copy())
             return
-        sizes, first, second = _shortest_decimals(low, high)
+        sizes, first, second = shortest_decimals(low, high)
         self._slots = self._masked(sizes)
         first, second = self._masked(first), self._masked(second)
         self.room = 2
@@ -431,23 +430,3 @@ def _slots_of_plain(array: pa.Array, root: Root) -> Words:
     dtype, unsigned = _SIGNED[root]
     # Reinterpreted as unsigned: a narrow number must not spread its sign over the 8 bytes.
     return _fixed_width(array, dtype).view(unsigned).astype(np.uint64)
-
-
-def _shortest_decimals(low: Words, high: Words) -> tuple[Words, Words, Words]:
-    """Sizes and bytes of the shortest big-endian two's complement form of 128-bit numbers."""
-    sign = (high.view(np.int64) >> 63).view(np.uint64)
-    magnitude_low, magnitude_high = low ^ sign, high ^ sign
-    size = np.ones(len(low), np.uint64)
-    for count in range(1, 16):
-        limit = np.uint64(1 << ((8 * count - 1) % 64))
-        if count <= 8:
-            size += (magnitude_high > 0) | (magnitude_low >= limit)
-        else:
-            size += magnitude_high >= limit
-    shift = np.uint64(8) * (np.uint64(16) - size)
-    # NumPy leaves shifts by 64 and more undefined: the halves are moved first, then the rest.
-    far = shift >= 64
-    rest = shift % np.uint64(64)
-    upper, lower = np.where(far, low, high), np.where(far, np.uint64(0), low)
-    carried = np.where(rest > 0, lower >> ((np.uint64(64) - rest) % np.uint64(64)), np.uint64(0))
-    return size, ((upper << rest) | carried).byteswap(), (lower << rest).byteswap()

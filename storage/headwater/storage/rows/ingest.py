@@ -30,6 +30,7 @@ from headwater.storage.types.data_type import (
 )
 from headwater.storage.types.local_time import Zone
 from headwater.storage.types.nested_arrays import list_with, map_entries, map_with, struct_with
+from headwater.storage.types.values import is_kindred
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +40,9 @@ __all__ = ["ROW_KIND_COLUMN", "TabularData", "arrow_table", "coerce"]
 
 ROW_KIND_COLUMN = "_ROW_KIND"
 """An input column of this name holds each row's kind: ``+I``, ``-U``, ``+U`` or ``-D``."""
+
+
+_INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 
 
 @runtime_checkable
@@ -243,11 +247,11 @@ def _refusal(array: pa.Array, data_type: DataType, where: str, why: str) -> Inva
 
 def _cast_atomic(array: pa.Array, data_type: AtomicType, where: str) -> pa.Array:
     source, target = array.type, to_arrow(data_type)
-    if not _castable(source, data_type.root):
-        raise _refusal(array, data_type, where, "cast the column first")
-    if pa.types.is_timestamp(source) and (source.tz is None) != (target.tz is None):
-        # Arrow would take local time as UTC without a word.
-        why = "one is local time and the other a moment; convert the column first"
+    if not _castable(source, data_type):
+        why = "cast the column first"
+        if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
+            # Arrow would take local time as UTC without a word.
+            why = "one is local time and the other a moment; convert the column first"
         raise _refusal(array, data_type, where, why)
     if source == target:
         cast = array
@@ -262,38 +266,10 @@ def _cast_atomic(array: pa.Array, data_type: AtomicType, where: str) -> pa.Array
     return cast
 
 
-def _castable(source: pa.DataType, root: Root) -> bool:
-    match root:
-        case Root.BOOLEAN:
-            return bool(pa.types.is_boolean(source))
-        case Root.TINYINT | Root.SMALLINT | Root.INT | Root.BIGINT:
-            # Whole numbers with nulls are floats in pandas.
-            return bool(pa.types.is_integer(source) or pa.types.is_floating(source))
-        case Root.FLOAT | Root.DOUBLE:
-            return bool(pa.types.is_integer(source) or pa.types.is_floating(source))
-        case Root.DECIMAL:
-            return bool(pa.types.is_integer(source) or pa.types.is_decimal(source))
-        case Root.CHAR | Root.VARCHAR:
-            return bool(
-                pa.types.is_string(source)
-                or pa.types.is_large_string(source)
-                or pa.types.is_string_view(source)
-            )
-        case Root.BINARY | Root.VARBINARY:
-            return bool(
-                pa.types.is_binary(source)
-                or pa.types.is_large_binary(source)
-                or pa.types.is_fixed_size_binary(source)
-                or pa.types.is_binary_view(source)
-            )
-        case Root.DATE:
-            return bool(pa.types.is_date(source))
-        case Root.TIME:
-            return bool(pa.types.is_time(source))
-        case Root.TIMESTAMP | Root.TIMESTAMP_LTZ:
-            return bool(pa.types.is_timestamp(source))
-        case Root.VARIANT | Root.BLOB | Root.VECTOR | Root.GEOMETRY | Root.GEOGRAPHY:
-            return False
+def _castable(source: pa.DataType, data_type: AtomicType) -> bool:
+    # Whole numbers with nulls are floats in pandas.
+    whole = data_type.root in _INTEGERS and pa.types.is_floating(source)
+    return bool(whole or is_kindred(source, data_type))
 
 
 def _safe_cast(array: pa.Array, data_type: AtomicType, target: pa.DataType) -> pa.Array:

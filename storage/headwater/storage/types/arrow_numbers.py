@@ -6,13 +6,24 @@ integers that do.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Integers", "arrow_numbers", "low_words", "plain_numbers"]
+__all__ = [
+    "Integers",
+    "Words",
+    "arrow_numbers",
+    "decimal_words",
+    "low_words",
+    "plain_numbers",
+    "shortest_decimals",
+]
 
-Integers = npt.NDArray[np.int64]
+Integers: TypeAlias = npt.NDArray[np.int64]
+Words: TypeAlias = npt.NDArray[np.uint64]
 
 _WORDS = {32: pa.int32(), 64: pa.int64()}
 
@@ -46,6 +57,40 @@ def low_words(decimals: pa.Array) -> Integers:
     """
     if decimals.null_count:
         decimals = decimals.fill_null(0)
-    data = decimals.buffers()[1]
-    words = np.frombuffer(data, "<i8", count=2 * (decimals.offset + len(decimals)))
-    return words[2 * decimals.offset :: 2].astype(np.int64)
+    return decimal_words(decimals)[0].view(np.int64).copy()
+
+
+def decimal_words(decimals: pa.Array) -> tuple[Words, Words]:
+    """The low and the high half of the unscaled numbers of a decimal128 column.
+
+    Anything stands where it is null.
+    """
+    if not len(decimals):
+        return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+    words = np.frombuffer(decimals.buffers()[1], "<u8", 2 * (decimals.offset + len(decimals)))
+    halves = words[2 * decimals.offset :].reshape(-1, 2)
+    return halves[:, 0], halves[:, 1]
+
+
+def shortest_decimals(low: Words, high: Words) -> tuple[Words, Words, Words]:
+    """The shortest big-endian two's complement form of 128-bit numbers, as BigInteger has it.
+
+    Returns:
+        The sizes, and the first and the last 8 of 16 bytes that begin with so many of the number.
+    """
+    sign = (high.view(np.int64) >> 63).view(np.uint64)
+    magnitude_low, magnitude_high = low ^ sign, high ^ sign
+    size = np.ones(len(low), np.uint64)
+    for count in range(1, 16):
+        limit = np.uint64(1 << ((8 * count - 1) % 64))
+        if count <= 8:
+            size += (magnitude_high > 0) | (magnitude_low >= limit)
+        else:
+            size += magnitude_high >= limit
+    shift = np.uint64(8) * (np.uint64(16) - size)
+    # NumPy leaves shifts by 64 and more undefined: the halves are moved first, then the rest.
+    far = shift >= 64
+    rest = shift % np.uint64(64)
+    upper, lower = np.where(far, low, high), np.where(far, np.uint64(0), low)
+    carried = np.where(rest > 0, lower >> ((np.uint64(64) - rest) % np.uint64(64)), np.uint64(0))
+    return size, ((upper << rest) | carried).byteswap(), (lower << rest).byteswap()
