@@ -14,7 +14,7 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.table.pointer import CatalogPointer
 from headwater.client.rest import RestCatalog
 from headwater.storage.commit.fate import DEFAULT_TIMEOUT_MILLIS, commit_snapshot
-from headwater.storage.errors import NotFound, OutcomeUnknown, ResourceType, Unavailable
+from headwater.storage.errors import Conflict, NotFound, OutcomeUnknown, ResourceType, Unavailable
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -314,6 +314,21 @@ def test_a_definite_refusal_is_raised(
         catalog.snapshots.commit(orders, "another-id", make_snapshot(1), None, []).decided()
     assert error.value.resource_type is ResourceType.TABLE
     assert proxy.requests("POST", "/commit") == 1
+
+
+def test_a_foreign_file_in_the_snapshots_place_is_a_refusal_and_told_at_once(
+    commit: Commit, proxy: Proxy, behind: SqlCatalog, orders: Identifier,
+    make_snapshot: MakeSnapshot, clock: Clock,
+) -> None:  # fmt: skip
+    first = make_snapshot(1)
+    assert commit(first)
+    directory = behind.tables.get(orders).path.removeprefix("file://")
+    Path(directory, "snapshot", "snapshot-2").write_text(make_snapshot(2).to_json())
+    with pytest.raises(Conflict, match="something else wrote it"):
+        commit(make_snapshot(2), first)
+    assert proxy.requests("POST", "/commit") == 2
+    assert clock.slept == []
+    assert _history(behind, orders) == [first]
 
 
 def test_a_snapshot_without_a_uuid_is_known_by_its_user(

@@ -143,6 +143,18 @@ def test_a_commit_without_its_parts_is_refused(http: httpx.Client, orders: str) 
         assert _error(http.post(f"{orders}/commit", json=body))[0] == 400
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"{}", b'{"snapshot": null}', b'{"snapshot": {"id": 0}}', b"\xff", b"[]"],
+)
+def test_a_commit_to_a_table_that_is_not_there_is_404_whatever_it_says(
+    http: httpx.Client, orders: str, body: bytes
+) -> None:
+    missing = orders.replace("orders", "missing")
+    assert _error(http.post(f"{missing}/commit", content=body))[:2] == (404, "TABLE")
+    assert _error(http.post(f"{orders}/commit", content=body))[0] == 400
+
+
 def test_snapshots_come_in_pages(http: httpx.Client, orders: str, commit: Commit) -> None:
     for number in range(1, 6):
         assert commit(orders, number).json() == {"success": True}

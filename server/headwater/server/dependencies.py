@@ -31,6 +31,7 @@ __all__ = [
     "TableName",
     "list_of",
     "page_size",
+    "require_table",
 ]
 
 _MOST_NAMES = 100
@@ -127,6 +128,17 @@ async def _table(database: Segment, table: Segment) -> Identifier:
 
 
 TableName: TypeAlias = Annotated[Identifier, Depends(_table)]
+
+
+async def require_table(request: Request) -> None:
+    """See that the table in a request's path is there; raises NotFound (TABLE)."""
+    services = await _services(request)
+    try:
+        names = {name: _decode(value) for name, value in request.path_params.items()}
+    except ValueError:
+        return
+    catalog = await services.catalog(names["prefix"])
+    await to_thread.run_sync(catalog.tables.get, Identifier(names["database"], names["table"]))
 
 
 _LARGEST_PAGE = 100

@@ -50,7 +50,12 @@ _STATUS: Mapping[type[HeadwaterError], int] = {
 
 def status_of(error: HeadwaterError) -> int:
     """The HTTP status, and the body's code, of an error."""
-    return _STATUS.get(type(error), 500)
+    return _STATUS[_kind(error)]
+
+
+def _kind(error: HeadwaterError) -> type[HeadwaterError]:
+    """The error's class among those that clients know."""
+    return next(kind for kind in type(error).__mro__ if kind in _STATUS)
 
 
 def error_response(
@@ -84,7 +89,7 @@ async def _known_error(request: Request, error: Exception) -> JSONResponse:
 def known_error_response(error: HeadwaterError) -> JSONResponse:
     """The answer to a request that ended in one of Headwater's own errors."""
     # The header tells Headwater's own client which class it was: several share a status.
-    headers = {ERROR_KIND_HEADER: type(error).__name__}
+    headers = {ERROR_KIND_HEADER: _kind(error).__name__}
     if status_of(error) == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["retry-after"] = "1"
     return error_response(

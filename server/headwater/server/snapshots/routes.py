@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from headwater.catalog.sql.tables.bulk_reads import StoredSnapshot
@@ -19,14 +25,43 @@ from headwater.catalog.wire.history import (
 )
 from headwater.catalog.wire.tables import Empty
 from headwater.server.answers import snapshot_text
-from headwater.server.dependencies import CatalogOf, PageOf, Segment, ServicesOf, TableName
+from headwater.server.dependencies import (
+    CatalogOf,
+    PageOf,
+    Segment,
+    ServicesOf,
+    TableName,
+    require_table,
+)
 from headwater.server.error_responses import failures
 from headwater.server.json_text import BodyText, Raw, json_response, member_text
-from headwater.storage.errors import NotFound, ResourceType
+from headwater.storage.errors import Invalid, NotFound, ResourceType
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/{prefix}/databases/{database}/tables/{table}", tags=["snapshot"])
+
+class _TableFirst(APIRoute):
+    """A route that says that its table does not exist before it says what is wrong with a body."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The ordinary handler, and a look for the table where that finds fault."""
+        handle = super().get_route_handler()
+
+        async def look_first(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (HTTPException, RequestValidationError, Invalid):
+                await require_table(request)
+                raise
+
+        return look_first
+
+
+router = APIRouter(
+    prefix="/v1/{prefix}/databases/{database}/tables/{table}",
+    tags=["snapshot"],
+    route_class=_TableFirst,
+)
 
 
 @router.post("/commit", summary="Commit a snapshot", responses=failures("no table", "unsupported"))

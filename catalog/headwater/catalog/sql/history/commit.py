@@ -31,6 +31,7 @@ from headwater.catalog.sql.database.prepared import (
 )
 from headwater.catalog.sql.history.statistics import Growth, Sizes, growing, snapshot_row
 from headwater.catalog.sql.history.stream_counts import COUNT_COLUMNS, StreamCounts
+from headwater.catalog.sql.outbox.mirror_files import PlaceTaken, is_taken
 from headwater.catalog.sql.outbox.outbox import Committed, Outbox
 from headwater.catalog.sql.queries.lookup import (
     Head,
@@ -39,7 +40,13 @@ from headwater.catalog.sql.queries.lookup import (
     lock_branches,
     table_not_found,
 )
-from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
+from headwater.storage.errors import (
+    Conflict,
+    HeadwaterError,
+    Invalid,
+    OutcomeUnknown,
+    Unavailable,
+)
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
@@ -243,7 +250,7 @@ class Commits:
                     elif is_unknown:
                         answers[at] = CommitAnswer.unknown(error)
                     else:
-                        answers[at] = _not_begun(error)
+                        answers[at] = _not_begun(offer, error)
                 else:
                     if outcome is _Outcome.REPEATED:
                         answers[at] = CommitAnswer.of(True)
@@ -273,12 +280,22 @@ class Commits:
                 decisions[at] = (_Outcome.WAITS_FOR_ANOTHER, record)
             else:
                 turns[record.id] = (at, record)
+        # Before the branches are locked: a store that is far away takes its time.
+        occupied = self._outbox.occupied(
+            {at: record.layout.snapshot(offers[at].snapshot.id) for at, record in turns.values()}
+        )
         places = [(record.id, record.branch) for _, record in turns.values()]
         heads = lock_branches(connection, places) if places else {}
         moving: list[tuple[Offer, TableRecord]] = []
         for at, record in turns.values():
             head = heads.get(record.id)
             if head is not None and offers[at].follows(head):
+                obstacle = None
+                if at in occupied:
+                    obstacle = self._obstacle(connection, offers[at], record)
+                if obstacle is not None:
+                    decisions[at] = obstacle
+                    continue
                 moving.append((offers[at], record))
                 decisions[at] = (_Outcome.DONE, record)
             else:
@@ -290,6 +307,19 @@ class Commits:
                 if not isinstance(decision, HeadwaterError) and decision[0] in _TAKEN:
                     also(connection, decision[1])
         return [decisions[at] for at in range(len(offers))]
+
+    def _obstacle(
+        self, connection: Connection, offer: Offer, record: TableRecord
+    ) -> _Decision | None:
+        """What is to be said where a file lies in the place of the snapshot's; None to go on."""
+        now = find_tables(connection, self._context, [offer.identifier])[0]
+        if now is None or now.is_pending:
+            # A rollback, perhaps, that has yet to delete the file.
+            return _Outcome.SETTLE_FIRST, record
+        path = record.layout.snapshot(offer.snapshot.id)
+        if is_taken(self._context.files, path, offer.snapshot.to_json()):
+            return _refusal(offer, PlaceTaken(path))
+        return None
 
     def _move(self, connection: Connection, moving: Sequence[tuple[Offer, TableRecord]]) -> None:
         """Make the snapshots the latest; the branches' locks are held."""
@@ -378,9 +408,20 @@ def _not_followed(offer: Offer, error: HeadwaterError) -> CommitAnswer:
     return CommitAnswer.unknown(answer)
 
 
-def _not_begun(error: HeadwaterError) -> CommitAnswer | HeadwaterError:
+def _not_begun(offer: Offer, error: HeadwaterError) -> CommitAnswer | HeadwaterError:
     """The answer where a decision before this one waits for storage."""
+    if isinstance(error, PlaceTaken):
+        return _refusal(offer, error)
     return CommitAnswer.not_sent(error) if isinstance(error, Unavailable) else error
+
+
+def _refusal(offer: Offer, error: PlaceTaken) -> Conflict:
+    answer = Conflict(
+        f"table {offer.identifier}: snapshot {offer.snapshot.id} was not committed, and no other "
+        f"can be: {error.message}"
+    )
+    answer.__cause__ = error
+    return answer
 
 
 def _as_known(error: IntegrityError | HeadwaterError) -> HeadwaterError:

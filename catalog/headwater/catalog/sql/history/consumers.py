@@ -12,7 +12,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SnapshotRow
-from headwater.catalog.sql.history.snapshot_reads import settled_table
+from headwater.catalog.sql.history.snapshot_reads import readable_table, settled_table
 from headwater.catalog.sql.history.statistics import chunks, read_schema
 from headwater.catalog.sql.history.stream_counts import COUNT_COLUMNS, StreamCounts
 from headwater.catalog.sql.outbox.outbox import Outbox
@@ -60,7 +60,7 @@ class SqlConsumers:
     ) -> Page[ConsumerInfo]:
         """The saved positions, by consumer id, without those that have expired."""
         check_page(max_results)
-        record = settled_table(self._context, self._outbox, identifier)
+        record = readable_table(self._context, self._outbox, identifier)
         with self._context.database.read() as connection:
             options = read_schema(connection, record).table_options
         expired_before = self._expired_before(options)

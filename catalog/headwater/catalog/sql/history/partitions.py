@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Row, Select, and_, bindparam, delete, insert, or_, select, update
@@ -36,6 +37,7 @@ from headwater.catalog.sql.history.statistics import (
     sort_name,
     spec_key,
 )
+from headwater.catalog.sql.outbox.mirror_files import PlaceTaken
 from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, read_table
@@ -213,7 +215,9 @@ class SqlPartitions:
         record = read_table(self._context, identifier)
         record.require_managed()
         if record.is_pending:
-            self._outbox.settle(record.id, record.branch)
+            # What is in the way of a snapshot's file changes nothing about the rows.
+            with suppress(PlaceTaken):
+                self._outbox.settle(record.id, record.branch)
         with self._context.database.read() as connection:
             return record, _partitioned(connection, record)
 

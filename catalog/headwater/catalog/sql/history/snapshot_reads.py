@@ -17,15 +17,15 @@ from headwater.catalog.model.page import Page
 from headwater.catalog.model.snapshots import SnapshotInfo
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SnapshotRow
-from headwater.catalog.sql.outbox.mirror_files import numbered_files
+from headwater.catalog.sql.outbox.mirror_files import PlaceTaken, numbered_files
 from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.lookup import TableRecord, read_table
 from headwater.catalog.sql.queries.names import check_page
-from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType
+from headwater.storage.errors import Conflict, CorruptData, Invalid, NotFound, ResourceType
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import read_tag_file
 
-__all__ = ["SnapshotReads", "settled_table", "snapshot_not_found"]
+__all__ = ["SnapshotReads", "readable_table", "settled_table", "snapshot_not_found"]
 
 _EARLIEST = "EARLIEST"
 _LATEST = "LATEST"
@@ -40,7 +40,34 @@ def settled_table(context: CatalogContext, outbox: Outbox, identifier: Identifie
     Raises:
         NotFound: There is no such table.
         Unsupported: It is external.
+        Conflict: Something else wrote to its directory, and is in the way of a decision.
     """
+    try:
+        return _settled(context, outbox, identifier)
+    except PlaceTaken as error:
+        raise Conflict(f"table {identifier}: {error.message}") from error
+
+
+def readable_table(context: CatalogContext, outbox: Outbox, identifier: Identifier) -> TableRecord:
+    """As `settled_table`, to be read alone.
+
+    While something else is in the way of a snapshot's file, it is the table as the snapshot before
+    left it: that is what other engines find on storage, too.
+    """
+    for _ in range(_SETTLE_ATTEMPTS):
+        try:
+            return _settled(context, outbox, identifier)
+        except PlaceTaken as error:
+            record = read_table(context, identifier)
+            stuck = outbox.stuck_snapshot(record.id, record.branch)
+            if stuck is not None:
+                # Nothing is decided about a branch on top of a decision that is stuck.
+                return replace(record, snapshot_id=stuck - 1, is_pending=False)
+            problem = error
+    raise problem
+
+
+def _settled(context: CatalogContext, outbox: Outbox, identifier: Identifier) -> TableRecord:
     for _ in range(_SETTLE_ATTEMPTS):
         record = read_table(context, identifier)
         record.require_snapshots()
@@ -76,7 +103,7 @@ class SnapshotReads:
     def latest(self, identifier: Identifier) -> SnapshotInfo | None:
         """The latest snapshot, whose file is on storage."""
         for _ in range(_LATEST_ATTEMPTS):
-            record = settled_table(self._context, self._outbox, identifier)
+            record = readable_table(self._context, self._outbox, identifier)
             if record.snapshot_id == 0:
                 return None
             found = self._info(record)
@@ -116,7 +143,7 @@ class SnapshotReads:
 
     def get(self, identifier: Identifier, version: str) -> Snapshot:
         """A snapshot by id, ``EARLIEST``, ``LATEST`` or tag name; NotFound (SNAPSHOT)."""
-        record = settled_table(self._context, self._outbox, identifier)
+        record = readable_table(self._context, self._outbox, identifier)
         if version.isascii() and version.isdigit():
             found = self.by_id(record, int(version))
         elif version == _LATEST:
@@ -168,7 +195,7 @@ class SnapshotReads:
     ) -> Page[Snapshot]:
         """The snapshots that exist, newest first; the token is the page's last id."""
         check_page(max_results)
-        record = settled_table(self._context, self._outbox, identifier)
+        record = readable_table(self._context, self._outbox, identifier)
         ids = self.existing(record)[::-1]
         if page_token:
             if not (page_token.isascii() and page_token.isdigit()):
@@ -186,7 +213,7 @@ class SnapshotReads:
             ids = [i for i in numbered_files(statuses, "snapshot-") if 0 < i <= record.snapshot_id]
             if record.snapshot_id == 0 or (ids and ids[-1] == record.snapshot_id):
                 return ids
-            now = settled_table(self._context, self._outbox, record.identifier)
+            now = readable_table(self._context, self._outbox, record.identifier)
             if now == record:
                 break
             # Rolled back, forwarded or dropped between the two look-ups: look again.

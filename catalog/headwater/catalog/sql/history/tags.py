@@ -12,6 +12,7 @@ from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SnapshotRow
 from headwater.catalog.sql.history.snapshot_reads import (
     SnapshotReads,
+    readable_table,
     settled_table,
     snapshot_not_found,
 )
@@ -105,7 +106,7 @@ class SqlTags:
 
     def get(self, identifier: Identifier, tag: str) -> TagInfo:
         """A tag; NotFound (TAG)."""
-        record = settled_table(self._context, self._outbox, identifier)
+        record = readable_table(self._context, self._outbox, identifier)
         found = None
         if tag and "/" not in tag:
             found = read_tag_file(self._files, record.layout, tag)
@@ -123,7 +124,7 @@ class SqlTags:
     ) -> Page[str]:
         """Tag names in their order."""
         check_page(max_results)
-        record = settled_table(self._context, self._outbox, identifier)
+        record = readable_table(self._context, self._outbox, identifier)
         names = tag_names(self._files, record.layout)
         if prefix:
             names = [name for name in names if name.startswith(prefix)]

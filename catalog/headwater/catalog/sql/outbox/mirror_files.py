@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import logging
 
-from headwater.storage.errors import CorruptData
+from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.files.access import FileAccess, FileStatus
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.snapshot.tag import read_tag_file
 
 __all__ = [
+    "PlaceTaken",
     "delete_later_tags",
     "delete_snapshots_after",
+    "is_taken",
     "numbered_files",
     "put",
     "tag_names",
@@ -21,16 +23,36 @@ __all__ = [
 _LOG = logging.getLogger(__name__)
 
 
+class PlaceTaken(CorruptData):
+    """Something else has written a file where a decision of the catalog's is to be written.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is not the file that the catalog decided on: something else wrote it. "
+            "Commit to the table through the catalog alone. Look at the file, move it away, and "
+            "try again"
+        )
+
+
+def is_taken(files: FileAccess, path: str, document: str) -> bool:
+    """Whether another file than the one to be written is there."""
+    try:
+        found = files.read(path)
+    except NotFound:
+        return False
+    return found != document.encode() and not _same_json(found, document)
+
+
 def put(files: FileAccess, path: str, document: str) -> None:
-    """Write a file unless it is there; raises CorruptData when it is there and is another."""
+    """Write a file unless it is there; raises PlaceTaken when it is there and is another."""
     if files.write_if_absent(path, document.encode()):
         return
-    found = files.read(path)
-    if found != document.encode() and not _same_json(found, document):
-        raise CorruptData(
-            f"{path} is not the file that the catalog decided on: something else wrote it. "
-            "Compare it with the catalog's database, move it away, and retry"
-        )
+    if is_taken(files, path, document):
+        raise PlaceTaken(path)
 
 
 def numbered_files(statuses: list[FileStatus], prefix: str) -> list[int]:

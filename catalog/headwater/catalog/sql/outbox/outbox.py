@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -218,7 +218,7 @@ class Outbox:
             How many there were.
 
         Raises:
-            CorruptData: Storage holds another file where one should be written; nothing is
+            PlaceTaken: Storage holds another file where one should be written; nothing is
                 overwritten, and the decision stays open.
         """
         settled, more = 0, True
@@ -304,6 +304,30 @@ class Outbox:
         for other in others:
             other.result()
         return failures
+
+    def occupied(self, paths: Mapping[int, str]) -> set[int]:
+        """Which of some paths hold a file already; one that cannot be looked at is left out.
+
+        It is a look ahead, and cheap: who writes the file finds out for certain.
+        """
+
+        def exists(path: str) -> bool:
+            try:
+                return self._files.exists(path)
+            except HeadwaterError:
+                return False
+
+        one_by_one = len(paths) < 2 or all(path.startswith("file:") for path in paths.values())
+        answers = (
+            map(exists, paths.values()) if one_by_one else self._putters.map(exists, paths.values())
+        )
+        return {at for at, is_there in zip(paths, answers, strict=True) if is_there}
+
+    def stuck_snapshot(self, table_id: str, branch: str) -> int | None:
+        """The number of the snapshot that is the oldest open decision; None when it is none."""
+        with self._context.database.read() as connection:
+            rows = _OLDEST.run(connection, table=table_id, branch=branch).all()
+        return rows[0].number if rows and rows[0].action == _SNAPSHOT else None
 
     def finish(self, table_id: str, branch: str, done: str) -> None:
         """Follow what has just been decided.

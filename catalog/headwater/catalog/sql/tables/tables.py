@@ -19,6 +19,7 @@ from headwater.catalog.sql.database.models import (
     TableRow,
 )
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
+from headwater.catalog.sql.outbox.mirror_files import PlaceTaken
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
 from headwater.catalog.sql.queries.claimed_places import (
     claim,
@@ -261,6 +262,11 @@ class SqlTables(Replacements, Registrations):
                 if self._external.alter(info, changes):
                     return
                 continue
+            try:
+                self._outbox.settle(info.id, identifier.branch)
+            except PlaceTaken as error:
+                # A schema's file must not wait behind a snapshot's that cannot be written.
+                raise Conflict(f"table {identifier} cannot be changed: {error.message}") from error
             if self._alter_once(identifier, info, changes):
                 changed = f"the schema of table {identifier} is changed"
                 self._outbox.finish(info.id, identifier.branch, changed)
