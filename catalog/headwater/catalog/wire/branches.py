@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headwater.catalog.wire.examples import example
 from headwater.catalog.wire.tables import WireModel
 
 __all__ = ["CreateBranchRequest", "ForwardBranchRequest", "RenameBranchRequest"]
@@ -16,6 +17,8 @@ class CreateBranchRequest(WireModel):
         from_snapshot: Begin with this snapshot instead; Headwater's addition.
     """
 
+    model_config = example({"branch": "b", "fromTag": "v1"})
+
     branch: str
     from_tag: str | None = None
     from_snapshot: int | None = None
@@ -23,6 +26,8 @@ class CreateBranchRequest(WireModel):
 
 class RenameBranchRequest(WireModel):
     """``POST …/branches/{branch}/rename``."""
+
+    model_config = example({"toBranch": "c"})
 
     to_branch: str
 
@@ -33,5 +38,7 @@ class ForwardBranchRequest(WireModel):
     Attributes:
         branch: In the specification, though no client sends it: the path names the branch.
     """
+
+    model_config = example({})
 
     branch: str | None = None

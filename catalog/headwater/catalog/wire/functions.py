@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from headwater.catalog.model.column import Column
 from headwater.catalog.model.functions import (
@@ -24,6 +24,7 @@ from headwater.catalog.model.functions import (
     UpdateDefinition,
 )
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.wire.examples import AUDIT, example
 from headwater.catalog.wire.objects import (
     ColumnModel,
     RemoveOptionModel,
@@ -53,9 +54,47 @@ __all__ = [
     "function_change_model",
 ]
 
+_SQL_DEFINITION: dict[str, JsonValue] = {"type": "sql", "definition": "length * width"}
+_LAMBDA_DEFINITION: dict[str, JsonValue] = {
+    "type": "lambda",
+    "definition": "(Double length, Double width) -> length * width",
+    "language": "java",
+}
+_JAR: dict[str, JsonValue] = {"resourceType": "jar", "uri": "s3://lake/functions/area.jar"}
+_FILE_DEFINITION: dict[str, JsonValue] = {
+    "type": "file",
+    "fileResources": [_JAR],
+    "language": "java",
+    "className": "com.example.Area",
+    "functionName": "eval",
+}
+_FUNCTION_SPEC: dict[str, JsonValue] = {
+    "inputParams": [
+        {"id": 0, "name": "length", "type": "DOUBLE"},
+        {"id": 1, "name": "width", "type": "DOUBLE"},
+    ],
+    "returnParams": [{"id": 0, "name": "area", "type": "DOUBLE"}],
+    "deterministic": True,
+    "definitions": {
+        "trino": _SQL_DEFINITION,
+        "spark": _LAMBDA_DEFINITION,
+        "flink": _FILE_DEFINITION,
+    },
+    "comment": "The area of a rectangle.",
+    "options": {},
+}
+_FUNCTION: dict[str, JsonValue] = {
+    "uuid": "9b0d6a1c-2f0e-4d58-9c34-5d0a1be7f3c2",
+    "name": "area",
+    **_FUNCTION_SPEC,
+    **AUDIT,
+}
+
 
 class FileResourceModel(WireModel):
     """A file that a definition needs: `resourceType` is ``jar``, ``file``…"""
+
+    model_config = example(_JAR)
 
     resource_type: str
     uri: str
@@ -63,6 +102,8 @@ class FileResourceModel(WireModel):
 
 class FileDefinitionModel(WireModel):
     """A function in files."""
+
+    model_config = example(_FILE_DEFINITION)
 
     type: Literal["file"] = "file"
     file_resources: list[FileResourceModel] | None = None
@@ -86,6 +127,8 @@ class FileDefinitionModel(WireModel):
 class SqlDefinitionModel(WireModel):
     """A function as a SQL expression."""
 
+    model_config = example(_SQL_DEFINITION)
+
     type: Literal["sql"] = "sql"
     definition: str
 
@@ -96,6 +139,8 @@ class SqlDefinitionModel(WireModel):
 
 class LambdaDefinitionModel(WireModel):
     """A function as source text in a language."""
+
+    model_config = example(_LAMBDA_DEFINITION)
 
     type: Literal["lambda"] = "lambda"
     definition: str
@@ -202,11 +247,21 @@ def _columns(models: list[ColumnModel] | None) -> tuple[Column, ...] | None:
 class CreateFunctionRequest(FunctionSpecModel):
     """``POST …/functions``."""
 
+    model_config = example({"name": "area", **_FUNCTION_SPEC})
+
     name: str
 
 
 class AddDefinitionModel(WireModel):
     """Define a function for an engine that has no definition yet."""
+
+    model_config = example(
+        {
+            "action": "addDefinition",
+            "name": "duckdb",
+            "definition": _SQL_DEFINITION,
+        }
+    )
 
     action: Literal["addDefinition"] = "addDefinition"
     name: str
@@ -220,6 +275,14 @@ class AddDefinitionModel(WireModel):
 class UpdateDefinitionModel(WireModel):
     """Replace an engine's definition."""
 
+    model_config = example(
+        {
+            "action": "updateDefinition",
+            "name": "trino",
+            "definition": _SQL_DEFINITION,
+        }
+    )
+
     action: Literal["updateDefinition"] = "updateDefinition"
     name: str
     definition: _DefinitionModel
@@ -231,6 +294,8 @@ class UpdateDefinitionModel(WireModel):
 
 class DropDefinitionModel(WireModel):
     """Take an engine's definition away."""
+
+    model_config = example({"action": "dropDefinition", "name": "trino"})
 
     action: Literal["dropDefinition"] = "dropDefinition"
     name: str
@@ -253,6 +318,10 @@ _ChangeModel: TypeAlias = Annotated[
 
 class AlterFunctionRequest(WireModel):
     """``POST …/functions/{function}``."""
+
+    model_config = example(
+        {"changes": [{"action": "addDefinition", "name": "duckdb", "definition": _SQL_DEFINITION}]}
+    )
 
     changes: list[_ChangeModel]
 
@@ -280,6 +349,8 @@ def function_change_model(change: FunctionChange) -> _ChangeModel:
 
 class GetFunctionResponse(Audited, FunctionSpecModel):
     """A function."""
+
+    model_config = example(_FUNCTION)
 
     uuid: str
     name: str
@@ -321,16 +392,32 @@ class GetFunctionResponse(Audited, FunctionSpecModel):
 class ListFunctionsResponse(Paged):
     """Function names."""
 
+    model_config = example({"functions": ["area"], "nextPageToken": None})
+
     functions: list[str] | None = None
 
 
 class ListFunctionDetailsResponse(Paged):
     """Functions with their definitions."""
 
+    model_config = example(
+        {
+            "functionDetails": [_FUNCTION],
+            "nextPageToken": None,
+        }
+    )
+
     function_details: list[GetFunctionResponse] | None = None
 
 
 class ListFunctionsGloballyResponse(Paged):
     """Functions of all databases."""
+
+    model_config = example(
+        {
+            "functions": [{"database": "sales", "object": "area"}],
+            "nextPageToken": None,
+        }
+    )
 
     functions: list[IdentifierModel] | None = None

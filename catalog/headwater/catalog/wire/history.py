@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from headwater.catalog.model.consumers import ConsumerInfo, ConsumerLag
 from headwater.catalog.model.snapshots import SnapshotInfo
 from headwater.catalog.model.tags import TagInfo
+from headwater.catalog.wire.examples import example
 from headwater.catalog.wire.tables import JsonObject, Paged, WireModel
 from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.options import parse_duration
@@ -41,6 +42,21 @@ __all__ = [
     "snapshots_from_wire",
 ]
 
+_SNAPSHOT: dict[str, JsonValue] = {
+    "version": 3,
+    "uuid": "5f0c7a52-3b0d-4a53-8d63-0d6a7c1f9e02",
+    "id": 8,
+    "schemaId": 0,
+    "baseManifestList": "manifest-list-9a1e7c55-41a7-4d0c-9c7e-6f3b5f0a2b10-0",
+    "deltaManifestList": "manifest-list-9a1e7c55-41a7-4d0c-9c7e-6f3b5f0a2b10-1",
+    "commitUser": "ingest-orders",
+    "commitIdentifier": 8,
+    "commitKind": "APPEND",
+    "timeMillis": 1767225600000,
+    "totalRecordCount": 1200,
+    "deltaRecordCount": 100,
+}
+
 _ISO_DURATION = re.compile(
     r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.IGNORECASE
 )
@@ -50,6 +66,17 @@ _UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
 
 class PartitionStatisticsModel(WireModel):
     """What a commit changed in one partition; -1 is not known."""
+
+    model_config = example(
+        {
+            "spec": {"dt": "2026-01-01"},
+            "recordCount": 100,
+            "fileSizeInBytes": 5321,
+            "fileCount": 4,
+            "lastFileCreationTime": 1767225600000,
+            "totalBuckets": 4,
+        }
+    )
 
     spec: dict[str, str | None]
     record_count: int = 0
@@ -93,6 +120,24 @@ class CommitTableRequest(WireModel):
         statistics: What it changed, by partition.
     """
 
+    model_config = example(
+        {
+            "tableId": "0b5e8d4c-6c1f-4f43-9a53-0a3f7e6f2a11",
+            "baseSnapshotUuid": "c0a7f1de-7d3a-4b67-9f0e-5e2d8b1c4a01",
+            "snapshot": _SNAPSHOT,
+            "statistics": [
+                {
+                    "spec": {"dt": "2026-01-01"},
+                    "recordCount": 100,
+                    "fileSizeInBytes": 5321,
+                    "fileCount": 4,
+                    "lastFileCreationTime": 1767225600000,
+                    "totalBuckets": 4,
+                }
+            ],
+        }
+    )
+
     table_id: str | None = None
     base_snapshot_uuid: str | None = None
     snapshot: JsonObject
@@ -102,11 +147,23 @@ class CommitTableRequest(WireModel):
 class CommitTableResponse(WireModel):
     """Whether the snapshot is the latest now; false when another commit came first."""
 
+    model_config = example({"success": True})
+
     success: bool
 
 
 class TableSnapshotModel(WireModel):
     """A snapshot with the sizes of the table."""
+
+    model_config = example(
+        {
+            "snapshot": _SNAPSHOT,
+            "recordCount": 1200,
+            "fileSizeInBytes": 63852,
+            "fileCount": 48,
+            "lastFileCreationTime": 1767225600000,
+        }
+    )
 
     snapshot: JsonObject
     record_count: int = 0
@@ -143,11 +200,25 @@ class GetTableSnapshotResponse(WireModel):
         snapshot: The latest snapshot, with the sizes of the table.
     """
 
+    model_config = example(
+        {
+            "snapshot": {
+                "snapshot": _SNAPSHOT,
+                "recordCount": 1200,
+                "fileSizeInBytes": 63852,
+                "fileCount": 48,
+                "lastFileCreationTime": 1767225600000,
+            }
+        }
+    )
+
     snapshot: TableSnapshotModel
 
 
 class GetVersionSnapshotResponse(WireModel):
     """``GET …/snapshots/{version}``."""
+
+    model_config = example({"snapshot": _SNAPSHOT})
 
     snapshot: JsonObject
 
@@ -155,11 +226,15 @@ class GetVersionSnapshotResponse(WireModel):
 class ListSnapshotsResponse(Paged):
     """``GET …/snapshots``, newest first."""
 
+    model_config = example({"snapshots": [_SNAPSHOT], "nextPageToken": None})
+
     snapshots: list[JsonObject] | None = None
 
 
 class SnapshotInstant(WireModel):
     """A point in a table's history: a snapshot."""
+
+    model_config = example({"type": "snapshot", "snapshotId": 5})
 
     type: Literal["snapshot"] = "snapshot"
     snapshot_id: int
@@ -168,6 +243,8 @@ class SnapshotInstant(WireModel):
 class TagInstant(WireModel):
     """A point in a table's history: a tag."""
 
+    model_config = example({"type": "tag", "tagName": "v1"})
+
     type: Literal["tag"] = "tag"
     tag_name: str
 
@@ -175,12 +252,21 @@ class TagInstant(WireModel):
 class RollbackTableRequest(WireModel):
     """``POST …/rollback``; `from_snapshot` must still be the latest, when it is given."""
 
+    model_config = example(
+        {
+            "instant": {"type": "snapshot", "snapshotId": 5},
+            "fromSnapshot": 8,
+        }
+    )
+
     instant: Annotated[SnapshotInstant | TagInstant, Field(discriminator="type")]
     from_snapshot: int | None = None
 
 
 class RollbackSchemaRequest(WireModel):
     """``POST …/rollback-schema``."""
+
+    model_config = example({"schemaId": 3})
 
     schema_id: int
 
@@ -195,6 +281,8 @@ class CreateTagRequest(WireModel):
         ignore_if_exists: In the specification, though no client sends it.
     """
 
+    model_config = example({"tagName": "v1", "snapshotId": 8, "timeRetained": "7 d"})
+
     tag_name: str
     snapshot_id: int | None = None
     time_retained: str | None = None
@@ -203,6 +291,15 @@ class CreateTagRequest(WireModel):
 
 class GetTagResponse(WireModel):
     """A tag: its creation in milliseconds since the epoch, its retention as ISO 8601."""
+
+    model_config = example(
+        {
+            "tagName": "v1",
+            "snapshot": _SNAPSHOT,
+            "tagCreateTime": 1767225600000,
+            "tagTimeRetained": "7d",
+        }
+    )
 
     tag_name: str
     snapshot: JsonObject
@@ -243,6 +340,14 @@ class ConsumerModel(WireModel):
         lag_millis: How long ago the oldest of them was committed; null when not known.
     """
 
+    model_config = example(
+        {
+            "consumerId": "billing",
+            "nextSnapshot": 9,
+            "updatedAt": 1767225600000,
+        }
+    )
+
     consumer_id: str
     next_snapshot: int
     updated_at: int | None = None
@@ -273,11 +378,29 @@ class ConsumerModel(WireModel):
 class ListConsumersResponse(Paged):
     """Saved positions."""
 
+    model_config = example(
+        {
+            "consumers": [
+                {
+                    "consumerId": "billing",
+                    "nextSnapshot": 9,
+                    "updatedAt": 1767225600000,
+                    "lagSnapshots": 2,
+                    "lagRecords": 240,
+                    "lagMillis": 61000,
+                },
+            ],
+            "nextPageToken": None,
+        }
+    )
+
     consumers: list[ConsumerModel] | None = None
 
 
 class ResetConsumerRequest(WireModel):
     """``POST …/consumers/reset``; null deletes the consumer."""
+
+    model_config = example({"consumerId": "billing", "nextSnapshotId": 3})
 
     consumer_id: str
     next_snapshot_id: int | None = None
@@ -285,6 +408,8 @@ class ResetConsumerRequest(WireModel):
 
 class ListTagsResponse(Paged):
     """Tag names."""
+
+    model_config = example({"tags": ["v1"], "nextPageToken": None})
 
     tags: list[str] | None = None
 

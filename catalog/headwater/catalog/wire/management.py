@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pydantic import JsonValue
+
 from headwater.catalog.model.dropped_tables import DroppedTableInfo
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.wire.examples import ORDERS, example
 from headwater.catalog.wire.tables import IdentifierModel, Paged, WireModel
 
 __all__ = [
@@ -13,6 +16,15 @@ __all__ = [
     "RestoreTableRequest",
     "RestoreTableResponse",
 ]
+
+_DROPPED_TABLE: dict[str, JsonValue] = {
+    "id": "0b5e8d4c-6c1f-4f43-9a53-0a3f7e6f2a11",
+    "identifier": ORDERS,
+    "path": "file:///lake/sales.db/orders",
+    "droppedAt": 1767225600000,
+    "droppedBy": "nightly-spark",
+    "keptUntil": 1767830400000,
+}
 
 
 class DroppedTableModel(WireModel):
@@ -26,6 +38,8 @@ class DroppedTableModel(WireModel):
         dropped_by: Who dropped it.
         kept_until: When it is purged, milliseconds since the epoch; null is with the next sweep.
     """
+
+    model_config = example(_DROPPED_TABLE)
 
     id: str
     identifier: IdentifierModel
@@ -61,11 +75,20 @@ class DroppedTableModel(WireModel):
 class ListDroppedTablesResponse(Paged):
     """``GET …/dropped-tables``."""
 
+    model_config = example(
+        {
+            "droppedTables": [_DROPPED_TABLE],
+            "nextPageToken": None,
+        }
+    )
+
     dropped_tables: list[DroppedTableModel]
 
 
 class RestoreTableRequest(WireModel):
     """``POST …/dropped-tables/{id}/restore``; without a destination it is called what it was."""
+
+    model_config = example({"destination": None})
 
     destination: IdentifierModel | None = None
 
@@ -73,10 +96,14 @@ class RestoreTableRequest(WireModel):
 class RestoreTableResponse(WireModel):
     """What the table is called now."""
 
+    model_config = example({"identifier": ORDERS})
+
     identifier: IdentifierModel
 
 
 class ProtectionModel(WireModel):
     """Whether a database or table refuses to be dropped."""
+
+    model_config = example({"protected": True})
 
     protected: bool

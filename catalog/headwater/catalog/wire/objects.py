@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from headwater.catalog.model.column import Column
+from headwater.catalog.wire.examples import example
 from headwater.catalog.wire.tables import WireModel
 from headwater.storage.schema.change import RemoveOption, SetOption, UpdateComment
 
@@ -25,6 +26,15 @@ class ColumnModel(WireModel):
     Attributes:
         type: ``INT``, ``STRING NOT NULL``… or an object for a nested type.
     """
+
+    model_config = example(
+        {
+            "id": 0,
+            "name": "order_id",
+            "type": "BIGINT",
+            "description": "The order's number.",
+        }
+    )
 
     id: int
     name: str
@@ -51,6 +61,8 @@ class ColumnModel(WireModel):
 class SetOptionModel(WireModel):
     """Set an option."""
 
+    model_config = example({"action": "setOption", "key": "team", "value": "billing"})
+
     action: Literal["setOption"] = "setOption"
     key: str
     value: str
@@ -63,6 +75,8 @@ class SetOptionModel(WireModel):
 class RemoveOptionModel(WireModel):
     """Remove an option; removing one that is not set is no error."""
 
+    model_config = example({"action": "removeOption", "key": "team"})
+
     action: Literal["removeOption"] = "removeOption"
     key: str
 
@@ -73,6 +87,8 @@ class RemoveOptionModel(WireModel):
 
 class UpdateCommentModel(WireModel):
     """Set the comment, or remove it with null."""
+
+    model_config = example({"action": "updateComment", "comment": "Since 2026."})
 
     action: Literal["updateComment"] = "updateComment"
     comment: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from headwater.catalog.model.partitions import (
     UNKNOWN,
@@ -13,6 +13,7 @@ from headwater.catalog.model.partitions import (
     PartitionInfo,
     Spec,
 )
+from headwater.catalog.wire.examples import example
 from headwater.catalog.wire.history import PartitionStatisticsModel
 from headwater.catalog.wire.tables import Paged, WireModel
 
@@ -27,9 +28,31 @@ __all__ = [
     "PartitionSpecsRequest",
 ]
 
+_PARTITION: dict[str, JsonValue] = {
+    "spec": {"dt": "2026-01-01"},
+    "recordCount": 100,
+    "fileSizeInBytes": 5321,
+    "fileCount": 4,
+    "lastFileCreationTime": 1767225600000,
+    "totalBuckets": 4,
+    "done": False,
+    "createdAt": 1767225600000,
+    "createdBy": None,
+    "updatedAt": 1767225600000,
+    "updatedBy": None,
+    "options": None,
+}
+_FILTER = (
+    '{"kind": "LEAF", "transform": {"name": "FIELD_REF", "fieldRef": '
+    '{"index": 0, "name": "dt", "type": "STRING"}}, '
+    '"function": "GREATER_OR_EQUAL", "literals": ["2026-01-01"]}'
+)
+
 
 class PartitionModel(WireModel):
     """A partition; negative numbers were never measured (``Partition.java``)."""
+
+    model_config = example(_PARTITION)
 
     spec: dict[str, str]
     record_count: int = UNKNOWN
@@ -83,6 +106,8 @@ class PartitionModel(WireModel):
 class ListPartitionsResponse(Paged):
     """Partitions."""
 
+    model_config = example({"partitions": [_PARTITION], "nextPageToken": None})
+
     partitions: list[PartitionModel] | None = None
 
     @staticmethod
@@ -105,6 +130,13 @@ class CreatePartitionsRequest(WireModel):
         replace_statistics: Whether those numbers replace what is stored, or are added to it.
     """
 
+    model_config = example(
+        {
+            "partitionSpecs": [{"dt": "2026-01-01"}],
+            "ignoreIfExists": True,
+        }
+    )
+
     partition_specs: list[dict[str, str]]
     ignore_if_exists: bool | None = True
     partition_statistics: list[PartitionStatisticsModel] | None = None
@@ -113,6 +145,8 @@ class CreatePartitionsRequest(WireModel):
 
 class CreatePartitionsResponse(WireModel):
     """Which partitions are new, and which were there."""
+
+    model_config = example({"created": [{"dt": "2026-01-01"}], "existed": []})
 
     created: list[dict[str, str]]
     existed: list[dict[str, str]]
@@ -128,12 +162,21 @@ class CreatePartitionsResponse(WireModel):
 class DropPartitionsRequest(WireModel):
     """``POST …/partitions/drop``; `ignore_if_not_exists` null is true."""
 
+    model_config = example(
+        {
+            "partitionSpecs": [{"dt": "2026-01-01"}],
+            "ignoreIfNotExists": True,
+        }
+    )
+
     partition_specs: list[dict[str, str]]
     ignore_if_not_exists: bool | None = True
 
 
 class DropPartitionsResponse(WireModel):
     """Which partitions are gone, and which were not there."""
+
+    model_config = example({"dropped": [{"dt": "2026-01-01"}], "missing": []})
 
     dropped: list[dict[str, str]]
     missing: list[dict[str, str]]
@@ -149,6 +192,8 @@ class DropPartitionsResponse(WireModel):
 class PartitionSpecsRequest(WireModel):
     """``POST …/partitions/mark`` and ``…/partitions/list-by-names``."""
 
+    model_config = example({"specs": [{"dt": "2026-01-01"}]})
+
     specs: list[dict[str, str]]
 
 
@@ -161,6 +206,8 @@ class ListPartitionsByFilterRequest(WireModel):
         max_results: The size of a page; null and 0 leave it to the server.
         page_token: Of the page before.
     """
+
+    model_config = example({"filter": _FILTER, "maxResults": 100})
 
     filter: str
     partition_name_pattern: str | None = None

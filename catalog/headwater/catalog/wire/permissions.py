@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from headwater.catalog.model.permissions import (
     ColumnSet,
@@ -16,6 +16,7 @@ from headwater.catalog.model.permissions import (
     TargetType,
     check_access,
 )
+from headwater.catalog.wire.examples import example
 from headwater.catalog.wire.tables import Paged, WireModel
 from headwater.storage.errors import Invalid
 
@@ -27,6 +28,15 @@ __all__ = [
     "RevokePermissionRequest",
     "parse_target_type",
 ]
+
+_ORDERS_COLUMNS: dict[str, JsonValue] = {"type": "COLUMN", "database": "sales", "table": "orders"}
+_GRANT: dict[str, JsonValue] = {
+    "resource": _ORDERS_COLUMNS,
+    "access": "SELECT",
+    "principal": "ada",
+    "columns": {"excludedColumnNames": ["amount"]},
+    "expireTime": "2099-12-31T00:00:00Z",
+}
 
 _INSTANT = re.compile(
     r"(?P<seconds>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d{0,9}))?Z", re.IGNORECASE
@@ -76,6 +86,8 @@ class PermissionResourceModel(WireModel):
         type: CATALOG, CATALOG_ALL, DATABASE, DATABASE_ALL, TABLE, COLUMN, VIEW or FUNCTION.
     """
 
+    model_config = example(_ORDERS_COLUMNS)
+
     type: str
     database: str | None = Field(default=None, exclude_if=_is_none)
     table: str | None = Field(default=None, exclude_if=_is_none)
@@ -102,6 +114,8 @@ class PermissionResourceModel(WireModel):
 
 class PermissionColumnsModel(WireModel):
     """The columns that a permission on COLUMN is on: exactly one of the two."""
+
+    model_config = example({"excludedColumnNames": ["amount"]})
 
     column_names: list[str] | None = Field(default=None, exclude_if=_is_none)
     excluded_column_names: list[str] | None = Field(default=None, exclude_if=_is_none)
@@ -133,6 +147,8 @@ class GrantModel(WireModel):
         columns: For COLUMN, and only there: which.
         expire_time: When it ends, an ISO-8601 instant in UTC with no more than milliseconds.
     """
+
+    model_config = example(_GRANT)
 
     resource: PermissionResourceModel
     access: str
@@ -166,6 +182,14 @@ class GrantModel(WireModel):
 class RevokePermissionRequest(WireModel):
     """``POST …/permissions/revoke``."""
 
+    model_config = example(
+        {
+            "resource": _ORDERS_COLUMNS,
+            "access": "SELECT",
+            "principal": "ada",
+        }
+    )
+
     resource: PermissionResourceModel
     access: str
     principal: str
@@ -173,5 +197,7 @@ class RevokePermissionRequest(WireModel):
 
 class ListPermissionsResponse(Paged):
     """Permissions."""
+
+    model_config = example({"permissions": [_GRANT], "nextPageToken": None})
 
     permissions: list[GrantModel] | None = None

@@ -17,6 +17,7 @@ from pydantic.alias_generators import to_camel
 from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.tables import TableInfo
+from headwater.catalog.wire.examples import AUDIT, ORDERS, SCHEMA, example
 from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
 
 __all__ = [
@@ -49,6 +50,19 @@ __all__ = [
     "without_nulls",
 ]
 
+_TABLE: dict[str, JsonValue] = {
+    "id": "0b5e8d4c-6c1f-4f43-9a53-0a3f7e6f2a11",
+    "database": "sales",
+    "name": "orders",
+    "path": "file:///lake/sales.db/orders",
+    "isExternal": False,
+    "schemaId": 0,
+    "schema": SCHEMA,
+    "highestFieldId": 2,
+    "schemaTimeMillis": 1767225600000,
+    **AUDIT,
+}
+
 JsonObject: TypeAlias = dict[str, JsonValue]
 
 ERROR_KIND_HEADER = "x-headwater-error"
@@ -74,6 +88,8 @@ class WireModel(BaseModel):
 class Empty(WireModel):
     """A request or response that says nothing, ``{}``."""
 
+    model_config = example({})
+
 
 class ErrorResponse(WireModel):
     """The body of every error.
@@ -85,6 +101,15 @@ class ErrorResponse(WireModel):
         code: The HTTP status; clients believe this one.
     """
 
+    model_config = example(
+        {
+            "message": "table sales.orders does not exist",
+            "resourceType": "TABLE",
+            "resourceName": "sales.orders",
+            "code": 404,
+        }
+    )
+
     message: str
     resource_type: str | None = None
     resource_name: str | None = None
@@ -93,6 +118,8 @@ class ErrorResponse(WireModel):
 
 class ConfigResponse(WireModel):
     """What a client adds to its own options: defaults < its own < overrides."""
+
+    model_config = example({"defaults": {}, "overrides": {"prefix": "main"}})
 
     defaults: dict[str, str | None] = Field(default_factory=dict)
     overrides: dict[str, str | None] = Field(default_factory=dict)
@@ -105,6 +132,8 @@ class ConfigResponse(WireModel):
 
 class IdentifierModel(WireModel):
     """A table's name."""
+
+    model_config = example(ORDERS)
 
     database: str
     object: str
@@ -136,12 +165,16 @@ class Audited(WireModel):
 class CreateDatabaseRequest(WireModel):
     """``POST …/databases``."""
 
+    model_config = example({"name": "sales", "options": {"owner": "billing"}})
+
     name: str
     options: dict[str, str | None] | None = None
 
 
 class AlterDatabaseRequest(WireModel):
     """``POST …/databases/{database}``."""
+
+    model_config = example({"removals": ["comment"], "updates": {"owner": "billing"}})
 
     removals: list[str] | None = None
     updates: dict[str, str | None] | None = None
@@ -150,6 +183,8 @@ class AlterDatabaseRequest(WireModel):
 class AlterDatabaseResponse(WireModel):
     """Which options were removed, which set, and which of those to remove were not there."""
 
+    model_config = example({"removed": ["comment"], "updated": ["owner"], "missing": []})
+
     removed: list[str]
     updated: list[str]
     missing: list[str]
@@ -157,6 +192,16 @@ class AlterDatabaseResponse(WireModel):
 
 class GetDatabaseResponse(Audited):
     """A database."""
+
+    model_config = example(
+        {
+            "id": "7a3f4f0e-0c1b-4c39-8a57-54b2a9f0f6d3",
+            "name": "sales",
+            "location": "file:///lake/sales.db",
+            "options": {"owner": "billing"},
+            **AUDIT,
+        }
+    )
 
     id: str
     name: str
@@ -196,6 +241,8 @@ class GetDatabaseResponse(Audited):
 class CreateTableRequest(WireModel):
     """``POST …/tables``; the schema's own rules are checked by `Schema.from_json`."""
 
+    model_config = example({"identifier": ORDERS, "schema": SCHEMA})
+
     identifier: IdentifierModel
     table_schema: JsonObject = Field(alias="schema")
 
@@ -203,11 +250,15 @@ class CreateTableRequest(WireModel):
 class ReplaceTableRequest(WireModel):
     """``POST …/tables/{table}/replace``."""
 
+    model_config = example({"schema": SCHEMA})
+
     table_schema: JsonObject = Field(alias="schema")
 
 
 class RegisterTableRequest(WireModel):
     """``POST …/databases/{database}/register``; `path` is the table's directory."""
+
+    model_config = example({"identifier": ORDERS, "path": "file:///lake/sales.db/orders"})
 
     identifier: IdentifierModel
     path: str
@@ -216,11 +267,27 @@ class RegisterTableRequest(WireModel):
 class AlterTableRequest(WireModel):
     """``POST …/tables/{table}``; each change is read by `schema_change_from_json`."""
 
+    model_config = example(
+        {
+            "changes": [
+                {"action": "addColumn", "fieldNames": ["note"], "dataType": "STRING"},
+                {"action": "setOption", "key": "snapshot.num-retained.min", "value": "20"},
+            ]
+        }
+    )
+
     changes: list[JsonObject]
 
 
 class RenameTableRequest(WireModel):
     """``POST …/tables/rename``."""
+
+    model_config = example(
+        {
+            "source": ORDERS,
+            "destination": {"database": "archive", "object": "orders_2025"},
+        }
+    )
 
     source: IdentifierModel
     destination: IdentifierModel
@@ -233,6 +300,8 @@ class GetTableResponse(Audited):
         highest_field_id: The highest field id ever used; Headwater's addition.
         schema_time_millis: When this version of the schema was made; Headwater's addition.
     """
+
+    model_config = example(_TABLE)
 
     id: str
     database: str | None = None
@@ -304,11 +373,15 @@ class Paged(WireModel):
 class ListDatabasesResponse(Paged):
     """Database names."""
 
+    model_config = example({"databases": ["sales"], "nextPageToken": None})
+
     databases: list[str] | None = None
 
 
 class ListTablesResponse(Paged):
     """Table names."""
+
+    model_config = example({"tables": ["orders"], "nextPageToken": None})
 
     tables: list[str] | None = None
 
@@ -316,11 +389,15 @@ class ListTablesResponse(Paged):
 class ListTableDetailsResponse(Paged):
     """Tables with their schemas."""
 
+    model_config = example({"tableDetails": [_TABLE], "nextPageToken": None})
+
     table_details: list[GetTableResponse] | None = None
 
 
 class ListTablesGloballyResponse(Paged):
     """Tables of all databases."""
+
+    model_config = example({"tables": [ORDERS], "nextPageToken": None})
 
     tables: list[IdentifierModel] | None = None
 
@@ -328,11 +405,20 @@ class ListTablesGloballyResponse(Paged):
 class ListBranchesResponse(WireModel):
     """Branch names, without ``main``."""
 
+    model_config = example({"branches": ["b"]})
+
     branches: list[str] | None = None
 
 
 class GetTableTokenResponse(WireModel):
     """What reaches a table's files, until a time in milliseconds since the epoch."""
+
+    model_config = example(
+        {
+            "token": {"s3.access-key": "AKIA…", "fs.s3.accessKeyId": "AKIA…"},
+            "expiresAtMillis": 1767311999000,
+        }
+    )
 
     token: dict[str, str]
     expires_at_millis: int
@@ -341,11 +427,15 @@ class GetTableTokenResponse(WireModel):
 class AuthTableQueryRequest(WireModel):
     """``POST …/auth``: the columns a query is about to read; null is all."""
 
+    model_config = example({"select": ["order_id", "amount"]})
+
     select: list[str] | None = None
 
 
 class AuthTableQueryResponse(WireModel):
     """The row filters and column masks the reader must apply, each a predicate as JSON text."""
+
+    model_config = example({"filter": [], "columnMasking": {}})
 
     filter: list[str] | None = None
     column_masking: dict[str, str] | None = None

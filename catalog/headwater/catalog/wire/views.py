@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import (
@@ -17,6 +17,7 @@ from headwater.catalog.model.views import (
     ViewInfo,
     ViewSchema,
 )
+from headwater.catalog.wire.examples import AUDIT, example
 from headwater.catalog.wire.objects import (
     ColumnModel,
     RemoveOptionModel,
@@ -40,6 +41,21 @@ __all__ = [
     "view_change_model",
 ]
 
+_VIEW_SCHEMA: dict[str, JsonValue] = {
+    "fields": [{"id": 0, "name": "order_id", "type": "BIGINT"}],
+    "query": "SELECT order_id FROM sales.orders WHERE dt >= '2026-01-01'",
+    "dialects": {"spark": "SELECT order_id FROM orders WHERE dt >= '2026-01-01'"},
+    "comment": "The orders of this year.",
+    "options": {},
+}
+_VIEW: dict[str, JsonValue] = {
+    "id": "1f7b0c5e-52a6-4c0b-8d0f-7f2f3b9f0a31",
+    "name": "recent",
+    "schema": _VIEW_SCHEMA,
+    **AUDIT,
+}
+_RECENT: dict[str, JsonValue] = {"database": "sales", "object": "recent"}
+
 
 class ViewSchemaModel(WireModel):
     """What a view says.
@@ -48,6 +64,8 @@ class ViewSchemaModel(WireModel):
         query: The query for every engine that has none in `dialects`.
         dialects: The queries of single engines, by the engine's name.
     """
+
+    model_config = example(_VIEW_SCHEMA)
 
     fields: list[ColumnModel]
     query: str
@@ -84,12 +102,22 @@ class CreateViewRequest(WireModel):
         schema: The view's columns and queries.
     """
 
+    model_config = example({"identifier": _RECENT, "schema": _VIEW_SCHEMA})
+
     identifier: IdentifierModel
     view_schema: ViewSchemaModel = Field(alias="schema")
 
 
 class AddDialectModel(WireModel):
     """Give a view a query for an engine that has none of its own yet."""
+
+    model_config = example(
+        {
+            "action": "addDialect",
+            "dialect": "flink",
+            "query": "SELECT order_id FROM orders",
+        }
+    )
 
     action: Literal["addDialect"] = "addDialect"
     dialect: str
@@ -103,6 +131,14 @@ class AddDialectModel(WireModel):
 class UpdateDialectModel(WireModel):
     """Replace an engine's own query."""
 
+    model_config = example(
+        {
+            "action": "updateDialect",
+            "dialect": "spark",
+            "query": "SELECT order_id FROM orders",
+        }
+    )
+
     action: Literal["updateDialect"] = "updateDialect"
     dialect: str
     query: str
@@ -114,6 +150,8 @@ class UpdateDialectModel(WireModel):
 
 class DropDialectModel(WireModel):
     """Take an engine's own query away."""
+
+    model_config = example({"action": "dropDialect", "dialect": "spark"})
 
     action: Literal["dropDialect"] = "dropDialect"
     dialect: str
@@ -136,6 +174,19 @@ _ChangeModel: TypeAlias = Annotated[
 
 class AlterViewRequest(WireModel):
     """``POST …/views/{view}``."""
+
+    model_config = example(
+        {
+            "changes": [
+                {
+                    "action": "addDialect",
+                    "dialect": "flink",
+                    "query": "SELECT order_id FROM orders",
+                },
+                {"action": "updateComment", "comment": "Since 2026."},
+            ]
+        }
+    )
 
     changes: list[_ChangeModel]
 
@@ -163,6 +214,8 @@ class GetViewResponse(Audited):
     Attributes:
         schema: Its columns and queries.
     """
+
+    model_config = example(_VIEW)
 
     id: str
     name: str
@@ -199,16 +252,22 @@ class GetViewResponse(Audited):
 class ListViewsResponse(Paged):
     """View names."""
 
+    model_config = example({"views": ["recent"], "nextPageToken": None})
+
     views: list[str] | None = None
 
 
 class ListViewDetailsResponse(Paged):
     """Views with their schemas."""
 
+    model_config = example({"viewDetails": [_VIEW], "nextPageToken": None})
+
     view_details: list[GetViewResponse] | None = None
 
 
 class ListViewsGloballyResponse(Paged):
     """Views of all databases."""
+
+    model_config = example({"views": [_RECENT], "nextPageToken": None})
 
     views: list[IdentifierModel] | None = None

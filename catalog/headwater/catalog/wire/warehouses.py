@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from headwater.catalog.model.warehouses import WarehouseInfo
+from headwater.catalog.wire.examples import example
 from headwater.catalog.wire.tables import Paged, WireModel
 
 __all__ = [
@@ -16,9 +17,33 @@ __all__ = [
     "WarehouseModel",
 ]
 
+_LAKE: dict[str, JsonValue] = {
+    "name": "lake",
+    "location": "s3://lake/main",
+    "options": {
+        "s3.access-key": "***",
+        "s3.endpoint": "http://minio:9000",
+        "s3.secret-key": "***",
+    },
+    "createdAt": 1767225600000,
+    "updatedAt": 1767225600000,
+}
+
 
 class AddWarehouseRequest(WireModel):
     """A new warehouse."""
+
+    model_config = example(
+        {
+            "name": "lake",
+            "location": "s3://lake/main",
+            "options": {
+                "s3.endpoint": "http://minio:9000",
+                "s3.access-key": "headwater",
+                "s3.secret-key": "a-secret",
+            },
+        }
+    )
 
     name: str
     location: str
@@ -28,12 +53,21 @@ class AddWarehouseRequest(WireModel):
 class SetWarehouseRequest(WireModel):
     """Options to set, and names of options to remove."""
 
+    model_config = example(
+        {
+            "updates": {"s3.region": "eu-west-1"},
+            "removals": ["s3.endpoint"],
+        }
+    )
+
     updates: dict[str, str] = Field(default_factory=dict, repr=False)
     removals: list[str] = Field(default_factory=list)
 
 
 class WarehouseModel(WireModel):
     """A warehouse; an option's value that may be a secret is ``***``."""
+
+    model_config = example(_LAKE)
 
     name: str
     location: str
@@ -55,5 +89,7 @@ class WarehouseModel(WireModel):
 
 class ListWarehousesResponse(Paged):
     """A page of warehouses."""
+
+    model_config = example({"warehouses": [_LAKE], "nextPageToken": None})
 
     warehouses: list[WarehouseModel]

@@ -8,9 +8,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from headwater.catalog.wire.tables import ErrorResponse
+from headwater.catalog.wire.tables import ErrorResponse, WireModel
 from headwater.server.api_description.descriptions import make_readable
-from headwater.server.api_description.examples import EXAMPLES
 from headwater.server.authentication import OPEN_PATHS
 
 __all__ = ["describe"]
@@ -41,9 +40,11 @@ def describe(app: FastAPI) -> dict[str, Any]:
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
     shared: dict[str, Any] = {}
     components["responses"] = shared
-    for model, example in EXAMPLES.items():
-        if model.__name__ in components["schemas"]:
-            components["schemas"][model.__name__]["examples"] = [example]
+    for model in _models(WireModel):
+        extra = model.model_config.get("json_schema_extra")
+        if model.__name__ in components["schemas"] and isinstance(extra, dict):
+            # As it was written: the framework leaves nulls out.
+            components["schemas"][model.__name__].update(extra)
     for path, operation in _operations(document):
         operation["security"] = [] if path in OPEN_PATHS else [{"bearer": []}]
         responses = operation["responses"]
@@ -53,6 +54,12 @@ def describe(app: FastAPI) -> dict[str, Any]:
                 responses[status] = {"$ref": _RESPONSES + _share(shared, status, response)}
     make_readable(document)
     return document
+
+
+def _models(base: type[WireModel]) -> Iterator[type[WireModel]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _models(model)
 
 
 def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
