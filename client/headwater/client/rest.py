@@ -11,6 +11,7 @@ from headwater.client.dropped_tables import RestDroppedTables
 from headwater.client.functions import RestFunctions
 from headwater.client.partitions import RestPartitions
 from headwater.client.permissions import RestPermissions
+from headwater.client.policies import RestPolicies
 from headwater.client.protection import RestProtection
 from headwater.client.requests import HEADER_PREFIX, TABLE_DEFAULT_PREFIX, Requests
 from headwater.client.snapshots import RestSnapshots
@@ -77,6 +78,7 @@ class RestCatalog:
         self.views = RestViews(self._requests)
         self.functions = RestFunctions(self._requests)
         self.permissions = RestPermissions(self._requests)
+        self.policies = RestPolicies(self._requests)
         self.dropped_tables = RestDroppedTables(self._requests)
         self.protection = RestProtection(self._requests)
 

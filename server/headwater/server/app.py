@@ -29,6 +29,7 @@ from headwater.server.management import dropped_tables, protection, warehouses
 from headwater.server.metrics import Metrics
 from headwater.server.partitions import routes as partitions
 from headwater.server.permissions import routes as permissions
+from headwater.server.policies import routes as policies
 from headwater.server.readiness import Probe, Readiness
 from headwater.server.request_log import RequestLog
 from headwater.server.settings import ServerSettings
@@ -127,6 +128,7 @@ def create_app(
         views,
         functions,
         permissions,
+        policies,
     ):
         app.include_router(feature.router)
     for noun in (warehouses, dropped_tables, protection):

@@ -48,6 +48,7 @@ class ResourceType(StrEnum):
     DIALECT = "DIALECT"
     FUNCTION = "FUNCTION"
     DEFINITION = "DEFINITION"
+    POLICY = "POLICY"
     UNKNOWN = "UNKNOWN"
 
 

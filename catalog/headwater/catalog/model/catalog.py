@@ -16,6 +16,7 @@ from headwater.catalog.model.dropped_tables import DroppedTables
 from headwater.catalog.model.functions import Functions
 from headwater.catalog.model.partitions import Partitions
 from headwater.catalog.model.permissions import Permissions
+from headwater.catalog.model.policies import Policies
 from headwater.catalog.model.protection import Protection
 from headwater.catalog.model.snapshots import Snapshots
 from headwater.catalog.model.tables import Tables
@@ -96,6 +97,11 @@ class Catalog(Protocol):
     @property
     def permissions(self) -> Permissions:
         """The grants: records, which nothing enforces."""
+        ...
+
+    @property
+    def policies(self) -> Policies:
+        """The row filters and column masks of tables: records, which nothing enforces."""
         ...
 
     @property

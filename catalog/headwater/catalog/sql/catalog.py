@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headwater.catalog.sql.admin.permissions import SqlPermissions
+from headwater.catalog.sql.admin.policies import SqlPolicies
 from headwater.catalog.sql.admin.warehouses import Warehouses
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.engine import SqlDatabase, database_exists, open_engine
@@ -70,6 +71,7 @@ class SqlCatalog:
         self.views = SqlViews(context)
         self.functions = SqlFunctions(context)
         self.permissions = SqlPermissions(context)
+        self.policies = SqlPolicies(context)
         self.protection = SqlProtection(context)
         self.bulk = BulkReads(context)
         self.operation = Operation(context, self._outbox, self.dropped_tables)

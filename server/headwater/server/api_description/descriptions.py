@@ -43,6 +43,7 @@ _TAGS: Mapping[str, str] = {
     "view": "Views, with a query for each dialect.",
     "function": "Functions and their definitions.",
     "permission": "Who was granted what: recorded, and **not enforced**.",
+    "policy": "Row filters and column masks of tables: recorded, and **not enforced**.",
     "management": "What operators do; Headwater's own, not Paimon's.",
     "health": "For load balancers and monitoring; no token is needed.",
 }

@@ -25,7 +25,7 @@ from headwater.storage.predicate.tree import (
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.data_type import Json
 
-__all__ = ["predicate_from_json"]
+__all__ = ["literal_from_json", "predicate_from_json"]
 
 _TRUE = Constant(True)
 _OPERATORS: Mapping[str, Operator] = {
@@ -83,7 +83,7 @@ def _leaf(function: str, document: Mapping[str, Json], schema: TableSchema) -> P
     literals = document.get("literals")
     if column is None or not isinstance(literals, list):
         return _TRUE
-    values = [_literal(literal) for literal in literals]
+    values = [literal_from_json(literal) for literal in literals]
     operator = _OPERATORS.get(function)
     if operator is not None:
         return comparison(schema, column, operator, *values) if len(values) == 1 else _TRUE
@@ -99,7 +99,8 @@ def _column(transform: Json) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _literal(literal: Json) -> object:
+def literal_from_json(literal: Json) -> object:
+    """A literal as a Python value."""
     # Java writes a date as text or as [year, month, day].
     if isinstance(literal, list) and len(literal) == _DATE_PARTS:
         parts = [part for part in literal if isinstance(part, int)]

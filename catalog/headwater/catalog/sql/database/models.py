@@ -44,6 +44,7 @@ __all__ = [
     "OutboxRow",
     "PartitionRow",
     "PlaceRow",
+    "PolicyRow",
     "SchemaRow",
     "SnapshotRow",
     "TableRow",
@@ -52,7 +53,7 @@ __all__ = [
     "WarehouseRow",
 ]
 
-REVISION = "0003"
+REVISION = "0004"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
@@ -340,6 +341,24 @@ class PartitionRow(Base):
     options: Mapped[str | None] = mapped_column(_DOCUMENT)
     created_by: Mapped[str | None] = mapped_column(String(255))
     updated_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class PolicyRow(Base):
+    """A row filter or column mask of a table, for one principal.
+
+    `column` is the one that is masked, and empty for a row filter; `document` is the predicate or
+    the transform as Paimon's JSON.
+    """
+
+    __tablename__ = "hw_policies"
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    type: Mapped[str] = mapped_column(String(32), primary_key=True)
+    principal: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    column: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    document: Mapped[str] = mapped_column(_DOCUMENT)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[str | None] = mapped_column(String(255))
 
 
 class PlaceRow(Base):

@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.branches import branch_of, check_branch_name
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
     BranchRow,
@@ -377,6 +378,7 @@ class SqlBranches:
                 snapshot_uuid=source.snapshot_uuid,
             )
         )
+        self._refuse_policies_broken_by(connection, target, source.schema_id)
         self._outbox.add(
             connection,
             Action.FORWARD,
@@ -386,6 +388,13 @@ class SqlBranches:
             path=source.layout.branch_location,
         )
         return True
+
+    def _refuse_policies_broken_by(
+        self, connection: Connection, target: TableRecord, schema_id: int
+    ) -> None:
+        if target.branch == MAIN_BRANCH:
+            schema = read_schema(connection, replace(target, schema_id=schema_id))
+            refuse_policies_broken_by(connection, target.id, target.identifier, schema)
 
     def _drop(self, connection: Connection, seen: TableRecord, branch: str) -> bool:
         _lock(connection, seen.id, {MAIN_BRANCH, branch})

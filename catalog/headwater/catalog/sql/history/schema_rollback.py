@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from sqlalchemy import delete, select, update
@@ -10,12 +11,15 @@ from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
+from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
 from headwater.catalog.sql.history.snapshot_reads import SnapshotReads, settled_table
+from headwater.catalog.sql.history.statistics import read_schema
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
 from headwater.catalog.sql.outbox.outbox import Action
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, table_busy
 from headwater.storage.errors import Conflict, Invalid, NotFound
+from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import list_tag_files
 
@@ -79,6 +83,9 @@ class SchemaRollbacks(SnapshotReads):
             )
         if target == record.schema_id:
             return True
+        if record.branch == MAIN_BRANCH:
+            schema = read_schema(connection, replace(record, schema_id=target))
+            refuse_policies_broken_by(connection, record.id, record.identifier, schema)
         connection.execute(delete(SchemaRow).where(*here, SchemaRow.schema_id > target))
         connection.execute(
             update(BranchRow)

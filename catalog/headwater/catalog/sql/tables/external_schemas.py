@@ -20,6 +20,7 @@ from headwater.catalog.model.branches import check_branch_name
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
 from headwater.catalog.model.tables import TableInfo
+from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
@@ -205,6 +206,9 @@ class ExternalSchemas:
             return True
         if _PATH in following.options:
             raise Invalid(f"table {identifier}: option 'path' cannot be changed")
+        if identifier.branch == MAIN_BRANCH:
+            with self._context.database.read() as connection:
+                refuse_policies_broken_by(connection, info.id, identifier, following)
         if found is None and not self._put(identifier, layout, info.schema):
             return False
         if not self._put(identifier, layout, following):

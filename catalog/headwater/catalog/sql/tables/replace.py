@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
 from headwater.catalog.model.tables import TableInfo
+from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, PartitionRow, SchemaRow, TableRow
 from headwater.catalog.sql.history.commit import Offer
@@ -174,6 +175,7 @@ class Replacements(TableReads):
             if self._is_done(connection, info, following):
                 return
             raise _Moved(f"table {info.identifier} was changed meanwhile; retry")
+        refuse_policies_broken_by(connection, info.id, info.identifier, following)
         connection.execute(
             insert(SchemaRow),
             {

@@ -10,6 +10,7 @@ from headwater.catalog.sql.database.models import (
     BranchRow,
     OutboxRow,
     PartitionRow,
+    PolicyRow,
     SchemaRow,
     SnapshotRow,
     TableRow,
@@ -50,7 +51,7 @@ def drop_table_rows(connection: Connection, outbox: Outbox, table_id: str) -> No
     ).one_or_none()
     if row is None:
         return
-    for model in (BranchRow, SchemaRow, SnapshotRow, PartitionRow, OutboxRow):
+    for model in (BranchRow, SchemaRow, SnapshotRow, PartitionRow, PolicyRow, OutboxRow):
         connection.execute(delete(model).where(model.table_id == table_id))
     connection.execute(delete(TableRow).where(TableRow.id == table_id))
     drop_grants(connection, [table_id])

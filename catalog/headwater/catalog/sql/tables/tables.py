@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
 from headwater.catalog.model.tables import TableInfo
+from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
     BranchRow,
@@ -299,6 +300,8 @@ class SqlTables(Replacements, Registrations):
                 changed = changed.where(BranchRow.snapshot_id == 0)
             if connection.execute(changed.values(schema_id=following.id)).rowcount != 1:
                 return False
+            if record.branch == MAIN_BRANCH:
+                refuse_policies_broken_by(connection, record.id, identifier, following)
             connection.execute(
                 insert(SchemaRow),
                 {

@@ -1,0 +1,149 @@
+"""Policies: row filters and column masks of tables. They are records, nothing enforces them.
+
+Their identity, their limits and their JSON are those of ``org.apache.paimon.management``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from headwater.catalog.model.permissions import check_principal
+from headwater.storage.errors import Invalid
+
+__all__ = [
+    "ColumnMask",
+    "Policies",
+    "Policy",
+    "PolicyType",
+    "RowFilter",
+    "Rule",
+    "check_identity",
+    "policy_name",
+]
+
+_MOST_BYTES = 60 * 1024
+_LONGEST_COLUMN = 255
+
+
+class PolicyType(StrEnum):
+    """The kinds of policy, by their names on the wire."""
+
+    ROW_FILTER = "ROW_FILTER"
+    COLUMN_MASKING = "COLUMN_MASKING"
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """A condition on the rows that a principal sees.
+
+    Attributes:
+        predicate: A Paimon ``Predicate`` as JSON, at most 60 KiB.
+
+    Raises:
+        Invalid: The text is empty or too long.
+    """
+
+    predicate: str
+
+    def __post_init__(self) -> None:
+        """Refuse a text that cannot be kept."""
+        _check_size("predicate", self.predicate)
+
+
+@dataclass(frozen=True)
+class ColumnMask:
+    """A replacement for a column's values.
+
+    Attributes:
+        column: The masked column.
+        transform: A Paimon ``Transform`` as JSON, at most 60 KiB; its result has the column's type.
+
+    Raises:
+        Invalid: The column is blank, or the text is empty or too long.
+    """
+
+    column: str
+    transform: str
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be kept."""
+        _check_column(self.column)
+        _check_size("transform", self.transform)
+
+
+Rule: TypeAlias = RowFilter | ColumnMask
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A row filter or column mask of a table.
+
+    Attributes:
+        principal: Whom it restricts.
+        rule: The row filter or column mask.
+
+    Raises:
+        Invalid: The principal is blank or too long.
+    """
+
+    principal: str
+    rule: Rule
+
+    def __post_init__(self) -> None:
+        """Refuse a principal that is none."""
+        check_principal(self.principal)
+
+    @property
+    def type(self) -> PolicyType:
+        """The kind of its rule."""
+        if isinstance(self.rule, RowFilter):
+            return PolicyType.ROW_FILTER
+        return PolicyType.COLUMN_MASKING
+
+    @property
+    def column(self) -> str | None:
+        """The masked column; None for a row filter."""
+        return None if isinstance(self.rule, RowFilter) else self.rule.column
+
+    @property
+    def name(self) -> str:
+        """Its identity in messages, such as ``COLUMN_MASKING:ada:phone``."""
+        return policy_name(self.type, self.principal, self.column)
+
+
+def policy_name(kind: PolicyType, principal: str, column: str | None) -> str:
+    """The identity of a table's policy in messages, as Paimon writes it."""
+    return ":".join([kind.value, principal, *([] if column is None else [column])])
+
+
+def check_identity(kind: PolicyType, principal: str, column: str | None) -> None:
+    """Refuse what identifies no policy; raises Invalid."""
+    check_principal(principal)
+    if kind is PolicyType.ROW_FILTER:
+        if column is not None:
+            raise Invalid(f"a {kind} policy has no column; leave '{column}' out")
+    elif column is None:
+        raise Invalid(f"a {kind} policy is of one column; name it")
+    else:
+        _check_column(column)
+
+
+def _check_column(column: str) -> None:
+    if not column.strip() or len(column) > _LONGEST_COLUMN:
+        raise Invalid(f"a masked column's name has 1 to {_LONGEST_COLUMN} characters")
+
+
+def _check_size(what: str, text: str) -> None:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if not text.strip() or size > _MOST_BYTES:
+        raise Invalid(f"a policy's {what} has 1 to {_MOST_BYTES} bytes of JSON, not {size}")
+
+
+class Policies(Protocol):
+    """The row filters and column masks of one warehouse's tables: **nothing enforces them**.
+
+    They belong to the table and not to its name: they follow it when it is renamed, stay with a
+    dropped table that is restored, and go when it goes.
+    """

@@ -1,0 +1,1 @@
+"""Policies: recorded, not enforced."""
