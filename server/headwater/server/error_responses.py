@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from headwater.catalog.wire.tables import ErrorResponse
 
-__all__ = ["failures"]
+__all__ = ["Failure", "failures"]
 
 _EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
     "invalid": (400, "field 'name': Field required", None, None),
@@ -73,26 +74,46 @@ _DESCRIPTIONS = {
 _SCHEMA = {"$ref": f"#/components/schemas/{ErrorResponse.__name__}"}
 
 
-def failures(*names: str) -> dict[int | str, dict[str, Any]]:
+@dataclass(frozen=True)
+class Failure:
+    """An example of an error that one resource alone has."""
+
+    name: str
+    code: int
+    message: str
+    resource_type: str | None = None
+    resource_name: str | None = None
+
+
+def failures(*names: str | Failure) -> dict[int | str, dict[str, Any]]:
     """What FastAPI wants to know of a route's errors.
 
     Args:
-        names: Examples beyond those that every route has, such as ``no table``.
+        names: Examples beyond those that every route has, such as ``no table``; an example that
+            only one resource has is given whole.
     """
     responses: dict[int | str, dict[str, Any]] = {}
-    for name in sorted({*_ALWAYS, *names}, key=lambda each: (_EXAMPLES[each][0], each)):
-        code, message, resource_type, resource_name = _EXAMPLES[name]
+    asked = {_named(name) for name in (*_ALWAYS, *names)}
+    for each in sorted(asked, key=lambda failure: (failure.code, failure.name)):
         example = ErrorResponse(
-            message=message, resource_type=resource_type, resource_name=resource_name, code=code
+            message=each.message,
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+            code=each.code,
         )
         response = responses.setdefault(
-            code,
+            each.code,
             {
-                "description": _DESCRIPTIONS[code],
+                "description": _DESCRIPTIONS[each.code],
                 # Not as a "model": the framework would make a validator for each of a route's
                 # errors, and none of them is ever used.
                 "content": {"application/json": {"examples": {}, "schema": dict(_SCHEMA)}},
             },
         )
-        response["content"]["application/json"]["examples"][name] = {"value": example.model_dump()}
+        examples = response["content"]["application/json"]["examples"]
+        examples[each.name] = {"value": example.model_dump()}
     return responses
+
+
+def _named(name: str | Failure) -> Failure:
+    return name if isinstance(name, Failure) else Failure(name, *_EXAMPLES[name])
