@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
 from headwater.catalog.model.permissions import check_principal
 from headwater.storage.errors import Invalid
 
@@ -19,6 +21,7 @@ __all__ = [
     "PolicyType",
     "RowFilter",
     "Rule",
+    "check_filter",
     "check_identity",
     "policy_name",
 ]
@@ -118,6 +121,14 @@ def policy_name(kind: PolicyType, principal: str, column: str | None) -> str:
     return ":".join([kind.value, principal, *([] if column is None else [column])])
 
 
+def check_filter(kind: PolicyType | None, principal: str | None, column: str | None) -> None:
+    """Refuse what selects no policies of a listing; raises Invalid."""
+    if principal is not None:
+        check_principal(principal)
+    if column is not None and kind is not PolicyType.COLUMN_MASKING:
+        raise Invalid(f"column '{column}' needs type {PolicyType.COLUMN_MASKING} beside it")
+
+
 def check_identity(kind: PolicyType, principal: str, column: str | None) -> None:
     """Refuse what identifies no policy; raises Invalid."""
     check_principal(principal)
@@ -147,3 +158,29 @@ class Policies(Protocol):
     They belong to the table and not to its name: they follow it when it is renamed, stay with a
     dropped table that is restored, and go when it goes.
     """
+
+    def list(
+        self,
+        identifier: Identifier,
+        *,
+        type: PolicyType | None = None,
+        principal: str | None = None,
+        column: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Policy]:
+        """The policies of a table, row filters last, by principal and column.
+
+        Args:
+            identifier: The table.
+            type: Only policies of this kind.
+            principal: Only this principal's.
+            column: Only masks of this column; with `type` COLUMN_MASKING alone.
+            max_results: How many at most; None is all of them.
+            page_token: The `next_token` of the page before.
+
+        Raises:
+            NotFound: There is no such table (TABLE).
+            Invalid: A column is given without the type that has columns.
+        """
+        ...

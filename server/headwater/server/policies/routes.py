@@ -2,10 +2,53 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from headwater.catalog.wire.policies import ListPoliciesResponse, PolicyModel, parse_policy_type
+from headwater.server.dependencies import CatalogOf, PageOf, TableName
+from headwater.server.error_responses import failures
 
 __all__ = ["router"]
 
 router = APIRouter(
     prefix="/v1/{prefix}/databases/{database}/tables/{table}/policies", tags=["policy"]
 )
+
+
+@router.get("", summary="List policies", responses=failures("no table"))
+def list_policies(
+    catalog: CatalogOf,
+    name: TableName,
+    page: PageOf,
+    type: Annotated[
+        str | None, Query(description="Only policies of this kind: ROW_FILTER or COLUMN_MASKING.")
+    ] = None,
+    principal: Annotated[str | None, Query(description="Only this principal's.")] = None,
+    column: Annotated[
+        str | None, Query(description="Only masks of this column; needs type COLUMN_MASKING.")
+    ] = None,
+) -> ListPoliciesResponse:
+    """The row filters and column masks of exactly this table.
+
+    The list is a record: **this server enforces no policy**. Every reader sees all rows and all
+    columns as they are.
+    """
+    found = catalog.policies.list(
+        name,
+        type=None if _is_blank(type) else parse_policy_type(type or ""),
+        # A blank filter is none, as for permissions.
+        principal=None if _is_blank(principal) else principal,
+        column=None if _is_blank(column) else column,
+        max_results=page.max_results,
+        page_token=page.page_token,
+    )
+    return ListPoliciesResponse(
+        policies=[PolicyModel.of(name, policy) for policy in found.items],
+        next_page_token=found.next_token,
+    )
+
+
+def _is_blank(text: str | None) -> bool:
+    return text is None or not text.strip()

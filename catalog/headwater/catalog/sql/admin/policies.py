@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+import json
+
+from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.policies import ColumnMask, Policy, PolicyType, RowFilter
+from headwater.catalog.model.page import Page
+from headwater.catalog.model.policies import ColumnMask, Policy, PolicyType, RowFilter, check_filter
 from headwater.catalog.model.policy_rules import QUERY_AUTH, canonical_policy
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import PolicyRow
+from headwater.catalog.sql.queries.index_hint import along
+from headwater.catalog.sql.queries.lookup import find_table
+from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.schema.table_schema import TableSchema
 
 __all__ = ["SqlPolicies", "refuse_policies_broken_by"]
@@ -26,6 +33,41 @@ class SqlPolicies:
     def __init__(self, context: CatalogContext) -> None:
         self._context = context
         self._sql = context.database
+
+    def list(
+        self,
+        identifier: Identifier,
+        *,
+        type: PolicyType | None = None,
+        principal: str | None = None,
+        column: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Policy]:
+        """The policies of a table; all of them when `max_results` is None."""
+        check_page(max_results)
+        check_filter(type, principal, column)
+        _refuse_branch(identifier)
+        key = (PolicyRow.type, PolicyRow.principal, PolicyRow.column)
+        query = select(*key, PolicyRow.document).order_by(*key)
+        if type is not None:
+            query = query.where(PolicyRow.type == type.value)
+        if principal is not None:
+            query = query.where(PolicyRow.principal == principal)
+        if column is not None:
+            query = query.where(PolicyRow.column == column)
+        if page_token:
+            query = query.where(_after(_parse_place(page_token)))
+        if max_results is not None:
+            query = query.limit(max_results + 1)
+        query = along(query, PolicyRow.table_id, *key)
+        with self._sql.read() as connection:
+            table_id = find_table(connection, self._context, identifier).id
+            rows = connection.execute(query.where(PolicyRow.table_id == table_id)).all()
+        policies = tuple(_policy(*row) for row in rows)
+        if max_results is None or len(policies) <= max_results:
+            return Page(policies)
+        return Page(policies[:max_results], _place(policies[max_results - 1]))
 
 
 def refuse_policies_broken_by(
@@ -59,6 +101,41 @@ def refuse_policies_broken_by(
 def asks_for_authorization(schema: TableSchema) -> bool:
     """True if Paimon's clients ask what they may read of a table."""
     return schema.options.get(QUERY_AUTH, "false").lower() == "true"
+
+
+def _refuse_branch(identifier: Identifier) -> None:
+    if identifier.branch != MAIN_BRANCH:
+        raise Invalid(f"{identifier} names a branch; a policy is of the table itself")
+
+
+def _after(place: tuple[str, str, str]) -> ColumnElement[bool]:
+    # Spelled out: not every database uses an index for a comparison of rows.
+    kind, principal, column = place
+    return or_(
+        PolicyRow.type > kind,
+        and_(
+            PolicyRow.type == kind,
+            or_(
+                PolicyRow.principal > principal,
+                and_(PolicyRow.principal == principal, PolicyRow.column > column),
+            ),
+        ),
+    )
+
+
+def _place(policy: Policy) -> str:
+    return json.dumps([policy.type.value, policy.principal, policy.column or ""])
+
+
+def _parse_place(token: str) -> tuple[str, str, str]:
+    try:
+        document = json.loads(token)
+    except (ValueError, RecursionError):
+        document = None
+    match document:
+        case [str(kind), str(principal), str(column)]:
+            return kind, principal, column
+    raise Invalid(f"page token '{token}' is not one that this listing gave out")
 
 
 def _policy(kind: str, principal: str, column: str, document: str) -> Policy:
