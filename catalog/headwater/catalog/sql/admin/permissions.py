@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlalchemy import delete, insert, or_, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
@@ -23,21 +21,17 @@ from headwater.catalog.sql.admin.grants import NO_OBJECT
 from headwater.catalog.sql.admin.warehouse_lock import hold_warehouse
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
-    BranchRow,
     DatabaseRow,
     FunctionRow,
     GrantRow,
-    SchemaRow,
     TableRow,
     ViewRow,
 )
 from headwater.catalog.sql.queries.index_hint import along
-from headwater.catalog.sql.queries.lookup import database_not_found
+from headwater.catalog.sql.queries.lookup import database_not_found, latest_schema
 from headwater.catalog.sql.queries.names import check_page
 from headwater.catalog.wire.permissions import PermissionColumnsModel
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unavailable
-from headwater.storage.files.layout import MAIN_BRANCH
-from headwater.storage.schema.table_schema import TableSchema
 
 __all__ = ["SqlPermissions"]
 
@@ -123,7 +117,8 @@ class SqlPermissions:
         def work(connection: Connection) -> None:
             object_id = self._locked_object_id(connection, grant.target)
             if grant.columns is not None:
-                _require_columns(connection, grant.target, object_id, grant.columns.mentioned)
+                table = Identifier(grant.target.database or "", grant.target.table or "")
+                latest_schema(connection, object_id, table).columns(grant.columns.mentioned)
             self._delete(connection, object_id, grant.target, grant.access, grant.principal)
             connection.execute(
                 insert(GrantRow),
@@ -235,26 +230,6 @@ def _not_found(target: PermissionTarget) -> NotFound:
         f"{kind.value.lower()} {Identifier(database, name)} does not exist",
         resource_type=kind,
         resource_name=name,
-    )
-
-
-def _require_columns(
-    connection: Connection, target: PermissionTarget, table_id: str, names: Sequence[str]
-) -> None:
-    document = connection.execute(
-        select(SchemaRow.document)
-        .join(
-            BranchRow,
-            (BranchRow.table_id == SchemaRow.table_id)
-            & (BranchRow.branch == SchemaRow.branch)
-            & (BranchRow.schema_id == SchemaRow.schema_id),
-        )
-        .where(BranchRow.table_id == table_id, BranchRow.branch == MAIN_BRANCH)
-    ).scalar_one_or_none()
-    if document is None:
-        raise _not_found(target)
-    TableSchema.from_json(document, f"the schema of {target.database}.{target.table}").columns(
-        names
     )
 
 

@@ -12,11 +12,12 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import BranchRow, OutboxRow, TableRow
+from headwater.catalog.sql.database.models import BranchRow, OutboxRow, SchemaRow, TableRow
 from headwater.catalog.sql.database.prepared import Prepared, keyed, numbered, padded
 from headwater.catalog.sql.queries.named_tables import about_tables, place_values
 from headwater.storage.errors import Conflict, NotFound, ResourceType, Unsupported
-from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.schema.table_type import TableType
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "database_not_found",
     "find_table",
     "find_tables",
+    "latest_schema",
     "lock_branch",
     "lock_branches",
     "name_page",
@@ -177,6 +179,23 @@ def read_table(context: CatalogContext, identifier: Identifier) -> TableRecord:
     """Look a table and branch up; raises NotFound (TABLE)."""
     with context.database.read() as connection:
         return find_table(connection, context, identifier)
+
+
+def latest_schema(connection: Connection, table_id: str, identifier: Identifier) -> TableSchema:
+    """The latest schema of a table's main branch; NotFound (TABLE)."""
+    document = connection.execute(
+        select(SchemaRow.document)
+        .join(
+            BranchRow,
+            (BranchRow.table_id == SchemaRow.table_id)
+            & (BranchRow.branch == SchemaRow.branch)
+            & (BranchRow.schema_id == SchemaRow.schema_id),
+        )
+        .where(BranchRow.table_id == table_id, BranchRow.branch == MAIN_BRANCH)
+    ).scalar_one_or_none()
+    if document is None:
+        raise table_not_found(identifier)
+    return TableSchema.from_json(document, f"the schema of {identifier}")
 
 
 def lock_branch(connection: Connection, table_id: str, branch: str) -> None:
