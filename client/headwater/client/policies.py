@@ -5,7 +5,8 @@ from __future__ import annotations
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.policies import Policy, PolicyType, check_filter
-from headwater.catalog.wire.policies import ListPoliciesResponse
+from headwater.catalog.wire.policies import CreatePolicyRequest, ListPoliciesResponse
+from headwater.catalog.wire.tables import Empty
 from headwater.client.requests import Requests, paging, table_path
 
 __all__ = ["RestPolicies"]
@@ -37,6 +38,10 @@ class RestPolicies:
         page = self._requests.get(ListPoliciesResponse, params, *_path(identifier))
         policies = tuple(item.policy() for item in page.policies or ())
         return Page(policies, page.next_page_token or None)
+
+    def create(self, identifier: Identifier, policy: Policy) -> None:
+        """Record a policy."""
+        self._requests.post(Empty, CreatePolicyRequest.of(policy), *_path(identifier))
 
 
 def _path(identifier: Identifier) -> tuple[str, ...]:

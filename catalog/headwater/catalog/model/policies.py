@@ -184,3 +184,20 @@ class Policies(Protocol):
             Invalid: A column is given without the type that has columns.
         """
         ...
+
+    def create(self, identifier: Identifier, policy: Policy) -> None:
+        """Record a policy. **It is not enforced.**
+
+        Columns are found by name; the JSON is stored with the table's own indexes and types.
+
+        Raises:
+            NotFound: There is no such table, or the policy names a column that is not there
+                (TABLE, COLUMN).
+            AlreadyExists: The principal has a row filter on the table, or a mask on the column
+                (POLICY); drop it first.
+            Conflict: The table's option ``query-auth.enabled`` is not true: readers would not ask
+                what they may see (TABLE).
+            Invalid: The predicate or transform is not one that Paimon's clients evaluate on the
+                table.
+        """
+        ...

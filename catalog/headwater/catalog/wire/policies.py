@@ -14,6 +14,7 @@ from headwater.storage.errors import Invalid
 
 __all__ = [
     "ColumnMaskModel",
+    "CreatePolicyRequest",
     "ListPoliciesResponse",
     "PolicyModel",
     "RowFilterModel",
@@ -86,6 +87,26 @@ class _RuleModel(WireModel):
             case None, ColumnMaskModel(on_column=column, transform=transform):
                 return Policy(self.principal, ColumnMask(column, transform))
         raise Invalid("a policy has exactly one of 'rowFilter' and 'columnMask'")
+
+
+class CreatePolicyRequest(_RuleModel):
+    """``POST …/policies``.
+
+    Attributes:
+        row_filter: The row filter; exactly one of this and `columnMask` must be given.
+        column_mask: The column mask.
+        principal: Whom it restricts.
+    """
+
+    model_config = example({"columnMask": _COLUMN_MASK, "principal": "group:support"})
+
+    @staticmethod
+    def of(policy: Policy) -> CreatePolicyRequest:
+        """The wire form."""
+        row_filter, column_mask = _rule_models(policy)
+        return CreatePolicyRequest(
+            row_filter=row_filter, column_mask=column_mask, principal=policy.principal
+        )
 
 
 def _rule_models(policy: Policy) -> tuple[RowFilterModel | None, ColumnMaskModel | None]:

@@ -6,14 +6,35 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headwater.catalog.wire.policies import ListPoliciesResponse, PolicyModel, parse_policy_type
+from headwater.catalog.wire.policies import (
+    CreatePolicyRequest,
+    ListPoliciesResponse,
+    PolicyModel,
+    parse_policy_type,
+)
+from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf, TableName
-from headwater.server.error_responses import failures
+from headwater.server.error_responses import Failure, failures
 
 __all__ = ["router"]
 
 router = APIRouter(
     prefix="/v1/{prefix}/databases/{database}/tables/{table}/policies", tags=["policy"]
+)
+
+_EXISTS = Failure(
+    "policy exists",
+    409,
+    "table sales.orders has policy ROW_FILTER:group:analysts already; drop it first",
+    "POLICY",
+    "ROW_FILTER:group:analysts",
+)
+_NOT_ASKED = Failure(
+    "no authorization",
+    409,
+    "table sales.orders: a policy needs option 'query-auth.enabled' to be true",
+    "TABLE",
+    "orders",
 )
 
 
@@ -48,6 +69,23 @@ def list_policies(
         policies=[PolicyModel.of(name, policy) for policy in found.items],
         next_page_token=found.next_token,
     )
+
+
+@router.post(
+    "",
+    summary="Create a policy",
+    responses=failures("no table", "no column", _EXISTS, _NOT_ASKED),
+)
+def create_policy(catalog: CatalogOf, name: TableName, body: CreatePolicyRequest) -> Empty:
+    """Records a row filter or a column mask for one principal.
+
+    **It is recorded and not enforced**: this server hands out every row and every column to
+    whoever has a token. A principal has at most one row filter on a table and one mask on a column;
+    to replace one, drop it first. The table's option `query-auth.enabled` must be true. The
+    record follows a renamed table, and goes with it when it is dropped for good.
+    """
+    catalog.policies.create(name, body.policy())
+    return Empty()
 
 
 def _is_blank(text: str | None) -> bool:

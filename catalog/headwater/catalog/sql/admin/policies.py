@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, and_, insert, or_, select
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.policies import ColumnMask, Policy, PolicyType, RowFilter, check_filter
 from headwater.catalog.model.policy_rules import QUERY_AUTH, canonical_policy
+from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import PolicyRow
 from headwater.catalog.sql.queries.index_hint import along
-from headwater.catalog.sql.queries.lookup import find_table
+from headwater.catalog.sql.queries.lookup import find_table, latest_schema, lock_branch
 from headwater.catalog.sql.queries.names import check_page
-from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.schema.table_schema import TableSchema
 
@@ -68,6 +70,49 @@ class SqlPolicies:
         if max_results is None or len(policies) <= max_results:
             return Page(policies)
         return Page(policies[:max_results], _place(policies[max_results - 1]))
+
+    def create(self, identifier: Identifier, policy: Policy) -> None:
+        """Record a policy of a table whose readers ask what they may see."""
+        _refuse_branch(identifier)
+
+        def work(connection: Connection) -> None:
+            table_id = self._locked(connection, identifier)
+            schema = latest_schema(connection, table_id, identifier)
+            if not asks_for_authorization(schema):
+                raise Conflict(
+                    f"table {identifier}: a policy needs option '{QUERY_AUTH}' to be true, or "
+                    "readers do not ask what they may see; set it first",
+                    resource_type=ResourceType.TABLE,
+                    resource_name=identifier.name,
+                )
+            rule = canonical_policy(policy, schema).rule
+            row = {
+                "table_id": table_id,
+                "type": policy.type.value,
+                "principal": policy.principal,
+                "column": policy.column or "",
+                "document": rule.predicate if isinstance(rule, RowFilter) else rule.transform,
+                "created_at": self._context.runtime.now_millis(),
+                "created_by": current_principal(),
+            }
+            connection.execute(insert(PolicyRow), row)
+
+        try:
+            self._sql.write(work)
+        except IntegrityError as error:
+            raise AlreadyExists(
+                f"table {identifier} has policy {policy.name} already; drop it first",
+                resource_type=ResourceType.POLICY,
+                resource_name=policy.name,
+            ) from error
+
+    def _locked(self, connection: Connection, identifier: Identifier) -> str:
+        """The table's id; neither it nor its schema changes until the transaction ends."""
+        table_id = find_table(connection, self._context, identifier).id
+        lock_branch(connection, table_id, MAIN_BRANCH)
+        if find_table(connection, self._context, identifier).id != table_id:
+            raise Conflict(f"table {identifier} is being dropped and made anew; retry")
+        return table_id
 
 
 def refuse_policies_broken_by(
