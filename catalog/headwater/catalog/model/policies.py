@@ -201,3 +201,27 @@ class Policies(Protocol):
                 table.
         """
         ...
+
+    def drop(
+        self,
+        identifier: Identifier,
+        type: PolicyType,
+        principal: str,
+        column: str | None = None,
+        *,
+        ignore_if_not_exists: bool = False,
+    ) -> None:
+        """Drop a policy.
+
+        Args:
+            identifier: The table.
+            type: The kind of policy.
+            principal: Whom it restricts.
+            column: The masked column; None for a row filter.
+            ignore_if_not_exists: Do nothing when there is no such policy.
+
+        Raises:
+            NotFound: There is no such table or policy (TABLE, POLICY).
+            Invalid: A row filter is named with a column, or a mask without.
+        """
+        ...

@@ -15,6 +15,7 @@ from headwater.storage.errors import Invalid
 __all__ = [
     "ColumnMaskModel",
     "CreatePolicyRequest",
+    "DropPolicyRequest",
     "ListPoliciesResponse",
     "PolicyModel",
     "RowFilterModel",
@@ -107,6 +108,24 @@ class CreatePolicyRequest(_RuleModel):
         return CreatePolicyRequest(
             row_filter=row_filter, column_mask=column_mask, principal=policy.principal
         )
+
+
+class DropPolicyRequest(WireModel):
+    """``POST …/policies/drop``.
+
+    Attributes:
+        type: ROW_FILTER or COLUMN_MASKING.
+        principal: Whom the policy restricts.
+        column: The masked column; a row filter has none.
+    """
+
+    model_config = example(
+        {"type": "COLUMN_MASKING", "principal": "group:support", "column": "phone"}
+    )
+
+    type: str
+    principal: str
+    column: str | None = Field(default=None, exclude_if=_is_none)
 
 
 def _rule_models(policy: Policy) -> tuple[RowFilterModel | None, ColumnMaskModel | None]:

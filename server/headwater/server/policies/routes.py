@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 
 from headwater.catalog.wire.policies import (
     CreatePolicyRequest,
+    DropPolicyRequest,
     ListPoliciesResponse,
     PolicyModel,
     parse_policy_type,
@@ -35,6 +36,14 @@ _NOT_ASKED = Failure(
     "table sales.orders: a policy needs option 'query-auth.enabled' to be true",
     "TABLE",
     "orders",
+)
+
+_MISSING = Failure(
+    "no policy",
+    404,
+    "table sales.orders has no policy COLUMN_MASKING:group:support:phone",
+    "POLICY",
+    "COLUMN_MASKING:group:support:phone",
 )
 
 
@@ -85,6 +94,14 @@ def create_policy(catalog: CatalogOf, name: TableName, body: CreatePolicyRequest
     record follows a renamed table, and goes with it when it is dropped for good.
     """
     catalog.policies.create(name, body.policy())
+    return Empty()
+
+
+@router.post("/drop", summary="Drop a policy", responses=failures("no table", _MISSING))
+def drop_policy(catalog: CatalogOf, name: TableName, body: DropPolicyRequest) -> Empty:
+    """Takes the record away. **Nothing was enforced**, so nobody sees more than before."""
+    column = None if _is_blank(body.column) else body.column
+    catalog.policies.drop(name, parse_policy_type(body.type), body.principal, column)
     return Empty()
 
 

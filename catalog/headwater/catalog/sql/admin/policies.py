@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 
-from sqlalchemy import ColumnElement, and_, insert, or_, select
+from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
-from headwater.catalog.model.policies import ColumnMask, Policy, PolicyType, RowFilter, check_filter
+from headwater.catalog.model.policies import (
+    ColumnMask,
+    Policy,
+    PolicyType,
+    RowFilter,
+    check_filter,
+    check_identity,
+    policy_name,
+)
 from headwater.catalog.model.policy_rules import QUERY_AUTH, canonical_policy
 from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.database.context import CatalogContext
@@ -105,6 +113,39 @@ class SqlPolicies:
                 resource_type=ResourceType.POLICY,
                 resource_name=policy.name,
             ) from error
+
+    def drop(
+        self,
+        identifier: Identifier,
+        type: PolicyType,
+        principal: str,
+        column: str | None = None,
+        *,
+        ignore_if_not_exists: bool = False,
+    ) -> None:
+        """Drop a policy; NotFound (POLICY)."""
+        check_identity(type, principal, column)
+        _refuse_branch(identifier)
+
+        def work(connection: Connection) -> bool:
+            table_id = find_table(connection, self._context, identifier).id
+            gone = connection.execute(
+                delete(PolicyRow).where(
+                    PolicyRow.table_id == table_id,
+                    PolicyRow.type == type.value,
+                    PolicyRow.principal == principal,
+                    PolicyRow.column == (column or ""),
+                )
+            )
+            return gone.rowcount > 0
+
+        if not self._sql.write(work) and not ignore_if_not_exists:
+            name = policy_name(type, principal, column)
+            raise NotFound(
+                f"table {identifier} has no policy {name}",
+                resource_type=ResourceType.POLICY,
+                resource_name=name,
+            )
 
     def _locked(self, connection: Connection, identifier: Identifier) -> str:
         """The table's id; neither it nor its schema changes until the transaction ends."""
