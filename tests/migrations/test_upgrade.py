@@ -19,6 +19,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
 
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.policies import ColumnMask, Policy
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.engine import open_engine
 from headwater.catalog.sql.database.models import (
@@ -35,6 +36,8 @@ from headwater.storage.errors import Invalid
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import DataField
 
 VERSIONS = Path(__file__).parents[2] / "migrations" / "headwater" / "migrations" / "versions"
 
@@ -265,6 +268,26 @@ def test_a_downgrade_loses_nothing_unasked(new_database: Callable[[], str]) -> N
     assert _shape_of(url) == before
     assert current(url) == newest()
     assert downgrade(url, "0001", discard=True) == "0001"
+
+
+def test_a_downgrade_by_one_revision_keeps_policies_unless_told(
+    new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    url = new_database()
+    upgrade(url)
+    table = Identifier("db", "t")
+    fields = (DataField(0, "v", AtomicType(Root.INT)),)
+    with closing(SqlCatalog.open(url, warehouse="main", location=str(tmp_path))) as catalog:
+        catalog.databases.create("db")
+        catalog.tables.create(table, Schema(fields, options={"query-auth.enabled": "true"}))
+        catalog.policies.create(table, Policy("ada", ColumnMask("v", '{"name": "NULL"}')))
+    with pytest.raises(Invalid, match="no place for 1 policies; nothing was changed"):
+        downgrade(url, "0002")
+    assert current(url) == newest()
+    assert downgrade(url, "0002", discard=True) == "0002"
+    upgrade(url)
+    with closing(SqlCatalog.open(url, warehouse="main", location=str(tmp_path))) as catalog:
+        assert catalog.policies.list(table).items == ()
 
 
 def test_a_downgrade_never_passes_over_what_an_earlier_server_would_misread(

@@ -8,7 +8,7 @@ begins it anew, must pass over what is done already.
 from __future__ import annotations
 
 import sqlalchemy as sa
-from alembic import op
+from alembic import context, op
 from sqlalchemy.dialects import mysql, postgresql
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "has_column",
     "has_table",
     "name_type",
+    "refuse_losses",
 ]
 
 _MARIADB_COLLATION = "utf8mb4_nopad_bin"
@@ -114,6 +115,18 @@ def has_table(name: str) -> bool:
 def has_column(table: str, name: str) -> bool:
     """Whether a table has a column."""
     return any(column["name"] == name for column in _inspector().get_columns(table))
+
+
+def refuse_losses() -> None:
+    """Refuse a downgrade while a revision on its way has no place for something.
+
+    All of them are asked before the first one changes anything: not every database could undo it.
+    """
+    upper = op.get_context().get_current_revision()
+    for script in context.script.iterate_revisions(upper, context.get_revision_argument()):
+        check = getattr(script.module, "check_losses", None)
+        if check is not None:
+            check()
 
 
 def _has_index(name: str, table: str) -> bool:

@@ -11,6 +11,7 @@ from tests.catalog.conftest import Clock
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.permissions import Access, Grant, PermissionTarget, TargetType
+from headwater.catalog.policies import ColumnMask, Policy
 from headwater.catalog.sql import SqlCatalog
 from headwater.client.rest import RestCatalog
 from headwater.migrations import upgrade
@@ -104,6 +105,26 @@ def test_a_restored_table_has_its_grants(
     catalog.tables.drop(table)
     catalog.dropped_tables.restore(dropped)
     assert list(catalog.permissions.list(target).items) == [grant]
+
+
+def test_a_restored_table_has_its_policies(
+    catalog: Catalog, table: Identifier, orders_schema: Schema
+) -> None:
+    asking = SetOption("query-auth.enabled", "true")
+    policy = Policy("ada", ColumnMask("amount", '{"name":"NULL"}'))
+    catalog.tables.alter(table, [asking])
+    catalog.policies.create(table, policy)
+    dropped = catalog.tables.get(table).id
+    catalog.tables.drop(table)
+    with pytest.raises(NotFound):
+        catalog.policies.list(table)
+    catalog.tables.create(table, orders_schema)
+    assert catalog.policies.list(table).items == ()
+    catalog.tables.drop(table)
+    catalog.dropped_tables.restore(dropped)
+    assert catalog.policies.list(table).items == (policy,)
+    catalog.tables.drop(table)
+    catalog.dropped_tables.purge(dropped)
 
 
 def test_a_name_is_free_after_a_drop(

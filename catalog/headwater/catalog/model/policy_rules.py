@@ -252,7 +252,7 @@ def _parsed(text: str, where: str) -> Json:
 def _exact(text: str) -> float:
     value = float(text)
     if Decimal(text) != Decimal(repr(value)):
-        raise Invalid(f"{text} has more digits than are kept of a number; write it as text")
+        raise Invalid(f"{text} has more digits than Paimon's clients keep of a number")
     return value
 
 

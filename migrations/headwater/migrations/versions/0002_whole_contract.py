@@ -23,6 +23,7 @@ from headwater.migrations.steps import (
     drop_table,
     has_column,
     name_type,
+    refuse_losses,
 )
 from headwater.storage.errors import Invalid
 
@@ -151,7 +152,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    _refuse_losses()
+    refuse_losses()
     drop_index("ix_hw_partitions_table_id_branch_sort_name_spec_key", "hw_partitions")
     for column in ("updated_by", "created_by", "options", "is_done", "sort_name"):
         drop_column("hw_partitions", column)
@@ -173,7 +174,7 @@ def downgrade() -> None:
         drop_table(table)
 
 
-def _refuse_losses() -> None:
+def check_losses() -> None:
     """Refuse to go back where something has no place in the tables as they were.
 
     A server of that time would take a restorable table for a table, and a format table for one of

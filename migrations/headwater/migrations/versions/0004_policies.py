@@ -6,7 +6,15 @@ import sqlalchemy as sa
 from alembic import context
 
 from headwater.migrations.runner import DISCARD
-from headwater.migrations.steps import DOCUMENT, ID, NAME, count_rows, create_table, drop_table
+from headwater.migrations.steps import (
+    DOCUMENT,
+    ID,
+    NAME,
+    count_rows,
+    create_table,
+    drop_table,
+    refuse_losses,
+)
 from headwater.storage.errors import Invalid
 
 revision = "0004"
@@ -31,10 +39,15 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    refuse_losses()
+    drop_table("hw_policies")
+
+
+def check_losses() -> None:
+    """Refuse to go back while there are policies."""
     policies = count_rows("hw_policies")
     if policies and not context.config.attributes[DISCARD]:
         raise Invalid(
             f"revision {down_revision} has no place for {policies} policies; nothing was changed: "
             "drop them, or lose them for ever with --discard"
         )
-    drop_table("hw_policies")
