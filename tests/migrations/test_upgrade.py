@@ -282,9 +282,9 @@ def test_a_downgrade_by_one_revision_keeps_policies_unless_told(
         catalog.tables.create(table, Schema(fields, options={"query-auth.enabled": "true"}))
         catalog.policies.create(table, Policy("ada", ColumnMask("v", '{"name": "NULL"}')))
     with pytest.raises(Invalid, match="no place for 1 policies; nothing was changed"):
-        downgrade(url, "0002")
+        downgrade(url, "0003")
     assert current(url) == newest()
-    assert downgrade(url, "0002", discard=True) == "0002"
+    assert downgrade(url, "0003", discard=True) == "0003"
     upgrade(url)
     with closing(SqlCatalog.open(url, warehouse="main", location=str(tmp_path))) as catalog:
         assert catalog.policies.list(table).items == ()
@@ -409,7 +409,7 @@ def test_a_database_of_an_older_version_has_to_be_upgraded(
 
 @pytest.mark.parametrize("revision", ["0000", "base", "-1", "head", ""])
 def test_a_downgrade_needs_a_revision_that_there_is(tmp_path: Path, revision: str) -> None:
-    with pytest.raises(Invalid, match="is not a revision; there are 0001, 0002, 0003"):
+    with pytest.raises(Invalid, match="is not a revision; there are 0001, 0002, 0003, 0004"):
         downgrade(f"sqlite:///{tmp_path}/x.db", revision)
 
 

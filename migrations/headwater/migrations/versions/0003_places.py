@@ -23,6 +23,7 @@ from headwater.migrations.steps import (
     has_column,
     has_table,
     name_type,
+    refuse_losses,
 )
 from headwater.storage.errors import Invalid
 from headwater.storage.files.location import Place
@@ -85,7 +86,8 @@ def upgrade() -> None:
     drop_table("hw_paths")
 
 
-def downgrade() -> None:
+def check_losses() -> None:
+    """Refuse to go back while a token may do what is not known there."""
     managers = (
         count_rows("hw_tokens", "may_manage = true") if has_column("hw_tokens", "may_manage") else 0
     )
@@ -95,6 +97,10 @@ def downgrade() -> None:
             f"{managers}; nothing was changed: revoke them, or make them tokens like all others "
             "with --discard"
         )
+
+
+def downgrade() -> None:
+    refuse_losses()
     create_table(
         "hw_paths",
         sa.Column("path_key", HASH, nullable=False),
