@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.local import LocalFileAccess, local_uri
 from headwater.storage.formats.avro import AVRO, AvroReader
+from headwater.storage.formats.avro_blocks import block, varint
 from headwater.storage.formats.avro_schema import avro_schema
 from headwater.storage.types.data_type import DataField, Json, parse_type, to_arrow
 
@@ -240,6 +241,38 @@ def test_it_has_no_statistics_and_says_so(tmp_path: Path) -> None:
     reader = AVRO.reader(_FILES, local_uri(tmp_path / "f.avro"))
     assert list(reader.row_groups) == [0]
     assert [reader.statistics(0, item) for item in _FIELDS] == [None] * len(_FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("rows", "data", "why"),
+    [
+        (2, b"\x02\x04ab", "rows are missing|cannot be read"),
+        (1, b"\x02\x04ab\x00", "do not end where they should|cannot be read"),
+        (1, b"\x02\x04", "cannot be read"),
+        (1, b"\x02\x7f", "cannot be read"),
+        (1, b"\x02\x04\xff\xfe", "cannot be read"),
+    ],
+)
+def test_rows_must_be_the_whole_of_their_block(
+    rows: int, data: bytes, why: str, tmp_path: Path
+) -> None:
+    fields = (_field(0, "s", "STRING"),)
+    with AVRO.writer(_FILES, local_uri(tmp_path / "f.avro"), fields, compression="null") as writer:
+        writer.write(pa.table({"s": pa.array([], pa.string())}))
+    sync = (tmp_path / "f.avro").read_bytes()[-16:]
+    with (tmp_path / "f.avro").open("ab") as file:
+        file.write(block(rows, data, sync))
+    with pytest.raises(CorruptData, match=why):
+        list(AvroReader(_FILES, local_uri(tmp_path / "f.avro")).batches(fields))
+
+
+def test_a_length_beyond_the_files_takes_no_memory(tmp_path: Path) -> None:
+    with AVRO.writer(_FILES, local_uri(tmp_path / "f.avro"), _FIELDS[:1]) as writer:
+        writer.write(_table().select(["k"]))
+    with (tmp_path / "f.avro").open("ab") as file:
+        file.write(varint(1) + varint(2**40))
+    with pytest.raises(CorruptData, match=r"f\.avro cannot be read: a length of 1099511627776"):
+        list(AvroReader(_FILES, local_uri(tmp_path / "f.avro")).batches(_FIELDS[:1]))
 
 
 @settings(

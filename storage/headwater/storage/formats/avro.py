@@ -9,7 +9,7 @@ which it needs to find its way through the bytes. Source: ``AvroFileFormat.java`
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,6 @@ import pyarrow as pa
 from headwater.storage.errors import CorruptData
 from headwater.storage.files.access import FileAccess
 from headwater.storage.formats.avro_blocks import (
-    Block,
     BlockReader,
     block,
     codec_named,
@@ -43,7 +42,6 @@ __all__ = ["AVRO", "AvroFormat", "AvroReader", "AvroWriter"]
 _BLOCK_BYTES = 1 << 18
 # Rows of about so many bytes are encoded, and decoded, together.
 _STEP_BYTES = 1 << 23
-_DECODED_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -215,13 +213,11 @@ class AvroReader:
             return
         reader = self._open()
         total = 0
-        for blocks in self._groups(reader, batch_rows):
-            rows = sum(each.row_count for each in blocks)
+        for rows, data in self._groups(reader, batch_rows, skip=not columns):
             total += rows
             if not columns:
                 yield from rows_without_columns(rows, batch_rows)
                 continue
-            data = [reader.rows_of(each) for each in blocks]
             batch = self._decoder.decode(data, rows, columns)
             for start in range(0, rows, batch_rows):
                 yield batch.slice(start, batch_rows)
@@ -230,25 +226,24 @@ class AvroReader:
                 f"file {self.path} holds {total} rows, but the manifest says {self._row_count}"
             )
 
-    def _groups(self, reader: BlockReader, batch_rows: int) -> Iterator[list[Block]]:
-        """Neighbouring blocks that make a batch together."""
-        group: list[Block] = []
+    def _groups(
+        self, reader: BlockReader, batch_rows: int, *, skip: bool
+    ) -> Iterator[tuple[int, list[bytes]]]:
+        """Rows of neighbouring blocks that make a batch together: their number and their bytes."""
+        data: list[bytes] = []
         rows = size = 0
-        for each in self._readable(reader.blocks()):
-            group.append(each)
-            rows += each.row_count
-            size += len(each.data)
-            if rows >= batch_rows or size >= _DECODED_BYTES // 4:
-                yield group
-                group, rows, size = [], 0, 0
-        if group:
-            yield group
-
-    def _readable(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        found = iter(blocks)
+        blocks = reader.blocks()
         while True:
             with readable(self.path):
-                each = next(found, None)
-            if each is None:
-                return
-            yield each
+                found = next(blocks, None)
+            if found is None:
+                break
+            rows += found.row_count
+            if not skip:
+                data.append(reader.rows_of(found))
+                size += len(data[-1])
+            if rows >= batch_rows or size >= _STEP_BYTES:
+                yield rows, data
+                data, rows, size = [], 0, 0
+        if rows:
+            yield rows, data

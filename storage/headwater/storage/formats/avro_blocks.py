@@ -29,8 +29,6 @@ __all__ = ["Block", "BlockReader", "Codec", "block", "codec_named", "header", "v
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _BUFFER_BYTES = 1 << 20
-# Metadata beside the schema is short; a longer header is none.
-_MOST_HEADER_BYTES = 64 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -166,6 +164,7 @@ class BlockReader:
     """
 
     def __init__(self, source: pa.NativeFile, path: str) -> None:
+        self._size = int(source.size())
         self._source = pa.BufferedInputStream(source, _BUFFER_BYTES)
         self._path = path
         if self._source.read(len(_MAGIC)) != _MAGIC:
@@ -189,12 +188,13 @@ class BlockReader:
                 count = -count
                 self._varint()
             for _ in range(count):
-                key = self._read(self._varint(), _MOST_HEADER_BYTES)
-                found[key] = self._read(self._varint(), _MOST_HEADER_BYTES)
+                key = self._read(self._varint())
+                found[key] = self._read(self._varint())
         return found
 
-    def _read(self, size: int, most: int = 2**31 - 1) -> bytes:
-        if not 0 <= size <= most:
+    def _read(self, size: int) -> bytes:
+        # Before memory is taken for it.
+        if not 0 <= size <= self._size:
             raise CorruptData(f"file {self._path} cannot be read: a length of {size} is impossible")
         data: bytes = self._source.read(size)
         if len(data) < size:
