@@ -263,3 +263,42 @@ def test_long_keys_are_merged_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -
     )
     expected = [(r["s"], "new" if 5 <= i < 9 else "old") for i, r in enumerate(rows)]
     assert [(r["s"], r["v"]) for r in merged.to_pylist()] == expected
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_one_long_key_among_many_short_ones(ordered: bool) -> None:
+    def rows(value: str, first: int, keys: list[str]) -> list[_Row]:
+        return [
+            {"k": 1, "s": key, "v": value, "q": 0, "_SEQUENCE_NUMBER": first + i, "_VALUE_KIND": 0}
+            for i, key in enumerate(sorted(keys))
+        ]
+
+    # Padded to the longest, the keys of these runs would take 10 GB.
+    long = [f"{n}" + "z" * 3_000_000 for n in (0, 9)]
+    old = rows("old", 0, [*(f"{n:05d}" for n in range(1500)), *long])
+    new = rows("new", 20_000, [*(f"{n:05d}" for n in range(0, 3000, 2)), long[1]])
+    merged = pa.Table.from_batches(
+        merge_runs(
+            [_run("old", old), _run("new", new)], MergeRules.of(_schema()), ["s", "v"],
+            ordered=ordered,
+        )
+    ).to_pylist()  # fmt: skip
+    expected = {row["s"]: row["v"] for row in [*old, *new]}
+    assert {row["s"]: row["v"] for row in merged} == expected
+    assert len(merged) == len(expected)
+    if ordered:
+        assert [row["s"] for row in merged] == sorted(expected)
+
+
+def test_a_buffer_with_one_long_key() -> None:
+    keys = ["b", "z" * 3_000_000, *(f"{n % 5000:05d}" for n in range(20_000)), "a"]
+    rows = pa.RecordBatch.from_pylist(
+        [
+            {"k": 1, "s": key, "v": str(i), "q": 0, "_SEQUENCE_NUMBER": i, "_VALUE_KIND": 0}
+            for i, key in enumerate(keys)
+        ],
+        _ARROW,
+    )
+    merged = merge_rows(rows, MergeRules.of(_schema())).to_pylist()
+    newest = {key: str(i) for i, key in enumerate(keys)}
+    assert [(row["s"], row["v"]) for row in merged] == sorted(newest.items())

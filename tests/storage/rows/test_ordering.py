@@ -110,3 +110,27 @@ def test_negative_zero_is_below_zero() -> None:
 def test_nested_columns_have_no_order() -> None:
     with pytest.raises(Invalid, match="list"):
         RowOrder([OrderColumn(pa.list_(pa.int32()))])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 80), st.text("a\0é", max_size=4)), max_size=40),
+    st.booleans(),
+)
+def test_long_values_are_compared_by_rank(pairs: list[tuple[int, str]], descending: bool) -> None:
+    # One value is so long that padding all to it would take far more room than they need.
+    texts = ["x" * length + tail for length, tail in pairs] + ["x" * 3_000_000]
+    column = OrderColumn(pa.string(), descending=descending)
+    order = RowOrder([column])
+    halves = [pa.array(texts[::2]), pa.array([*texts[1::2], *[""] * 30])]
+    encoding = order.encoding([[half] for half in halves])
+    assert encoding.long[0] is not None
+    rows = np.concatenate([order.encode([half], encoding) for half in halves])
+    assert rows.dtype.itemsize < 100
+    values = [value.encode() for half in halves for value in half.to_pylist()]
+    expected = sorted(range(len(values)), key=lambda i: values[i], reverse=descending)
+    assert [values[i] for i in argsort(rows)] == [values[i] for i in expected]
+
+
+def test_values_of_one_size_are_not_ranked() -> None:
+    order = RowOrder([OrderColumn(pa.string())])
+    assert order.encoding([[pa.array([f"{n:0200d}" for n in range(1000)])]]).long == (None,)

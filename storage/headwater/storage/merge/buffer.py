@@ -9,8 +9,9 @@ from headwater.storage.merge.engine import RowGroups
 from headwater.storage.merge.groups import groups_of_rows
 from headwater.storage.merge.rules import MergeRules, added_rows
 from headwater.storage.rows.gather import take_rows
+from headwater.storage.rows.ordering import argsort
 
-__all__ = ["merge_rows"]
+__all__ = ["merge_rows", "sort_rows"]
 
 
 def merge_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:
@@ -39,3 +40,9 @@ def merge_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:
     if isinstance(merged, pa.RecordBatch):
         return merged.select(rows.schema.names)
     return take_rows([rows], order[merged])
+
+
+def sort_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:
+    """All rows sorted by key; those of one key keep their order."""
+    keys = rules.key_order.encode([rows.column(name) for name in rules.keys])
+    return take_rows([rows], argsort(keys))

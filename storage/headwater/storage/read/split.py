@@ -246,19 +246,20 @@ def _filtered(
 
 
 def _coalesced(rows: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Small batches put together; large ones pass as they are."""
+    """Small batches that follow each other put together; all rows in their order."""
     waiting: list[pa.RecordBatch] = []
     held = 0
     for batch in rows:
         if batch.num_rows == 0:
             continue
-        if batch.num_columns == 0 or batch.num_rows * 4 >= batch_rows:
-            yield batch
-            continue
-        waiting.append(batch)
-        held += batch.num_rows
-        if held * 2 >= batch_rows:
+        large = batch.num_columns == 0 or batch.num_rows * 4 >= batch_rows
+        if waiting and (large or held * 2 >= batch_rows):
             yield pa.concat_batches(waiting)
             waiting, held = [], 0
+        if large:
+            yield batch
+        else:
+            waiting.append(batch)
+            held += batch.num_rows
     if waiting:
         yield pa.concat_batches(waiting)

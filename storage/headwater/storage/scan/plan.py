@@ -234,8 +234,11 @@ def _plan_changes(
         if storage.schema.table_options.bucket < 1 and not storage.schema.primary_keys:
             splits += _packed(storage, snapshot, bucket, streaming=True)
         else:
-            # One split, in the order of writing: changes of one key must not overtake each other.
-            splits.append(_split(storage, snapshot, bucket, _by_age(bucket), False, True))
+            # One split, in the order of writing, which manifests keep: changes of one key must not
+            # overtake each other. Sequence numbers do not tell it: files that one flush rolled
+            # into are sorted by key, and share their range.
+            files = (entry.file for entry in bucket)
+            splits.append(_split(storage, snapshot, bucket, files, False, True))
     return _plan(snapshot, splits, found)
 
 

@@ -20,7 +20,7 @@ from headwater.storage.capabilities import Operation
 from headwater.storage.errors import Invalid
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.merge.buffer import merge_rows
+from headwater.storage.merge.buffer import merge_rows, sort_rows
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.distribute import Bucket, BucketRows, distribute
@@ -233,9 +233,15 @@ class TableWriter:
     def _flush(self, *, everything: bool) -> None:
         if not self._buffer:
             return
-        rows = pa.concat_tables(self._buffer).combine_chunks()
+        whole = pa.concat_tables(self._buffer).combine_chunks()
         self._buffer.clear()
         self._buffered_bytes = 0
+        batches = whole.to_batches()
+        for batch in batches:
+            # More than one only if their text is too large for Arrow to hold in one.
+            self._flush_batch(pa.Table.from_batches([batch]), everything or len(batches) > 1)
+
+    def _flush_batch(self, rows: pa.Table, everything: bool) -> None:
         groups = distribute(self._storage, rows)
         chosen = groups.numbers if everything else _fullest(groups)
         for number in chosen:
@@ -257,19 +263,19 @@ class TableWriter:
         rows = rows.append_column(SEQUENCE_FIELD.name, pa.array(numbers))
         assert self._rules is not None
         written = self._written.setdefault(bucket, _Written())
-        if self._changelog:
-            changes = rows.sort_by([(f.name, "ascending") for f in self._storage.schema.key_fields])
-            written.changelog_files += self._write_files(bucket, changes, changelog=True)
+        # One batch, unless the rows' text is too large for Arrow to hold in one.
         for batch in rows.to_batches():
-            merged = pa.Table.from_batches([merge_rows(batch, self._rules)])
-            written.new_files += self._write_files(bucket, merged)
+            if self._changelog:
+                changes = sort_rows(batch, self._rules)
+                written.changelog_files += self._write_files(bucket, changes, changelog=True)
+            written.new_files += self._write_files(bucket, merge_rows(batch, self._rules))
 
     def _write_files(
-        self, bucket: Bucket, rows: pa.Table, *, changelog: bool = False
+        self, bucket: Bucket, rows: pa.RecordBatch, *, changelog: bool = False
     ) -> list[DataFile]:
         writer = DataFileWriter(self._storage, *bucket, changelog=changelog)
         self._finished.append(writer)
-        writer.write(rows)
+        writer.write(pa.Table.from_batches([rows]))
         return writer.finish()
 
     def _write_append(self, bucket: Bucket, rows: pa.Table, first: int) -> None:
