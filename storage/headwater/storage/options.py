@@ -151,6 +151,11 @@ class TableOptions:
         return self._choice("merge-engine", MergeEngine.DEDUPLICATE)
 
     @property
+    def hides_level_zero(self) -> bool:
+        """True if rows are part of the table only when a compaction has taken them up."""
+        return self.merge_engine is MergeEngine.FIRST_ROW
+
+    @property
     def changelog_producer(self) -> ChangelogProducer:
         """The writer of changelog files."""
         return self._choice("changelog-producer", ChangelogProducer.NONE)

@@ -52,7 +52,7 @@ def refuse_options(
         found = find_option(key)
         if found is None or not found.refusals:
             continue
-        refusal = found.forbidden(value, operation, keyed=keyed)
+        refusal = found.forbidden(value, operation, given, keyed=keyed)
         if refusal is not None:
             why = f" ({refusal.because})" if refusal.because else ""
             with_key = " with a primary key" if refusal.keyed else ""

@@ -98,12 +98,23 @@ class Refusal:
         unless: The values with which they are allowed.
         because: What would go wrong, or what to do instead: the end of a sentence, or nothing.
         keyed: True if only tables with a primary key are meant, False if only those without.
+        unless_option: Another option and the values of it with which they are allowed, too.
     """
 
     operations: Operation
     unless: Values
     because: str = ""
     keyed: bool | None = None
+    unless_option: tuple[str, Values] | None = None
+
+    def allows(self, value: str, options: Mapping[str, str]) -> bool:
+        """True if the option's value, or the other option's, is one that forbids nothing."""
+        if self.unless.include(value.strip().lower()):
+            return True
+        if self.unless_option is None:
+            return False
+        other, allowed = self.unless_option
+        return other in options and allowed.include(options[other].strip().lower())
 
 
 @dataclass(frozen=True)
@@ -142,11 +153,12 @@ class Option:
             return True
         return self._pattern is not None and self._pattern.fullmatch(key) is not None
 
-    def forbidden(self, value: str, operation: Operation, *, keyed: bool) -> Refusal | None:
+    def forbidden(
+        self, value: str, operation: Operation, options: Mapping[str, str], *, keyed: bool
+    ) -> Refusal | None:
         """The refusal of one of the operations by a value of the option; None without one."""
-        plain = value.strip().lower()
         for refusal in self.refusals:
             concerns = refusal.keyed is None or refusal.keyed is keyed
-            if concerns and refusal.operations & operation and not refusal.unless.include(plain):
+            if concerns and refusal.operations & operation and not refusal.allows(value, options):
                 return refusal
         return None

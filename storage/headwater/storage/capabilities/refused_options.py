@@ -53,7 +53,17 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         "merge-engine",
         "how the rows of one key become one row",
         is_honoured=True,
-        refusals=(Refusal(ALL, one_of("deduplicate"), keyed=True),),
+        refusals=(
+            Refusal(ALL, one_of("deduplicate", "first-row"), keyed=True),
+            Refusal(
+                Operation.STREAM,
+                one_of("deduplicate"),
+                "set changelog-producer to lookup: without a changelog a stream would give every "
+                "row that was written",
+                keyed=True,
+                unless_option=("changelog-producer", one_of("lookup")),
+            ),
+        ),
     ),
     Option(
         "bucket",
@@ -195,6 +205,7 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
                 one_of("none", "input"),
                 "a compaction must write a changelog",
                 keyed=True,
+                unless_option=("merge-engine", one_of("first-row")),
             ),
         ),
     ),

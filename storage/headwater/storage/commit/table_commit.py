@@ -179,7 +179,7 @@ class TableCommit:
             added, compacted = [*added, *compacted], []
         elif kind is not None:
             raise Invalid(f"a commit is of kind OVERWRITE or of its messages' kind, not {kind}")
-        elif compacted and (added or changelog):
+        elif compacted and added:
             # Two snapshots would be two outcomes, and one answer could not tell both.
             raise Invalid("commit new files and compactions separately")
         elif compacted:

@@ -18,8 +18,9 @@ import pyarrow as pa
 from headwater.storage.capabilities import Operation
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
-from headwater.storage.options import TableOptions
+from headwater.storage.options import ChangelogProducer, TableOptions
 from headwater.storage.read.split import BucketFiles
+from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import Section, key_sections, pack_in_order
@@ -140,6 +141,7 @@ def run_compaction(storage: TableStorage, task: CompactionTask) -> CommitMessage
         task.total_buckets,
         compact_before=tuple(rewriter.before),
         compact_after=tuple(rewriter.after),
+        changelog_files=tuple(rewriter.changelog),
         checked_snapshot=task.snapshot_id,
     )
 
@@ -150,6 +152,7 @@ class _Rewriter:
     Attributes:
         before: Files that go.
         after: Files that take their place.
+        changelog: Files that tell streaming readers which rows have become part of the table.
     """
 
     def __init__(self, storage: TableStorage, task: CompactionTask) -> None:
@@ -163,19 +166,23 @@ class _Rewriter:
         self._writers: list[DataFileWriter] = []
         self.before: list[DataFile] = []
         self.after: list[DataFile] = []
+        self.changelog: list[DataFile] = []
 
     def abort(self) -> None:
         """Delete what was written."""
         for writer in self._writers:
             writer.abort()
 
-    def _writer(self, level: int, first_sequence: int) -> DataFileWriter:
+    def _writer(
+        self, level: int, first_sequence: int, *, changelog: bool = False
+    ) -> DataFileWriter:
         writer = DataFileWriter(
             self._storage,
             self._task.partition,
             self._task.bucket,
             level=level,
             source=FileSource.COMPACT,
+            changelog=changelog,
             first_sequence=first_sequence,
         )
         self._writers.append(writer)
@@ -191,7 +198,11 @@ class _Rewriter:
     def compact_keyed(self) -> None:
         """Section by section; a large file whose keys are its own only moves up."""
         waiting: list[Section] = []
-        for section in key_sections(self._storage, self._task.files):
+        sections = key_sections(self._storage, self._task.files)
+        if self._options.changelog_producer is ChangelogProducer.LOOKUP:
+            rows = (batch for section in sections for batch in self._new_rows(section))
+            self.changelog += self._write(self._writer(self._highest, 0, changelog=True), rows)
+        for section in sections:
             if len(section.runs) > 1:
                 waiting.append(section)
                 continue
@@ -238,6 +249,21 @@ class _Rewriter:
             ordered=True,
             batch_rows=_BATCH_ROWS,
         )
+
+    def _new_rows(self, section: Section) -> Iterator[pa.RecordBatch]:
+        """The rows that compacting a section makes part of the table, as inserts."""
+        if all(file.level for file in section.files):
+            return
+        columns = [field.name for field in self._storage.schema.fields]
+        wanted = [*columns, SEQUENCE_FIELD.name]
+        merged = self._files.merge(
+            section, wanted, ordered=True, new_only=True, batch_rows=_BATCH_ROWS
+        )
+        for batch in merged:
+            kinds = pa.repeat(pa.scalar(int(RowKind.INSERT), pa.int8()), batch.num_rows)
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, kinds], names=[*wanted, KIND_FIELD.name]
+            )
 
     def _write(self, writer: DataFileWriter, rows: Iterable[pa.RecordBatch]) -> list[DataFile]:
         for batch in rows:

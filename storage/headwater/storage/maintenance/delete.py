@@ -16,6 +16,7 @@ from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import delete_message_files
 from headwater.storage.errors import Invalid
 from headwater.storage.manifest.data_file import DataFile, FileSource
+from headwater.storage.merge.rules import MergeRules
 from headwater.storage.predicate.filter import Predicate, columns_of, filter_rows, to_expression
 from headwater.storage.read.split import BucketFiles, read_split
 from headwater.storage.rows.kinds import RowKind
@@ -74,6 +75,11 @@ def _retract(
         raise Invalid(
             f"table {storage.name} ignores deletes ('ignore-delete' is true), so nothing can be "
             "deleted from it by key; overwrite it instead"
+        )
+    if not MergeRules.of(storage.schema).engine.takes_retractions:
+        raise Invalid(
+            f"table {storage.name}: with merge-engine={storage.schema.table_options.merge_engine} "
+            "rows stay for good, so nothing can be deleted from it by key; overwrite it instead"
         )
     states = BucketStates(storage, snapshot)
     with TableWriter(storage, max_sequence_numbers=states, checked_snapshot=snapshot.id) as writer:

@@ -172,6 +172,7 @@ class BucketFiles:
         predicate: Predicate | None = None,
         keep_deletes: bool = False,
         ordered: bool = False,
+        new_only: bool = False,
         batch_rows: int = 65536,
     ) -> Iterator[pa.RecordBatch]:
         """Merge one section, see `merge_runs`.
@@ -182,6 +183,8 @@ class BucketFiles:
             predicate: Row groups whose *keys* cannot match are left out.
             keep_deletes: As in `merge_runs`.
             ordered: As in `merge_runs`.
+            new_only: For a merge engine with `compacted_rows_first`: leave out the keys that are
+                above level 0 already.
             batch_rows: As in `merge_runs`.
         """
         rules = MergeRules.of(self.storage.schema)
@@ -189,17 +192,25 @@ class BucketFiles:
         wanted = [*rules.keys, *columns, *rules.engine.inputs(own)]
 
         def sorted_run(run: FileRun) -> SortedRun:
+            compacted = run.files[0].level > 0
+            keys_only = new_only and compacted
+
             def read(rows: int) -> Iterator[pa.RecordBatch]:
                 for file in run.files:
                     opened = self.open(file)
                     kind = [KIND_FIELD.name] if opened.may_delete else []
-                    names = list(dict.fromkeys([*wanted, *kind]))
+                    names = list(rules.keys if keys_only else dict.fromkeys([*wanted, *kind]))
                     yield from opened.rows(names, predicate, rows, keys_only=True)
 
             name = f"{self.directory}/{run.files[0].file_name}"
-            later = rules.engine.compacted_rows_first and run.files[0].level == 0
             return SortedRun(
-                name, read, run.row_count, run.min_sequence, run.max_sequence, rank=int(later)
+                name,
+                read,
+                run.row_count,
+                run.min_sequence,
+                run.max_sequence,
+                rank=int(rules.engine.compacted_rows_first and not compacted),
+                keys_only=keys_only,
             )
 
         runs = [sorted_run(run) for run in section.runs]

@@ -167,6 +167,8 @@ def plan_snapshot(
         Unsupported: The table has options or deletion vectors that are not supported.
     """
     _refuse(storage, snapshot, Operation.READ)
+    if storage.schema.primary_keys and storage.schema.table_options.hides_level_zero:
+        min_level = max(min_level, 1)
     pruner = Pruner(storage, predicate)
     found = _live(storage, snapshot, pruner)
     if min_level:

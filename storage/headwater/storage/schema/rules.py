@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.options import ChangelogProducer
+from headwater.storage.options import ChangelogProducer, MergeEngine, TableOptions
 from headwater.storage.schema.column_directives import apply_directives
 from headwater.storage.schema.default_values import check_default_value
 from headwater.storage.schema.foreign_tables import (
@@ -184,6 +184,8 @@ def _check_options(schema: TableSchema) -> None:
     for name in sequence_fields:
         if name not in schema.field_by_name:
             raise Invalid(f"sequence.field column '{name}' does not exist")
+    if options.merge_engine is MergeEngine.FIRST_ROW:
+        _check_first_row(options)
     keyed_by_partition = set(schema.partition_keys) <= set(schema.primary_keys)
     if sequence_fields and schema.primary_keys and not keyed_by_partition:
         raise Invalid("'sequence.field' needs every partition column to be part of the primary key")
@@ -211,6 +213,23 @@ def _check_options(schema: TableSchema) -> None:
         options.split_target_size,
         options.manifest_target_file_size,
     )
+
+
+def _check_first_row(options: TableOptions) -> None:
+    """The rules of ``SchemaValidation.java`` for ``merge-engine=first-row``."""
+    producer = options.changelog_producer
+    if producer not in (ChangelogProducer.NONE, ChangelogProducer.LOOKUP):
+        raise Invalid(
+            "'merge-engine' = 'first-row' works with the changelog-producer none or lookup, "
+            f"not {producer}"
+        )
+    if options.sequence_fields:
+        raise Invalid(
+            "'merge-engine' = 'first-row' keeps the row that was written first: "
+            "'sequence.field' cannot be used with it"
+        )
+    if options.deletion_vectors_enabled:
+        raise Invalid("'merge-engine' = 'first-row' deletes no rows and needs no deletion vectors")
 
 
 def with_key_nullability(

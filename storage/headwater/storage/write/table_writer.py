@@ -171,9 +171,15 @@ class TableWriter:
             keep &= kinds != 1
         if not keep.all():
             rows, kinds = rows.filter(pa.array(keep)), kinds[keep]
-        if self._keyed:
-            return rows.append_column(KIND_FIELD.name, pa.array(kinds, pa.int8()))
         retracting = int((kinds & 1).sum())
+        if self._rules is not None:
+            if retracting and not self._rules.engine.takes_retractions:
+                raise Invalid(
+                    f"table {self._storage.name}: with merge-engine={self._options.merge_engine} "
+                    f"rows stay for good, but {retracting} rows are of kind -U or -D; set "
+                    "'ignore-delete' to drop them"
+                )
+            return rows.append_column(KIND_FIELD.name, pa.array(kinds, pa.int8()))
         if retracting:
             raise Invalid(
                 f"table {self._storage.name} has no primary key and cannot take back rows, but "
