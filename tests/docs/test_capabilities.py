@@ -34,7 +34,7 @@ def _lines() -> Iterator[str]:
         for refusal in option.refusals:
             which = {None: "", True: " (primary-key tables)", False: " (other tables)"}
             operations = refusal.operations.names + which[refusal.keyed]
-            cells = (_keys(option), option.note, operations, refusal.unless.text, refusal.because)
+            cells = (_keys(option), option.note, operations, refusal.exceptions, refusal.because)
             yield f"| {' | '.join(cells)} |"
     yield "\nFollowed:\n"
     yield from ("| option | what it says |", "|---|---|")

@@ -107,6 +107,14 @@ class Refusal:
     keyed: bool | None = None
     unless_option: tuple[str, Values] | None = None
 
+    @property
+    def exceptions(self) -> str:
+        """The values with which the operations are allowed, for the documentation."""
+        if self.unless_option is None:
+            return self.unless.text
+        other, allowed = self.unless_option
+        return f"{self.unless.text}; or `{other}` is {allowed.text}"
+
     def allows(self, value: str, options: Mapping[str, str]) -> bool:
         """True if the option's value, or the other option's, is one that forbids nothing."""
         if self.unless.include(value.strip().lower()):

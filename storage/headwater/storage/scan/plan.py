@@ -11,7 +11,7 @@ Source: ``AbstractFileStoreScan.java``, ``KeyValueFileStoreScan.java``, ``Snapsh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from headwater.storage.capabilities import Operation, unsupported_mode
@@ -236,10 +236,8 @@ def _plan_changes(
         if storage.schema.table_options.bucket < 1 and not storage.schema.primary_keys:
             splits += _packed(storage, snapshot, bucket, streaming=True)
         else:
-            # One split, in the order of writing, which manifests keep: changes of one key must not
-            # overtake each other. Sequence numbers do not tell it: files that one flush rolled
-            # into are sorted by key, and share their range.
-            files = (entry.file for entry in bucket)
+            # One split: changes of one key must not overtake each other.
+            files = _as_written([entry.file for entry in bucket])
             splits.append(_split(storage, snapshot, bucket, files, False, True))
     return _plan(snapshot, splits, found)
 
@@ -318,6 +316,23 @@ def _by_bucket(entries: Iterable[ManifestEntry]) -> Iterable[list[ManifestEntry]
 def _by_age(bucket: Iterable[ManifestEntry]) -> list[DataFile]:
     files = (entry.file for entry in bucket)
     return sorted(files, key=lambda file: (file.min_sequence_number, file.max_sequence_number))
+
+
+def _as_written(files: Sequence[DataFile]) -> list[DataFile]:
+    """The files of one commit in the order in which their rows were written.
+
+    Flushes follow each other in sequence numbers. The files that one flush rolled into are sorted
+    by key and share its range: they stay in the order of the manifest, which is that of writing.
+    """
+    groups: list[list[int]] = []
+    last = -1
+    for at in sorted(range(len(files)), key=lambda at: files[at].min_sequence_number):
+        if groups and files[at].min_sequence_number <= last:
+            groups[-1].append(at)
+        else:
+            groups.append([at])
+        last = max(last, files[at].max_sequence_number)
+    return [files[at] for group in groups for at in sorted(group)]
 
 
 def _split(
