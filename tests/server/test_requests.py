@@ -227,3 +227,88 @@ def test_config_resolves_the_warehouse(
         assert answer.json()["overrides"] == {"prefix": "a b"}
         assert answer.json()["defaults"] == {"s3.endpoint": "http://s3"}
     assert httpx.get(f"{two}/v1/config", trust_env=False).status_code == 400
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize("host", ["[", "[::1", "[a]", "a[b]:80"])
+@pytest.mark.parametrize("tokens", [[], ["a-token"]])
+def test_a_host_that_is_none_is_refused(
+    catalog: SqlCatalog, serve: Serve, host: str, tokens: list[str]
+) -> None:
+    address = serve(catalog, tokens=tokens)
+    # The last two are what the fast lane takes otherwise.
+    for path in (
+        "/v1/config",
+        "/nothing",
+        "/v1/main/databases/sales/tables/orders",
+        "/v1/main/databases/sales/tables/orders/snapshot",
+    ):
+        status, body = _raw(
+            address,
+            f"GET {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer a-token\r\n"
+            "connection: close\r\n\r\n".encode(),
+        )
+        assert status == 400
+        told = json.loads(body)
+        assert told["code"] == 400
+        assert host in told["message"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/main/databases?maxResults={}",
+        "{orders}/snapshots?pageToken={}",
+        "{orders}/snapshots?maxResults={}",
+        "{orders}/snapshots/{}",
+        "{orders}/tags?maxResults={}",
+    ],
+)
+def test_a_number_of_thousands_of_digits_is_refused(
+    http: httpx.Client, orders: str, path: str
+) -> None:
+    body = _is_error(http.get(path.replace("{orders}", orders).format(DIGITS)), 400, None)
+    assert len(str(body["message"])) < 200
+
+
+@pytest.mark.parametrize("number", [DIGITS, "9" * 4000, str(2**63), "-1"])
+def test_a_commit_with_a_number_beyond_all_limits_is_refused(
+    http: httpx.Client, orders: str, snapshot: Callable[..., dict[str, object]], number: str
+) -> None:
+    text = json.dumps({"snapshot": snapshot(1, timeMillis=123454321), "baseSnapshotUuid": None})
+    for field in ('"timeMillis": 123454321', '"id": 1', '"schemaId": 0'):
+        content = text.replace(field, f"{field.partition(':')[0]}: {number}").encode()
+        for way in ("", "?way=ordinary"):
+            answer = http.post(f"{orders}/commit{way}", content=content)
+            if answer.status_code == 200:  # a conflict, or a time that another clock told
+                continue
+            body = _is_error(answer, 400, None)
+            assert not {"SQL", "INSERT", "sqlite"} & set(str(body["message"]).split())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"name": "x", "options": {"a": "\\ud800"}}',
+        b'{"name": "x", "options": {"\\uDfff": "a"}}',
+        b'{"name": "x", "options": {"a": "\\ude00\\ud83d"}}',
+        b'{"name": "x", "options": {"a": "\xed\xa0\x80"}}',
+        b'{"name": "x", "of tomorrow": ["\\ud800"]}',
+        b'{"name": "x"}\xff',
+        '{"name": "x"}'.encode("utf-16"),
+    ],
+)
+def test_a_body_that_is_no_text_is_refused(http: httpx.Client, content: bytes) -> None:
+    for path in ("/v1/main/databases", "/v1/main/databases/x/tables/y/commit"):
+        answer = http.post(path, content=content)
+        assert "the request body" in str(_is_error(answer, 400, None)["message"])
+    assert http.get("/v1/main/databases").json()["databases"] == []
+
+
+def test_escapes_that_look_like_halves_are_taken(http: httpx.Client) -> None:
+    content = b'{"name": "x", "options": {"a": "\\\\ud800", "b": "\\ud83d\\ude00"}}'
+    assert http.post("/v1/main/databases", content=content).status_code == 200
+    options = http.get("/v1/main/databases/x").json()["options"]
+    assert options == {"a": "\\ud800", "b": "😀"}

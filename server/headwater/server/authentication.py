@@ -14,7 +14,7 @@ from headwater.catalog.wire.tables import ERROR_KIND_HEADER
 from headwater.server.errors import error_response, known_error_response
 from headwater.server.settings import is_loopback
 from headwater.server.token_check import TokenCheck
-from headwater.storage.errors import Forbidden, HeadwaterError
+from headwater.storage.errors import Forbidden, HeadwaterError, Invalid
 
 __all__ = ["ANYBODY", "OPEN_PATHS", "Authentication", "Gate", "Refusal"]
 
@@ -46,22 +46,21 @@ class Gate:
     def __init__(self, tokens: TokenCheck | None) -> None:
         self._tokens = tokens
 
-    async def admit(
-        self, host: str | None, origin: str | None, authorization: str | None
-    ) -> str | Refusal | None:
-        """Who calls, None being anybody; or why not.
+    async def admit(self, headers: Headers) -> str | Refusal | None:
+        """The caller's name, None being anybody; or the reason why the caller is not let in.
 
         Args:
-            host: The request's header of that name.
-            origin: Likewise.
-            authorization: Likewise.
+            headers: The request's.
 
         Raises:
             Unavailable: The database had to be asked about a token and did not answer.
         """
+        host = headers.get("host", "")
+        if _host_name(host) is None:
+            return Refusal(400, f"'{host}' in the header 'Host' is not the name of a host")
         if self._tokens is None:
-            return _remote_refusal(host or "", origin)
-        return await _check(self._tokens, authorization or "")
+            return _remote_refusal(host, headers.get("origin"))
+        return await _check(self._tokens, headers.get("authorization", ""))
 
 
 class Authentication:
@@ -84,16 +83,14 @@ class Authentication:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
         try:
-            principal = await self._gate.admit(
-                *(headers.get(name) for name in ("host", "origin", "authorization"))
-            )
+            principal = await self._gate.admit(Headers(scope=scope))
         except HeadwaterError as error:
             await known_error_response(error)(scope, receive, send)
             return
         if isinstance(principal, Refusal):
-            told = {ERROR_KIND_HEADER: Forbidden.__name__}
+            kind = Invalid if principal.status == 400 else Forbidden
+            told = {ERROR_KIND_HEADER: kind.__name__}
             if principal.status == 401:
                 told["www-authenticate"] = "Bearer"
             answer = error_response(principal.status, principal.message, headers=told)
@@ -116,16 +113,25 @@ async def _check(tokens: TokenCheck, authorization: str) -> str | Refusal:
 
 @lru_cache
 def _remote_refusal(host_header: str, origin: str | None) -> Refusal | None:
-    host = urlsplit(f"//{host_header}").hostname or ""
+    host = _host_name(host_header) or ""
     if not is_loopback(host):
         return Refusal(
             403,
             f"this catalog has no token and serves only this machine, not the host '{host}'; "
             "start it with a token, or call it as localhost",
         )
-    if origin is not None and not is_loopback(urlsplit(origin).hostname or ""):
+    if origin is not None and not is_loopback(_host_name(origin.partition("://")[2]) or ""):
         return Refusal(
             403,
             f"this catalog has no token and takes no requests from pages of {origin}",
         )
     return None
+
+
+@lru_cache
+def _host_name(host: str) -> str | None:
+    """The name or address in a header's host, without its port; None if it is malformed."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # brackets that are no address
+        return None

@@ -133,7 +133,8 @@ def _position(names: list[str], body: object) -> str:
 
 async def _framework_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    path = request.url.path
+    # The framework's own would be put together with the header 'Host', whatever that is.
+    path = request.scope["path"]
     match error.status_code:
         case 404:
             message = f"there is no {request.method} {path} here; see /openapi.json for what is"

@@ -220,7 +220,11 @@ def _meaning(error: Exception, outcome: str) -> HeadwaterError | None:
             return None
         case DataError() | UnicodeEncodeError() | OverflowError():
             # A null character, half a surrogate pair, a number beyond 64 bits.
-            return Invalid(f"the catalog's database cannot hold a value: {error}")
+            return Invalid(
+                "the catalog's database cannot hold a value of the request: text has a null "
+                "character or half of a surrogate pair, or is too long, or a number is beyond 64 "
+                "bits"
+            )
         case DBAPIError() if type(error.orig) is sqlite3.DatabaseError:
             return CorruptData(
                 f"the catalog's database is no file of SQLite, or damaged: {error.orig}"

@@ -87,6 +87,10 @@ def snapshot_not_found(identifier: Identifier, version: str) -> NotFound:
     )
 
 
+# The digits of a long.
+_LONGEST_NUMBER = 19
+
+
 class SnapshotReads:
     """Reads the snapshots of one warehouse's tables.
 
@@ -145,7 +149,7 @@ class SnapshotReads:
         """A snapshot by id, ``EARLIEST``, ``LATEST`` or tag name; NotFound (SNAPSHOT)."""
         record = readable_table(self._context, self._outbox, identifier)
         if version.isascii() and version.isdigit():
-            found = self.by_id(record, int(version))
+            found = self.by_id(record, _number(version, "snapshot id"))
         elif version == _LATEST:
             found = self.by_id(record, record.snapshot_id)
         elif version == _EARLIEST:
@@ -198,9 +202,8 @@ class SnapshotReads:
         record = readable_table(self._context, self._outbox, identifier)
         ids = self.existing(record)[::-1]
         if page_token:
-            if not (page_token.isascii() and page_token.isdigit()):
-                raise Invalid(f"'{page_token}' is not a page token of a list of snapshots")
-            ids = [i for i in ids if i < int(page_token)]
+            before = _number(page_token, "page token of a list of snapshots")
+            ids = [i for i in ids if i < before]
         page = ids if max_results is None else ids[:max_results]
         documents = self._documents(record, page)
         items = tuple(documents[i] for i in page if i in documents)
@@ -246,3 +249,11 @@ class SnapshotReads:
                 except NotFound:
                     continue  # expired since we looked
         return found
+
+
+def _number(text: str, noun: str) -> int:
+    # By its length first: Python reads no number of thousands of digits.
+    if len(text) > _LONGEST_NUMBER or not (text.isascii() and text.isdigit()):
+        shown = text if len(text) <= _LONGEST_NUMBER else f"{text[:_LONGEST_NUMBER]}…"
+        raise Invalid(f"'{shown}' is not a {noun}")
+    return int(text)
