@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -93,6 +94,8 @@ def serve() -> Iterator[Serve]:
     from tests.prompt_server import PromptServer
 
     from headwater.server.app import create_app
+    from headwater.server.connections import Connections
+    from headwater.server.http_protocol import HttpProtocol
     from headwater.server.settings import load_settings
 
     with ExitStack() as servers:
@@ -103,11 +106,15 @@ def serve() -> Iterator[Serve]:
             parts: Mapping[str, Any] | None = None,
             **settings: object,
         ) -> str:
-            app = create_app(catalogs, load_settings(settings), **(parts or {}))
+            loaded = load_settings(settings)
+            app = create_app(catalogs, loaded, **(parts or {}))
+            protocol = partial(HttpProtocol, connections=Connections(loaded.connection_limits))
             listener = servers.enter_context(closing(socket.socket()))
             listener.bind(("127.0.0.1", 0))
             listener.listen(128)  # a client that is early waits
-            server = PromptServer(uvicorn.Config(app, log_config=None, access_log=False))
+            server = PromptServer(
+                uvicorn.Config(app, http=protocol, log_config=None, access_log=False)
+            )
             thread = threading.Thread(target=server.run, args=([listener],))
             thread.start()
             servers.callback(thread.join)

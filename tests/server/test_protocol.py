@@ -9,12 +9,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headwater.server.http_protocol import WholeAnswers
+from headwater.server.connections import ConnectionLimits, Connections
+from headwater.server.http_protocol import HttpProtocol
 
 _OK = b"HTTP/1.1 200 OK\r\n"
 LARGE = 64 * 1024 * 1024
@@ -69,7 +71,12 @@ def connect(application: ASGIApp) -> Iterator[Callable[[], socket.socket]]:
     """Opens connections to a server of the application."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
-        uvicorn.Config(application, http=WholeAnswers, lifespan="off", log_config=None)
+        uvicorn.Config(
+            application,
+            http=partial(HttpProtocol, connections=Connections(ConnectionLimits())),  # type: ignore[arg-type]
+            lifespan="off",
+            log_config=None,
+        )
     )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

@@ -27,7 +27,8 @@ from headwater.catalog.sql.database.drivers import PoolSettings
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.open_database import opened_database
 from headwater.server.app import create_app
-from headwater.server.http_protocol import WholeAnswers
+from headwater.server.connections import Connections, allow_open_files
+from headwater.server.http_protocol import HttpProtocol
 from headwater.server.logs import log_to_stderr
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics, share_between_workers
@@ -114,6 +115,7 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
         Unavailable: The address is taken, or the database did not answer.
     """
     log_to_stderr(settings.log_format, settings.log_level)
+    allow_open_files(settings.max_connections)
     with open_database(settings, runtime) as database:
         # By no worker that is started anew: it would be too late to do anything about it.
         Warehouses(database, runtime).claim(settings.warehouses)
@@ -249,7 +251,8 @@ def _config(
         factory=factory,
         workers=settings.workers,
         log_config=None,
-        http=WholeAnswers,
+        http=partial(HttpProtocol, connections=Connections(settings.connection_limits)),  # type: ignore[arg-type]
+        ws="none",
         access_log=False,
         server_header=False,
         timeout_worker_healthcheck=_HANG_SECONDS,

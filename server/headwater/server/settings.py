@@ -20,8 +20,9 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
+from headwater.server.connections import ConnectionLimits
 from headwater.storage.errors import Invalid
-from headwater.storage.options import parse_duration
+from headwater.storage.options import parse_bytes, parse_duration
 
 __all__ = ["ServerSettings", "is_loopback", "load_settings"]
 
@@ -47,7 +48,24 @@ def _not_negative(value: timedelta) -> timedelta:
     return value
 
 
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("the duration must be longer than nothing")
+    return value
+
+
+def _bytes(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_bytes(value)
+    except Invalid:
+        raise ValueError(f"'{value}' is not a size; write one as 64 kb or 16 mb") from None
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration), AfterValidator(_not_negative)]
+TimeLimit = Annotated[timedelta, BeforeValidator(_duration), AfterValidator(_positive)]
+Size = Annotated[int, BeforeValidator(_bytes)]
 
 
 class ServerSettings(BaseSettings):
@@ -87,6 +105,14 @@ class ServerSettings(BaseSettings):
             by now is deleted, such as ``1 min``; 0 is never.
         shutdown_timeout: How long requests that have begun may take when the server is told to
             stop, such as ``30 s``.
+        max_body_size: The largest request body that is read, such as ``16 mb``.
+        max_header_size: The largest head of a request, its URL and headers together, such as
+            ``64 kb``.
+        header_timeout: How long a client may take to send the head of a request, and how long it
+            may pause in the body.
+        idle_timeout: How long a connection is kept open between two requests.
+        max_connections: How many connections each server process keeps open at a time.
+        max_connections_per_client: How many of them may come from one address.
         log_format: ``json`` or ``text``.
         log_level: The least level that is logged.
         storage_options: What the server's own file access needs, such as ``s3.endpoint`` and
@@ -126,6 +152,12 @@ class ServerSettings(BaseSettings):
     undrop_retention: Duration = timedelta(days=7)
     sweep_interval: Duration = timedelta(minutes=1)
     shutdown_timeout: Duration = timedelta(seconds=30)
+    max_body_size: Size = Field(default=16 * 1024 * 1024, ge=1024, le=2**31)
+    max_header_size: Size = Field(default=64 * 1024, ge=1024, le=16 * 1024 * 1024)
+    header_timeout: TimeLimit = timedelta(seconds=10)
+    idle_timeout: TimeLimit = timedelta(seconds=75)
+    max_connections: int = Field(default=1000, ge=1, le=100_000)
+    max_connections_per_client: int = Field(default=250, ge=1, le=100_000)
     log_format: Literal["json", "text"] = "json"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storage_options: dict[str, SecretStr] = Field(default_factory=dict)
@@ -186,6 +218,17 @@ class ServerSettings(BaseSettings):
     def undrop_millis(self) -> int:
         """`undrop_retention` in milliseconds."""
         return self.undrop_retention // timedelta(milliseconds=1)
+
+    @property
+    def connection_limits(self) -> ConnectionLimits:
+        """The limits of each server process's connections."""
+        return ConnectionLimits(
+            self.max_connections,
+            self.max_connections_per_client,
+            self.max_header_size,
+            self.header_timeout.total_seconds(),
+            self.idle_timeout.total_seconds(),
+        )
 
     def plain_storage_options(self) -> dict[str, str]:
         """The storage options with their secrets; never log them."""

@@ -1,0 +1,113 @@
+"""Request bodies: read whole before anything else looks at them, within a limit, as text."""
+
+from __future__ import annotations
+
+import json
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headwater.catalog.wire.tables import ERROR_KIND_HEADER
+from headwater.server.errors import error_response
+from headwater.storage.errors import Invalid
+
+__all__ = ["BODY", "RequestBody"]
+
+BODY = "body"
+"""The key of the body in the connection's state; absent when the request has none."""
+
+# Longer numbers are beyond every limit, and Python may refuse to read them.
+_LONGEST_NUMBER = 18
+
+
+class RequestBody:
+    """ASGI middleware that reads the body and leaves it in the connection's state.
+
+    A body that is larger than the limit is answered 413: unread, where its length is announced,
+    and otherwise as soon as it grows too large. One that is not text is answered 400.
+
+    Args:
+        app: The application that gets the request.
+        largest: The limit, bytes.
+    """
+
+    def __init__(self, app: ASGIApp, *, largest: int) -> None:
+        self._app = app
+        self._largest = largest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        length = _announced(scope) if scope["type"] == "http" else 0
+        if length == 0:
+            await self._app(scope, receive, send)
+            return
+        body = bytearray()
+        more = length is None or length <= self._largest
+        is_too_large = not more
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                await _refuse(400, "the request ended before its body did")(scope, receive, send)
+                return
+            body += message.get("body", b"")
+            is_too_large = len(body) > self._largest
+            more = message.get("more_body", False) and not is_too_large
+        if is_too_large:
+            answer = _refuse(
+                413,
+                f"the request body is larger than the {self._largest} bytes that this server "
+                "takes; send less at a time, or set HEADWATER_MAX_BODY_SIZE for the server",
+            )
+            answer.headers["connection"] = "close"
+            await answer(scope, receive, send)
+            return
+        whole = bytes(body)
+        wrong = _fault(whole)
+        if wrong is not None:
+            await _refuse(400, f"the request body {wrong}")(scope, receive, send)
+            return
+        scope.setdefault("state", {})[BODY] = whole
+        await self._app(scope, _again(whole, receive), send)
+
+
+def _announced(scope: Scope) -> int | None:
+    """The number of bytes that the request announces; None if it does not say."""
+    headers = Headers(scope=scope)
+    length = headers.get("content-length")
+    if length is None:
+        return None if "transfer-encoding" in headers else 0
+    # The parser lets only digits through.
+    return int(length[: _LONGEST_NUMBER + 1])
+
+
+def _refuse(status: int, message: str) -> Response:
+    return error_response(status, message, headers={ERROR_KIND_HEADER: Invalid.__name__})
+
+
+def _fault(body: bytes) -> str | None:
+    """The reason why a body is no text; None if it is."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        return f"is not UTF-8 from byte {error.start} on"
+    if b"\\ud" not in body and b"\\uD" not in body:
+        return None
+    # An escaped half of a surrogate pair is valid JSON, but no text that could be stored or sent.
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "has half of a surrogate pair (\\ud800 to \\udfff alone), which is no character"
+    except (ValueError, RecursionError):
+        return None  # told of by the model that the body should be
+    return None
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Receive a body that was read already, and then what follows it."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return again
