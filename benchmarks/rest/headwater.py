@@ -14,9 +14,19 @@ from pathlib import Path
 from benchmarks.rest.http import Connection
 from benchmarks.rest.postgresql import free_port
 
-__all__ = ["WAREHOUSE", "Committer", "create_tables", "server", "snapshot", "table_path"]
+__all__ = [
+    "ORDINARY",
+    "WAREHOUSE",
+    "Committer",
+    "create_tables",
+    "server",
+    "snapshot",
+    "table_path",
+]
 
 WAREHOUSE = "main"
+ORDINARY = "?way=ordinary"
+"""A query that means nothing: a request with one does not take the fast lane."""
 _START_SECONDS = 60.0
 _FIELDS = [
     {"id": 0, "name": "order_id", "type": "BIGINT NOT NULL"},
@@ -123,13 +133,19 @@ class Committer:
         path: The table's path.
         snapshot_id: The table's latest snapshot; 0 for none.
         base: Its uuid.
+        query: The URL's query.
     """
 
     def __init__(
-        self, address: str, path: str, snapshot_id: int = 0, base: str | None = None
+        self,
+        address: str,
+        path: str,
+        snapshot_id: int = 0,
+        base: str | None = None,
+        query: str = "",
     ) -> None:
         self._connection = Connection(address)
-        self._path = f"{path}/commit"
+        self._path = f"{path}/commit{query}"
         self._id = snapshot_id
         self._base = base
 

@@ -13,7 +13,7 @@ import psycopg
 
 from benchmarks.rest import headwater, lakana
 from benchmarks.rest.bare import BareCommitter, BareLookup
-from benchmarks.rest.headwater import Committer, table_path
+from benchmarks.rest.headwater import ORDINARY, Committer, table_path
 from benchmarks.rest.http import Connection
 from benchmarks.rest.load import Load, Work, paced, saturated
 from benchmarks.rest.postgresql import postgresql
@@ -108,6 +108,7 @@ class RestServer:
             with self._headwater("main") as (address, url):
                 headwater.create_tables(address, DATABASE, NAMES)
                 results, commits, gets = self._beside_sql(address, url)
+                results += self._beside_the_ordinary_way(address, commits, gets)
                 if self._lakana is not None:
                     results += self._beside_lakana(self._lakana, commits, gets)
             return [*results, self._growth_of_history(), self._growth_of_catalog()]
@@ -178,6 +179,30 @@ class RestServer:
             commits,
             gets,
         )
+
+    def _beside_the_ordinary_way(
+        self, address: str, commits: Sequence[Work], gets: Sequence[Work]
+    ) -> list[Measurement]:
+        """What the fast lane buys: the same requests with and without it."""
+        names = [f"ordinary_{name}" for name in NAMES]
+        headwater.create_tables(address, f"{DATABASE}_ordinary", names)
+        paths = [table_path(f"{DATABASE}_ordinary", name) for name in names]
+        slow_commits = [Committer(address, path, query=ORDINARY) for path in paths]
+        for commit in slow_commits:
+            commit()
+        paths = [table_path(DATABASE, name) for name in NAMES]
+        slow_gets = [_getter(address, f"{path}{ORDINARY}") for path in paths]
+        slow_shows = [_getter(address, f"{path}/snapshot{ORDINARY}") for path in paths]
+        shows = [_getter(address, f"{path}/snapshot") for path in paths]
+        results = []
+        for name, fast, slow in (
+            ("commits by the fast lane", commits, slow_commits),
+            ("get-table by the fast lane", gets, slow_gets),
+            ("get-snapshot by the fast lane", shows, slow_shows),
+        ):
+            ordinary, ours = self._in_turns(name, ("without", slow), ("with", fast))
+            results.append(_at_least(name, ours, ordinary, "without", 1.0))
+        return results
 
     def _beside_lakana(
         self, environment: Path, commits: Sequence[Work], gets: Sequence[Work]

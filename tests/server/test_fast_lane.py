@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -26,13 +27,16 @@ from headwater.catalog.sql.database.engine import SqlDatabase, open_engine
 from headwater.catalog.sql.database.prepared import Prepared
 from headwater.catalog.sql.tables.bulk_reads import MOST_AT_ONCE
 from headwater.migrations import upgrade
+from headwater.server.logs import JsonLines
 from headwater.server.metrics import Metrics
+from headwater.server.request_log import ACCESS_LOGGER
 from headwater.storage.errors import Unavailable
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 TABLES = 5
+_TABLE = "/v1/{prefix}/databases/{database}/tables/{table}"
 ROUNDS = 8
 
 
@@ -205,7 +209,7 @@ def test_everybody_who_commits_at_once_is_told_what_came_of_it(
     commits = 2 * TABLES * ROUNDS
     assert told["headwater_commits_total", "success", "main"] == commits
     assert told["headwater_commit_seconds_count", "success"] == commits
-    route = "/v1/{prefix}/databases/{database}/tables/{table}/commit"
+    route = f"{_TABLE}/commit"
     assert told["headwater_http_requests_total", "POST", route, "200"] == commits
     assert told[("headwater_http_requests_in_progress",)] == 1
 
@@ -225,7 +229,7 @@ class GatedFiles(LocalFileAccess):
 
 @dataclass(frozen=True)
 class Served:
-    """A server over PostgreSQL, with some tables.
+    """A server over a database, with some tables.
 
     Attributes:
         url: The database's URL.
@@ -246,17 +250,27 @@ class Served:
 
 @pytest.fixture
 def on_postgresql(
+    serve_on: Callable[..., Served], new_postgresql_database: Callable[[], str]
+) -> Callable[..., Served]:
+    """Serves a warehouse, with files that are given or those of the disk."""
+
+    def begin(files: FileAccess | None = None) -> Served:
+        return serve_on(new_postgresql_database(), files)
+
+    return begin
+
+
+@pytest.fixture
+def serve_on(
     tmp_path: Path,
-    new_postgresql_database: Callable[[], str],
     serve: Callable[..., str],
     schema: dict[str, object],
     snapshot: Callable[..., dict[str, object]],
 ) -> Iterator[Callable[..., Served]]:
-    """Serves a warehouse, with files that are given or those of the disk."""
+    """Serves a warehouse of an empty database, with some tables."""
     with ExitStack() as opened:
 
-        def begin(files: FileAccess | None = None) -> Served:
-            url = new_postgresql_database()
+        def begin(url: str, files: FileAccess | None = None) -> Served:
             upgrade(url)
             catalog = opened.enter_context(
                 closing(
@@ -285,6 +299,61 @@ def on_postgresql(
             return Served(url, catalog, metrics, http, paths, commit)
 
         yield begin
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+        pytest.param("mysql", marks=pytest.mark.mysql),
+    ]
+)
+def any_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/any.db"
+    create: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
+    return create()
+
+
+def test_plain_requests_take_the_fast_lane(
+    any_database: str, serve_on: Callable[..., Served]
+) -> None:
+    served = serve_on(any_database)
+    address = str(served.http.base_url).rstrip("/")
+    for number in (1, 2, 3):
+        for path in served.tables:
+            assert served.commit(path, number) == {"success": True}
+            assert served.http.get(path).status_code == 200
+            assert served.http.get(f"{path}/snapshot").status_code == 200
+    # A conflict is an answer, too; what is not there, or not plain, goes the ordinary way.
+    assert served.commit(served.tables[0], 2) == {"success": True}
+    assert served.http.get(f"{served.tables[0]}?way=ordinary").status_code == 200
+    assert served.http.get(f"{served.tables[0]}-none").status_code == 404
+    told = counts(address)
+    fast, table = "headwater_fast_lane_requests_total", _TABLE
+    assert told[fast, table] == told[fast, f"{table}/snapshot"] == 3 * TABLES
+    assert told[fast, f"{table}/commit"] == 3 * TABLES + 1
+    requests = "headwater_http_requests_total"
+    assert told[requests, "GET", table, "200"] == 3 * TABLES + 1
+    assert told[requests, "GET", table, "404"] == 1
+    assert told[requests, "POST", f"{table}/commit", "200"] == 3 * TABLES + 1
+
+
+def test_the_fast_lane_logs_as_the_ordinary_way_does(
+    http: httpx.Client, tables: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, ACCESS_LOGGER):
+        for way in ("", "?way=ordinary"):
+            http.get(f"{tables[0]}{way}", headers={"x-request-id": "mine"})
+        http.get("/healthz")  # on the same connection: the lines before it are written by now
+    fast, ordinary = (
+        {key: value for key, value in line.items() if key not in ("time", "milliseconds")}
+        for line in (json.loads(JsonLines().format(record)) for record in caplog.records[:2])
+    )
+    assert fast == ordinary
+    assert (fast["request_id"], fast["status"], fast["principal"]) == ("mine", 200, "configured")
 
 
 @pytest.mark.postgresql

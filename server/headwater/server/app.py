@@ -9,7 +9,6 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic.alias_generators import to_camel
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.server.api_description.openapi import describe
@@ -31,6 +30,7 @@ from headwater.server.partitions import routes as partitions
 from headwater.server.permissions import routes as permissions
 from headwater.server.policies import routes as policies
 from headwater.server.readiness import Probe, Readiness
+from headwater.server.request_body import RequestBody
 from headwater.server.request_log import RequestLog
 from headwater.server.settings import ServerSettings
 from headwater.server.snapshots import routes as snapshots
@@ -50,21 +50,7 @@ answers: the warehouse's name. Names in paths are form-encoded. Every error has 
 
 
 class _Application(FastAPI):
-    """FastAPI with a description of our own, and something around it.
-
-    Attributes:
-        outermost: Takes every connection, and passes it on to `answer` or does not.
-    """
-
-    outermost: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-        await self.outermost(scope, receive, send)
-
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer by the framework's means."""
-        await super().__call__(scope, receive, send)
+    """FastAPI with a description of our own."""
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, made on first use."""
@@ -135,12 +121,11 @@ def create_app(
         app.include_router(noun.router)
     install_error_handlers(app)
     # The last one added is the outermost.
-    gate = Gate(tokens)
+    app.add_middleware(FastLane, services=services)
+    app.add_middleware(RequestBody, largest=settings.max_body_size)
+    app.add_middleware(Authentication, gate=Gate(tokens))
     requests = RequestLog(metrics, runtime)
-    app.add_middleware(Authentication, gate=gate)
-    ids = RequestIds(runtime)
-    app.add_middleware(Envelope, ids=ids, requests=requests)
-    app.outermost = FastLane(app.answer, services=services, gate=gate, requests=requests, ids=ids)
+    app.add_middleware(Envelope, ids=RequestIds(runtime), requests=requests)
     return app
 
 

@@ -59,6 +59,12 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
+        self._fast_requests = Counter(
+            "headwater_fast_lane_requests",
+            "Requests that were answered together with others, by the fast lane.",
+            ["route"],
+            registry=self._registry,
+        )
         self._in_progress = Gauge(
             "headwater_http_requests_in_progress",
             "Requests that are being answered.",
@@ -103,6 +109,7 @@ class Metrics:
         self._backlog = backlog
         # Each series' own counters: looking them up costs more than counting.
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._fast: dict[str, Counter] = {}
 
     def request_begins(self) -> None:
         """A request came in."""
@@ -128,9 +135,12 @@ class Metrics:
         count.inc()
         latency.observe(seconds)
 
-    def request_withdrawn(self) -> None:
-        """It is not to be counted: it begins anew."""
-        self._in_progress.dec()
+    def fast_lane_taken(self, route: str) -> None:
+        """Count a request that the fast lane answers; see `headwater.server.fast`."""
+        count = self._fast.get(route)
+        if count is None:
+            count = self._fast[route] = self._fast_requests.labels(route)
+        count.inc()
 
     @contextmanager
     def committing(self, warehouse: str) -> Iterator[_Committing]:

@@ -58,10 +58,6 @@ class RequestLog:
         self._metrics.request_begins()
         return Begun(request_id, method, path, client[0] if client else None, perf_counter())
 
-    def withdraw(self) -> None:
-        """Somebody else answers it, and tells of it from its beginning."""
-        self._metrics.request_withdrawn()
-
     def end(self, request: Begun, route: str, status: int, principal: str | None) -> None:
         """It was answered.
 

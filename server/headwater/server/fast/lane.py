@@ -20,7 +20,8 @@ from enum import Enum
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -30,13 +31,11 @@ from headwater.catalog.sql.tables.bulk_reads import MOST_AT_ONCE as MOST_READS
 from headwater.catalog.sql.tables.bulk_reads import StoredSnapshot, StoredTable
 from headwater.catalog.wire.history import CommitTableRequest, snapshot_from_wire
 from headwater.server.answers import snapshot_text, table_text
-from headwater.server.authentication import ANYBODY, Gate, Refusal
 from headwater.server.dependencies import Services
-from headwater.server.envelope import RequestIds
-from headwater.server.errors import REQUEST_ID_HEADER, known_error_response, status_of
+from headwater.server.errors import known_error_response
 from headwater.server.fast.batches import MOST_UNDER_WAY, Batch
 from headwater.server.json_text import member_text
-from headwater.server.request_log import RequestLog
+from headwater.server.request_body import BODY
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.table_storage import CommitAnswer
 
@@ -51,37 +50,29 @@ _TABLE = "/v1/{prefix}/databases/{database}/tables/{table}"
 _LARGEST_BODY = 1_048_576
 # A transaction takes several times as long; a look does not.
 _LINGER_SECONDS = 0.002
-_REQUEST_ID = REQUEST_ID_HEADER.encode()
-_JSON = (b"content-type", b"application/json")
 
 
 class _Kind(Enum):
-    """What is asked for, as the end of the path says it."""
+    """The kind of a request, by the end of its path."""
 
     TABLE = None
     SNAPSHOT = b"snapshot"
     COMMIT = b"commit"
 
     @property
-    def route(self) -> str:
-        """What a request is counted as; the same as of the framework's route."""
+    def path(self) -> str:
+        """The template that the request is counted under: that of the framework's route."""
         return _TABLE if self.value is None else f"{_TABLE}/{self.value.decode()}"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Request:
-    """A plain request of somebody who may call.
-
-    Attributes:
-        body_length: How many bytes its body has.
-    """
+    """A plain request; its body is empty unless it is a commit."""
 
     kind: _Kind
     catalog: SqlCatalog
     name: Identifier
-    principal: str | None
-    request_id: str
-    body_length: int
+    body: bytes
 
 
 @dataclass(frozen=True)
@@ -95,101 +86,54 @@ class _Batches:
 
 
 class FastLane:
-    """ASGI middleware around the whole application.
+    """ASGI middleware right before the framework, behind everything that all requests pass.
 
     Args:
-        app: What answers all else.
-        services: Knows the catalogs.
-        gate: Says who may call.
-        requests: Logs and counts.
-        ids: Where request ids come from.
+        app: The framework, which answers all other requests.
+        services: The catalogs and the counts.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        services: Services,
-        gate: Gate,
-        requests: RequestLog,
-        ids: RequestIds,
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, services: Services) -> None:
         self._app = app
         self._services = services
-        self._gate = gate
-        self._requests = requests
-        self._ids = ids
         self._batches: WeakKeyDictionary[SqlCatalog, _Batches] = WeakKeyDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
         request = await self._plain(scope)
-        if request is None:
+        answer = None if request is None else await self._answer(request)
+        if request is None or answer is None:
             await self._app(scope, receive, send)
             return
-        body = b""
-        if request.kind is _Kind.COMMIT:
-            body = await _read(receive)
-            receive = _again(body, receive)
-        path: bytes = scope["raw_path"]
-        begun = self._requests.begin(
-            request.request_id, scope["method"], path.decode(), scope.get("client")
-        )
-        try:
-            answer = await self._answer(request, body)
-        except BaseException:
-            self._requests.withdraw()
-            raise
-        if answer is None:
-            self._requests.withdraw()
-            await self._app(scope, receive, send)
-            return
-        status = status_of(answer) if isinstance(answer, HeadwaterError) else 200
-        request_id = request.request_id.encode()
-        try:
-            if isinstance(answer, HeadwaterError):
-                response = known_error_response(answer)
-                response.raw_headers.append((_REQUEST_ID, request_id))
-                await response(scope, receive, send)
-            else:
-                length = (b"content-length", str(len(answer)).encode())
-                headers = [_JSON, length, (_REQUEST_ID, request_id)]
-                await send({"type": "http.response.start", "status": 200, "headers": headers})
-                await send({"type": "http.response.body", "body": answer})
-        finally:
-            self._requests.end(begun, request.kind.route, status, request.principal or ANYBODY)
+        scope["route"] = request.kind
+        self._services.metrics.fast_lane_taken(request.kind.path)
+        if isinstance(answer, HeadwaterError):
+            response: Response = known_error_response(answer)
+        else:
+            response = Response(answer, media_type="application/json")
+        await response(scope, receive, send)
 
     async def _plain(self, scope: Scope) -> _Request | None:
-        """The request, if it is a plain one and comes from somebody who may call."""
+        """The request, if it is a plain one."""
         plain = _PLAIN.fullmatch(scope.get("raw_path", b"")) if scope["type"] == "http" else None
         if plain is None or scope["query_string"]:
             return None
         kind = _Kind(plain[4])
         if scope["method"] != ("POST" if kind is _Kind.COMMIT else "GET"):
             return None
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        if len(headers) < len(scope["headers"]):  # one of them is there twice
+        body: bytes = scope["state"].get(BODY, b"")
+        if kind is _Kind.COMMIT and not 0 < len(body) <= _LARGEST_BODY:
             return None
-        length = 0
-        if kind is _Kind.COMMIT:
-            given = headers.get(b"content-length", b"")
-            length = int(given) if given.isdigit() else 0
-            if not 0 < length <= _LARGEST_BODY:
-                return None
         try:
-            principal = await self._gate.admit(
-                *[_text(headers.get(name)) for name in (b"host", b"origin", b"authorization")]
-            )
             catalog = await self._services.find(plain[1].decode())
         except HeadwaterError:
             return None
-        if isinstance(principal, Refusal) or not isinstance(catalog, SqlCatalog):
+        if not isinstance(catalog, SqlCatalog):
             return None
         name = Identifier(plain[2].decode(), plain[3].decode())
-        request_id = self._ids.of(_text(headers.get(_REQUEST_ID)))
-        return _Request(kind, catalog, name, principal, request_id, length)
+        return _Request(kind, catalog, name, body)
 
-    async def _answer(self, request: _Request, body: bytes) -> bytes | HeadwaterError | None:
+    async def _answer(self, request: _Request) -> bytes | HeadwaterError | None:
         """The answer; None for what needs a closer look."""
         batches = self._batches_of(request.catalog)
         match request.kind:
@@ -200,9 +144,7 @@ class FastLane:
                 snapshot = await batches.snapshots.get(request.name)
                 return None if snapshot is None else snapshot_text(snapshot)
             case _Kind.COMMIT:
-                if len(body) != request.body_length:
-                    return None
-                offer = _offer(request.name, request.principal, body)
+                offer = _offer(request.name, request.body)
                 return None if offer is None else await self._commit(request, batches, offer)
 
     def _batches_of(self, catalog: SqlCatalog) -> _Batches:
@@ -261,8 +203,8 @@ def _each_once(
     return work
 
 
-def _offer(name: Identifier, principal: str | None, body: bytes) -> Offer | None:
-    """What a client offers; None when the body is not what it should be."""
+def _offer(name: Identifier, body: bytes) -> Offer | None:
+    """The snapshot that a client offers; None when the body is not what it should be."""
     try:
         text = body.decode()
         request = CommitTableRequest.model_validate(json.loads(text))
@@ -270,29 +212,4 @@ def _offer(name: Identifier, principal: str | None, body: bytes) -> Offer | None
     except (ValueError, RecursionError, HeadwaterError):
         return None
     statistics = [item.statistics() for item in request.statistics or ()]
-    base_uuid = request.base_snapshot_uuid
-    return Offer(name, request.table_id, snapshot, base_uuid, statistics, principal)
-
-
-def _text(header: bytes | None) -> str | None:
-    return None if header is None else header.decode("latin-1")
-
-
-async def _read(receive: Receive) -> bytes:
-    """The body, as much of it as the client sent."""
-    parts: list[bytes] = []
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """What gives a body that was read already once more."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def again() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return again
+    return Offer(name, request.table_id, snapshot, request.base_snapshot_uuid, statistics)
