@@ -23,7 +23,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.admin.warehouses import Warehouses
-from headwater.catalog.sql.database.drivers import PoolSettings
+from headwater.catalog.sql.database.drivers import PoolSettings, Timeouts
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.open_database import opened_database
 from headwater.server.app import create_app
@@ -82,7 +82,12 @@ def open_database(
 
 
 def _opened(settings: ServerSettings, runtime: Runtime) -> AbstractContextManager[SqlDatabase]:
-    pool = PoolSettings(settings.database_connections, settings.database_wait_seconds)
+    timeouts = Timeouts(
+        settings.database_lock_timeout.total_seconds(),
+        settings.database_idle_timeout.total_seconds(),
+        settings.database_statement_timeout.total_seconds(),
+    )
+    pool = PoolSettings(settings.database_connections, settings.database_wait_seconds, timeouts)
     return opened_database(settings.database_url.get_secret_value(), runtime, pool)
 
 

@@ -80,6 +80,11 @@ class ServerSettings(BaseSettings):
             may be at a time.
         database_wait_seconds: How long a request waits for one while all are in use, before it is
             answered 503.
+        database_lock_timeout: How long a transaction waits for the locks of another one.
+        database_idle_timeout: How long a transaction may be idle before the database ends it, and
+            gives back its locks; on MySQL, any connection.
+        database_statement_timeout: How long the database works on one statement; on MySQL, on one
+            query.
         warehouses: Each warehouse's name and where its files lie: a folder or an ``s3://`` URI.
             As a variable: ``main=./warehouse,other=s3://bucket/path``; an empty one is none but
             those that the database names.
@@ -133,6 +138,9 @@ class ServerSettings(BaseSettings):
     database_url: SecretStr = SecretStr("sqlite:///headwater.db")
     database_connections: int = Field(default=30, ge=1, le=10_000)
     database_wait_seconds: float = Field(default=10.0, gt=0, le=600)
+    database_lock_timeout: TimeLimit = timedelta(seconds=10)
+    database_idle_timeout: TimeLimit = timedelta(seconds=5)
+    database_statement_timeout: TimeLimit = timedelta(minutes=1)
     warehouses: Annotated[dict[str, str], NoDecode] = Field(
         default_factory=lambda: {"main": "./warehouse"},
         validation_alias=AliasChoices("HEADWATER_WAREHOUSES", "HEADWATER_WAREHOUSE"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
+from math import ceil
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -15,11 +17,13 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from headwater.storage.errors import Invalid, Unavailable, Unsupported
 
 __all__ = [
+    "IDLE_SECONDS",
     "IMMEDIATE",
     "PREPARED_STATEMENTS",
     "SCANS_OFF",
     "SETTINGS",
     "PoolSettings",
+    "Timeouts",
     "answers",
     "database_exists",
     "database_url",
@@ -38,11 +42,13 @@ SCANS_OFF = "enable_seqscan = off"
 PREPARED_STATEMENTS = 400
 """How many statements a connection to PostgreSQL remembers."""
 
-# How long a writer waits for the one before it, which may be putting a file meanwhile.
+IDLE_SECONDS = "headwater_idle_seconds"
+"""The execution option with the seconds after which a database ends an idle transaction."""
+
+# How long a writer on SQLite waits for the one before it, which may be putting a file meanwhile.
 _LOCK_MILLIS = 60_000
-# How long MySQL keeps the locks of a connection that says nothing: those of a machine that
-# vanished are given back then, while a file may be put for a while before.
-_IDLE_SECONDS = 600
+# How long MariaDB keeps a connection that nobody uses.
+_UNUSED_SECONDS = 600
 # What a number out of range, a text too long or an unknown engine means does not depend on how
 # the server is set up: an error.
 _MYSQL_MODE = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
@@ -56,16 +62,37 @@ _EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
 @dataclass(frozen=True)
+class Timeouts:
+    """The time-outs of a database that is a server, kept by the database itself.
+
+    An idle transaction is ended before others give up waiting for its locks: so a process that
+    stands still, or a machine that vanished, makes nobody fail.
+
+    Attributes:
+        lock_seconds: How long a transaction waits for the locks of another one.
+        idle_seconds: How long a transaction may be idle before the database ends it; on MySQL,
+            which tells no difference, any connection.
+        statement_seconds: How long a statement may take; on MySQL, a query.
+    """
+
+    lock_seconds: float = 10.0
+    idle_seconds: float = 5.0
+    statement_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
 class PoolSettings:
-    """How many connections there may be to a database that is a server.
+    """The connections to a database that is a server.
 
     Attributes:
         connections: At most so many at a time, and half of them kept; SQLite has its own number.
-        wait_seconds: How long whoever needs one waits while all are in use.
+        wait_seconds: How long a transaction waits for one while all are in use.
+        timeouts: The time-outs of each.
     """
 
     connections: int = 30
     wait_seconds: float = 10.0
+    timeouts: Timeouts = Timeouts()
 
 
 def database_url(text: str) -> URL:
@@ -114,18 +141,17 @@ def database_exists(text: str) -> bool:
 def open_engine(text: str, pool: PoolSettings | None = None) -> Engine:
     """An engine with the settings that the catalog's transactions rely on.
 
-    Every database gives up waiting for a lock after a minute.
-
     SQLite: write-ahead log, full synchronisation (a decided commit survives a power failure),
     foreign keys.
 
-    PostgreSQL, MariaDB, MySQL: every statement sees what is committed as it begins.
+    PostgreSQL, MariaDB, MySQL: every statement sees what is committed as it begins, and no
+    transaction holds up others for long (`Timeouts`).
 
     On SQLite and PostgreSQL transactions are begun by the catalog rather than by the driver.
 
     Args:
         text: The database's URL.
-        pool: How many connections there may be.
+        pool: How many connections there may be, and their time-outs.
 
     Raises:
         Invalid: The URL is malformed.
@@ -162,23 +188,31 @@ def _open_sqlite(url: URL, pool: PoolSettings) -> Engine:
 def _open_postgresql(url: URL, pool: PoolSettings) -> Engine:
     # The driver begins no transactions: its own beginning would be one more message for each.
     engine = _shared(url, pool, _AUTOCOMMIT)
-    event.listen(engine, "connect", _prepare_postgresql)
+    event.listen(engine, "connect", partial(_prepare_postgresql, pool.timeouts))
     event.listen(engine, "begin", _begin_postgresql)
     return engine
 
 
 def _open_mysql(url: URL, pool: PoolSettings) -> Engine:
-    lock_seconds = _LOCK_MILLIS // 1000
+    lock_seconds = ceil(pool.timeouts.lock_seconds)
+    idle_seconds, statement_seconds = pool.timeouts.idle_seconds, pool.timeouts.statement_seconds
     engine = _shared(
         url,
         pool,
         _READ_COMMITTED,
         sql_mode=_MYSQL_MODE,
         init_command=f"SET SESSION innodb_lock_wait_timeout = {lock_seconds}, "
-        f"lock_wait_timeout = {lock_seconds}, wait_timeout = {_IDLE_SECONDS}, time_zone = '+00:00'",
+        f"lock_wait_timeout = {lock_seconds}, time_zone = '+00:00'",
     )
 
     kind = url.get_backend_name()
+    limits = {
+        "mariadb": f"wait_timeout = {max(_UNUSED_SECONDS, ceil(idle_seconds))}, "
+        f"idle_transaction_timeout = {ceil(idle_seconds)}, "
+        f"max_statement_time = {statement_seconds}",
+        "mysql": f"wait_timeout = {ceil(idle_seconds)}, "
+        f"max_execution_time = {ceil(statement_seconds * 1000)}",
+    }[kind]
 
     def check(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
         # Their collations have different names; which server answers is known only now. It is
@@ -187,12 +221,13 @@ def _open_mysql(url: URL, pool: PoolSettings) -> Engine:
         try:
             cursor.execute("SELECT VERSION()")
             (version,) = cursor.fetchone() or ("",)
+            answering = "mariadb" if "mariadb" in str(version).lower() else "mysql"
+            if answering != kind:
+                name = {"mariadb": "MariaDB", "mysql": "MySQL"}[answering]
+                raise Invalid(f"the database server is {name}: write its URL as {answering}://…")
+            cursor.execute(f"SET SESSION {limits}")
         finally:
             cursor.close()
-        answering = "mariadb" if "mariadb" in str(version).lower() else "mysql"
-        if answering != kind:
-            name = {"mariadb": "MariaDB", "mysql": "MySQL"}[answering]
-            raise Invalid(f"the database server is {name}: write its URL as {answering}://…")
 
     # Before SQLAlchemy looks for itself.
     event.listen(engine, "connect", check, insert=True)
@@ -212,6 +247,7 @@ def _shared(
         max_overflow=pool.connections - kept,
         pool_timeout=pool.wait_seconds,
         connect_args=arguments,
+        execution_options={IDLE_SECONDS: pool.timeouts.idle_seconds},
     )
 
     def used(_: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
@@ -251,7 +287,9 @@ def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None
         cursor.close()
 
 
-def _prepare_postgresql(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+def _prepare_postgresql(
+    timeouts: Timeouts, connection: DBAPIConnection, _: ConnectionPoolEntry
+) -> None:
     from psycopg.types.numeric import Int8Dumper
 
     # A statement about several things is one for each count of them.
@@ -260,7 +298,12 @@ def _prepare_postgresql(connection: DBAPIConnection, _: ConnectionPoolEntry) -> 
     connection.adapters.register_dumper(int, Int8Dumper)
     cursor = connection.cursor()
     try:
-        cursor.execute(f"SET lock_timeout = {_LOCK_MILLIS}")
+        for name, seconds in (
+            ("lock_timeout", timeouts.lock_seconds),
+            ("idle_in_transaction_session_timeout", timeouts.idle_seconds),
+            ("statement_timeout", timeouts.statement_seconds),
+        ):
+            cursor.execute(f"SET {name} = {ceil(seconds * 1000)}")
         # Every statement has its index. A plan is made once, maybe while a table was so small that
         # reading all of it looked cheaper, and would be kept while the table grows.
         cursor.execute(f"SET {SCANS_OFF}")

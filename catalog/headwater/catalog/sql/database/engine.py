@@ -32,7 +32,12 @@ from headwater.catalog.sql.database.drivers import (
     open_engine,
 )
 from headwater.catalog.sql.database.retried_reads import Rereading
-from headwater.catalog.sql.database.transient import is_lost, is_rolled_back
+from headwater.catalog.sql.database.transient import (
+    is_held_up,
+    is_lost,
+    is_rolled_back,
+    is_too_slow,
+)
 from headwater.storage.errors import (
     CorruptData,
     HeadwaterError,
@@ -229,6 +234,13 @@ def _meaning(error: Exception, outcome: str) -> HeadwaterError | None:
             return CorruptData(
                 f"the catalog's database is no file of SQLite, or damaged: {error.orig}"
             )
+        case DBAPIError() if is_held_up(error):
+            return Unavailable(
+                "another transaction has kept what this one needs locked for too long; the server "
+                f"that began it may stand still{outcome}"
+            )
+        case DBAPIError() if is_too_slow(error):
+            return Unavailable(f"the catalog's database took too long for a statement{outcome}")
         case DBAPIError() if (
             isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
         ):

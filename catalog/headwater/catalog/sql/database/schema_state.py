@@ -38,6 +38,12 @@ _MYSQL_LOCK = "CONCAT('headwater.', LEFT(SHA2(DATABASE(), 256), 40))"
 _LOCK_SECONDS = 600
 # How long to wait for the transactions that use a table, while all that come later wait behind.
 _TABLE_SECONDS = 60
+_DAY_SECONDS = 86_400
+_PATIENCE = {
+    "mariadb": f"wait_timeout = {_DAY_SECONDS}, idle_transaction_timeout = 0, "
+    "max_statement_time = 0",
+    "mysql": f"wait_timeout = {_DAY_SECONDS}, max_execution_time = 0",
+}
 
 
 def change_tables(database: SqlDatabase, work: Callable[[Connection], T]) -> T:
@@ -54,6 +60,9 @@ def change_tables(database: SqlDatabase, work: Callable[[Connection], T]) -> T:
 
     def locked(connection: Connection) -> T:
         if connection.dialect.name == "postgresql":
+            # A change of tables takes its time.
+            connection.execute(text("SET LOCAL statement_timeout = 0"))
+            connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
             connection.execute(
                 text("SELECT pg_advisory_xact_lock(:key)"), {"key": _POSTGRESQL_LOCK}
@@ -66,9 +75,13 @@ def change_tables(database: SqlDatabase, work: Callable[[Connection], T]) -> T:
 
 def _change_one_by_one(database: SqlDatabase, work: Callable[[Connection], T]) -> T:
     with database.connection() as connection:
+        # A change of tables takes its time; nobody else gets this connection.
+        patience = _PATIENCE[database.engine.dialect.name]
+        connection.execute(text(f"SET SESSION lock_wait_timeout = {_TABLE_SECONDS}, {patience}"))
         got = connection.execute(text(f"SELECT GET_LOCK({_MYSQL_LOCK}, {_LOCK_SECONDS})")).scalar()
         connection.commit()
         if got != 1:
+            connection.invalidate()
             raise Unavailable(
                 "another process has been changing the catalog's tables for "
                 f"{_LOCK_SECONDS // 60} minutes; see that it ends, then retry"
@@ -82,6 +95,7 @@ def _change_one_by_one(database: SqlDatabase, work: Callable[[Connection], T]) -
                 connection.rollback()
                 connection.execute(text(f"SELECT RELEASE_LOCK({_MYSQL_LOCK})"))
                 connection.commit()
+                connection.invalidate()
         return done
 
 

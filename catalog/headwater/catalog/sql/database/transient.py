@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-__all__ = ["is_lost", "is_refused", "is_rolled_back"]
+__all__ = ["is_held_up", "is_lost", "is_refused", "is_rolled_back", "is_too_slow"]
 
 # PostgreSQL: serialization_failure, deadlock_detected.
 _ROLLED_BACK_STATES = frozenset({"40001", "40P01"})
@@ -20,11 +20,27 @@ _ROLLED_BACK_NUMBERS = frozenset({1020, 1213})
 _REFUSED_STATES = frozenset({"53300", "57P01", "57P02", "57P03"})
 # MariaDB and MySQL: too many connections (in all, of a user), shutting down, no server there.
 _REFUSED_NUMBERS = frozenset({1040, 1203, 1053, 2002, 2003})
+# PostgreSQL: lock_not_available; MariaDB and MySQL: the wait for a lock is over.
+_HELD_UP_STATES = frozenset({"55P03"})
+_HELD_UP_NUMBERS = frozenset({1205})
+# PostgreSQL: query_canceled; MariaDB's and MySQL's time-outs of statements.
+_TOO_SLOW_STATES = frozenset({"57014"})
+_TOO_SLOW_NUMBERS = frozenset({1969, 3024})
 
 
 def is_rolled_back(error: DBAPIError) -> bool:
     """Whether the database itself has undone the whole transaction, be it even at its commit."""
     return _state(error) in _ROLLED_BACK_STATES or _number(error) in _ROLLED_BACK_NUMBERS
+
+
+def is_held_up(error: DBAPIError) -> bool:
+    """Whether another transaction kept its locks for longer than this one waits."""
+    return _state(error) in _HELD_UP_STATES or _number(error) in _HELD_UP_NUMBERS
+
+
+def is_too_slow(error: DBAPIError) -> bool:
+    """Whether the database gave up a statement for the time that it took."""
+    return _state(error) in _TOO_SLOW_STATES or _number(error) in _TOO_SLOW_NUMBERS
 
 
 def is_lost(error: DBAPIError) -> bool:

@@ -33,6 +33,7 @@ from headwater.catalog.sql.database.prepared import (
     run_together,
 )
 from headwater.catalog.sql.outbox.branch_files import follow_fork, follow_forward, follow_move
+from headwater.catalog.sql.outbox.held_files import held_files
 from headwater.catalog.sql.outbox.mirror_files import (
     delete_later_tags,
     delete_snapshots_after,
@@ -379,64 +380,67 @@ class Outbox:
             return False, False
         row = rows[0]
         action = Action(row.action)
+        files = held_files(connection, self._files)
         if action is Action.DROP:
-            self._files.delete_tree(row.path)
+            files.delete_tree(row.path)
         else:
             path = _PATH.run(connection, table=table_id).scalar_one()
             layout = TableLayout(path, branch)
             match action:
                 case Action.SCHEMA:
-                    self._write_schema(connection, table_id, layout, row.number)
+                    _write_schema(connection, files, table_id, layout, row.number)
                 case Action.SNAPSHOT:
                     document = _snapshot_document(connection, table_id, layout, row.number)
-                    _write_snapshot(self._files, layout, row.number, document)
+                    _write_snapshot(files, layout, row.number, document)
                 case Action.ROLLBACK:
-                    self._roll_back(connection, table_id, layout, row.number)
+                    _roll_back(connection, files, table_id, layout, row.number)
                 case Action.SCHEMA_ROLLBACK:
-                    self._roll_schema_back(layout, row.number)
+                    _roll_schema_back(files, layout, row.number)
                 case Action.FORK:
-                    follow_fork(connection, self._files, table_id, layout, row.number, row.path)
+                    follow_fork(connection, files, table_id, layout, row.number, row.path)
                 case Action.MOVE:
-                    follow_move(self._files, layout, row.path)
+                    follow_move(files, layout, row.path)
                 case Action.FORWARD:
-                    follow_forward(connection, self._files, table_id, layout, row.number, row.path)
+                    follow_forward(connection, files, table_id, layout, row.number, row.path)
         _remove(connection, [row.id])
         return True, len(rows) > 1
 
-    def _write_schema(
-        self, connection: Connection, table_id: str, layout: TableLayout, number: int
-    ) -> None:
-        document = connection.execute(
-            select(SchemaRow.document).where(
-                SchemaRow.table_id == table_id,
-                SchemaRow.branch == layout.branch,
-                SchemaRow.schema_id == number,
-            )
-        ).scalar_one()
-        put(self._files, layout.schema(number), document)
 
-    def _roll_back(
-        self, connection: Connection, table_id: str, layout: TableLayout, number: int
-    ) -> None:
-        # RollbackHelper.java: the hint first, then snapshots from the newest, changelogs, tags.
-        files = self._files
-        document = _snapshot_document(connection, table_id, layout, number)
-        ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
-        if number not in ids:
-            # The snapshot expired and only a tag kept it.
-            put(files, layout.snapshot(number), document)
-            files.write(layout.earliest_hint, str(number).encode())
-        files.write(layout.latest_hint, str(number).encode())
-        delete_snapshots_after(files, layout, number)
-        delete_later_tags(files, layout, number)
-        # Once more: putting a file makes the deletions beside it durable too.
-        files.write(layout.latest_hint, str(number).encode())
+def _write_schema(
+    connection: Connection, files: FileAccess, table_id: str, layout: TableLayout, number: int
+) -> None:
+    document = connection.execute(
+        select(SchemaRow.document).where(
+            SchemaRow.table_id == table_id,
+            SchemaRow.branch == layout.branch,
+            SchemaRow.schema_id == number,
+        )
+    ).scalar_one()
+    put(files, layout.schema(number), document)
 
-    def _roll_schema_back(self, layout: TableLayout, number: int) -> None:
-        # SchemaManager.java deletes the newest first, too.
-        there = numbered_files(self._files.list(layout.schema_directory), "schema-")
-        for later in sorted((i for i in there if i > number), reverse=True):
-            self._files.delete(layout.schema(later))
+
+def _roll_back(
+    connection: Connection, files: FileAccess, table_id: str, layout: TableLayout, number: int
+) -> None:
+    # RollbackHelper.java: the hint first, then snapshots from the newest, changelogs, tags.
+    document = _snapshot_document(connection, table_id, layout, number)
+    ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
+    if number not in ids:
+        # The snapshot expired and only a tag kept it.
+        put(files, layout.snapshot(number), document)
+        files.write(layout.earliest_hint, str(number).encode())
+    files.write(layout.latest_hint, str(number).encode())
+    delete_snapshots_after(files, layout, number)
+    delete_later_tags(files, layout, number)
+    # Once more: putting a file makes the deletions beside it durable too.
+    files.write(layout.latest_hint, str(number).encode())
+
+
+def _roll_schema_back(files: FileAccess, layout: TableLayout, number: int) -> None:
+    # SchemaManager.java deletes the newest first, too.
+    there = numbered_files(files.list(layout.schema_directory), "schema-")
+    for later in sorted((i for i in there if i > number), reverse=True):
+        files.delete(layout.schema(later))
 
 
 def _remove(connection: Connection, rows: Sequence[int]) -> None:
