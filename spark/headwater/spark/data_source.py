@@ -13,7 +13,6 @@ pushed for one use of the frame loses rows of another. The option ``where`` does
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -142,10 +141,9 @@ class HeadwaterSource(DataSource):
         options = self._read_options
         if options.chosen is not None:
             snapshot, schema_id = options.chosen
-            then = table.storage.schema_by_id(schema_id)
-            schema = replace(then, options=table.schema.options)
-            predicate = None if options.where is None else parse_predicate(options.where, schema)
-            storage = table.storage.with_schema(schema)
+            storage = table.storage.at_schema(schema_id)
+            where = options.where
+            predicate = None if where is None else parse_predicate(where, storage.schema)
             return Scan(storage, snapshot, options.columns, predicate)
         return table.scan(
             options.columns,

@@ -19,6 +19,7 @@ from headwater.storage.errors import (
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+from headwater.storage.schema.option_changes import options_at
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import Json
@@ -223,6 +224,15 @@ class TableStorage:
         """
         keyed = bool(self.schema.primary_keys)
         refuse_options(self.name, self.schema.options, operation, keyed=keyed)
+
+    def at_schema(self, schema_id: int) -> TableStorage:
+        """The same table as of a version of its schema, with the options that are in force now.
+
+        Raises:
+            CorruptData: The version's file is missing or malformed.
+        """
+        then = self.schema_by_id(schema_id)
+        return self.with_schema(replace(then, options=options_at(self.schema, then)))
 
     def with_schema(self, schema: TableSchema) -> TableStorage:
         """The same table with another schema in force."""

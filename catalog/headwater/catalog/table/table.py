@@ -7,7 +7,6 @@ the `Catalog` protocol, so that it is the same for an embedded catalog and for a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -273,8 +272,7 @@ class Table(TableHistory):
         else:
             snapshot = self.pointer.latest()
         if given and snapshot is not None and snapshot.schema_id != storage.schema.id:
-            then = storage.schema_by_id(snapshot.schema_id)
-            storage = storage.with_schema(replace(then, options=storage.schema.options))
+            storage = storage.at_schema(snapshot.schema_id)
         return Scan(storage, snapshot, columns, self._predicate(where, storage))
 
     def changes(

@@ -13,6 +13,7 @@ from headwater.storage.errors import Conflict, CorruptData, NotFound
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
 from headwater.storage.rows.binary_row import deserialize_row
+from headwater.storage.schema.option_changes import options_at
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -36,9 +37,13 @@ def schema_still_fits(storage: TableStorage, latest: TableSchema) -> None:
     Raises:
         Conflict: The number of buckets or the bucket key was changed meanwhile.
     """
+    if latest.id <= storage.schema.id:
+        return
+    # Of renamed columns the present names are compared.
+    options = options_at(storage.schema, latest)
     for option in ("bucket", "bucket-key"):
-        was, now = storage.schema.options.get(option), latest.options.get(option)
-        if latest.id > storage.schema.id and was != now:
+        was, now = options.get(option), latest.options.get(option)
+        if was != now:
             raise Conflict(
                 f"table {storage.name}: option '{option}' changed from {was} to {now} since the "
                 "rows were written; load the table anew and write them again"

@@ -245,7 +245,7 @@ class _Draft:
         self.fields = _edit_level(self.fields, path, edit)
         if len(path) == 1:
             self.primary_keys = [new_name if k == name else k for k in self.primary_keys]
-            self.options = renamed_in_options(self.options, name, new_name)
+            self.options = renamed_in_options(self.options, {name: new_name})
 
     def _drop(self, path: tuple[str, ...]) -> None:
         name = _last(path)

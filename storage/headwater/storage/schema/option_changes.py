@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from headwater.storage.errors import Invalid
 from headwater.storage.options import TableOptions
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.schema.table_type import TYPE_OPTION, TableType
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "is_unchanged",
     "listed_names",
     "options_about",
+    "options_at",
     "renamed_in_options",
 ]
 
@@ -139,23 +141,62 @@ def indexed_by(options: Mapping[str, str], column: str) -> str | None:
     return next((key for key in _INDEXED if column in listed_names(options.get(key, ""))), None)
 
 
-def renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
-    """The options after a column got another name."""
+def renamed_in_options(options: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    """The options after columns got other names, all at once.
 
-    def renamed(names: Sequence[str]) -> str:
-        return ",".join(new if name == old else name for name in names)
+    Args:
+        options: The options.
+        names: The new name of each column that has one, by the old one.
+    """
+
+    def renamed(columns: Sequence[str]) -> str:
+        return ",".join(names.get(name, name) for name in columns)
 
     result: dict[str, str] = {}
     for key, value in options.items():
         columns = _columns_of(key)
-        named = key in _COLUMN_LISTS or (columns is not None and key.endswith(_NAMING_SUFFIXES))
-        if named and old in listed_names(value):
+        if _lists_columns(key) and any(name in names for name in listed_names(value)):
             value = renamed(listed_names(value))
-        if columns is not None and old in columns:
+        if columns is not None and any(name in names for name in columns):
             suffix = key[len(_FIELDS) + len(",".join(columns)) :]
             key = f"{_FIELDS}{renamed(columns)}{suffix}"
         result[key] = value
     return result
+
+
+def options_at(now: TableSchema, then: TableSchema) -> dict[str, str]:
+    """The options of one version of a schema, with the columns' names of another.
+
+    Options name columns, which may have had other names. Where an option of `now` names a column
+    that `then` does not have, what `then` says of the option counts.
+
+    Args:
+        now: The version whose options they are.
+        then: The version whose columns they name.
+    """
+    present = {item.name for item in now.fields if item.id in then.field_by_id}
+    kept: dict[str, str] = {}
+    unknown: set[str] = set()
+    for key, value in now.options.items():
+        named = [*(listed_names(value) if _lists_columns(key) else ()), *(_columns_of(key) or ())]
+        if present.issuperset(named):
+            kept[key] = value
+        else:
+            unknown.add(key)
+    names = {
+        item.name: then.field_by_id[item.id].name
+        for item in now.fields
+        if item.name in present and then.field_by_id[item.id].name != item.name
+    }
+    former = {key: value for key, value in then.options.items() if key in unknown}
+    return {**renamed_in_options(kept, names), **former}
+
+
+def _lists_columns(key: str) -> bool:
+    """True if the option's value is a list of columns."""
+    return key in (*_COLUMN_LISTS, *_INDEXED) or (
+        _columns_of(key) is not None and key.endswith(_NAMING_SUFFIXES)
+    )
 
 
 def check_field_options(options: Mapping[str, str], columns: Sequence[str]) -> None:
