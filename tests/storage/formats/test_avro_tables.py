@@ -225,6 +225,11 @@ def test_a_damaged_file_is_named(new_table: NewTable) -> None:
         ({"changelog-file.format": "avro"}, ("t", "TIMESTAMP(9)"), "column 't'"),
         ({"file.format.per.level": "0:parquet,1:avro"}, ("t", "TIMESTAMP(9)"), "column 't'"),
         ({"changelog-file.format": "orc"}, ("v", "INT"), r"changelog-file\.format=orc"),
+        ({"file.format": "avro", "file.compression": "gzip"}, ("v", "INT"), "no codec 'gzip'"),
+        ({"file.compression": "deflate"}, ("v", "INT"), "Parquet files have no codec 'deflate'"),
+        ({"file.compression.per.level": "4:xz"}, ("v", "INT"), "Parquet files have no codec 'xz'"),
+        ({"changelog-file.compression": "lzo"}, ("v", "INT"), "no codec 'lzo'"),
+        ({"file.format": "avro", "avro.codec": "lzo"}, ("v", "INT"), "Avro files have no codec"),
         ({"file.format.per.level": "3:orc"}, ("v", "INT"), r"file\.format\.per\.level=.*orc"),
     ],
 )

@@ -50,9 +50,10 @@ class AvroFormat:
 
     name: str = "avro"
 
-    def refuse(self, fields: Sequence[DataField]) -> None:
-        """Raises Unsupported for a column that Avro cannot hold."""
+    def refuse(self, fields: Sequence[DataField], compression: str = "zstd") -> None:
+        """Raises Unsupported for a column that Avro cannot hold, and for an unknown codec."""
         refuse_for_avro(fields)
+        codec_named(compression)
 
     def writer(
         self,

@@ -94,8 +94,8 @@ def codec_named(name: str) -> Codec:
     codec = _CODECS.get(_ALIASES.get(name, name))
     if codec is None:
         raise Unsupported(
-            f"option 'file.compression': Avro files have no codec '{name}'; "
-            f"there are zstd, {', '.join(_CODECS)}"
+            f"Avro files have no codec '{name}'; 'file.compression' and the options like it may "
+            f"name {', '.join([*_ALIASES, *_CODECS])}"
         )
     return codec
 

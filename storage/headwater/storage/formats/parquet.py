@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.formats.parquet_schema import has_nanoseconds
-from headwater.storage.formats.parquet_writer import ParquetWriter
+from headwater.storage.formats.parquet_writer import ParquetWriter, codec_named
 from headwater.storage.formats.protocol import (
     ColumnStatistics,
     FormatReader,
@@ -43,8 +43,9 @@ class ParquetFormat:
 
     name: str = "parquet"
 
-    def refuse(self, fields: Sequence[DataField]) -> None:
-        """Takes every column whose type has an Arrow form."""
+    def refuse(self, fields: Sequence[DataField], compression: str = "zstd") -> None:
+        """Raises Unsupported for an unknown codec; every type with an Arrow form has a place."""
+        codec_named(compression)
 
     def writer(
         self,

@@ -16,13 +16,28 @@ from headwater.storage.formats.parquet_schema import has_nanoseconds, leaf_paths
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
 
-__all__ = ["ParquetWriter"]
+__all__ = ["ParquetWriter", "codec_named"]
 
 _ROW_GROUP_BYTES = 64 * 1024**2
 _ROW_GROUP_ROWS = 1 << 19
 _SAMPLE_ROWS = 1 << 14
 _CODECS = {"none": "none", "uncompressed": "none", "snappy": "snappy", "gzip": "gzip",
            "lz4": "lz4", "zstd": "zstd", "brotli": "brotli"}  # fmt: skip
+
+
+def codec_named(name: str) -> str:
+    """Arrow's name of the codec that ``file.compression`` names.
+
+    Raises:
+        Unsupported: There is no such codec.
+    """
+    codec = _CODECS.get(name)
+    if codec is None:
+        raise Unsupported(
+            f"Parquet files have no codec '{name}'; 'file.compression' and the options like it "
+            f"may name {', '.join(_CODECS)}"
+        )
+    return codec
 
 
 class ParquetWriter(FileWriter):
@@ -50,13 +65,9 @@ class ParquetWriter(FileWriter):
         compression: str = "zstd",
         zstd_level: int = 1,
     ) -> None:
-        if compression not in _CODECS:
-            raise Unsupported(
-                f"option 'file.compression': no codec '{compression}'; "
-                f"there are {', '.join(_CODECS)}"
-            )
+        codec = codec_named(compression)
         super().__init__(files, path, parquet_schema(fields), fields)
-        self._codec = _CODECS[compression]
+        self._codec = codec
         self._level = zstd_level if self._codec == "zstd" else None
         self._writer: pq.ParquetWriter | None = None
         self._pending: list[pa.Table] = []

@@ -163,8 +163,17 @@ class DataFileFormat(Protocol):
         """The name in options, and the extension of its files."""
         ...
 
-    def refuse(self, fields: Sequence[DataField]) -> None:
-        """Raises Unsupported when the format cannot hold one of the columns, which it names."""
+    def refuse(self, fields: Sequence[DataField], compression: str = "zstd") -> None:
+        """Refuse what the format cannot write.
+
+        Args:
+            fields: The columns of a file.
+            compression: The codec, as ``file.compression`` names it.
+
+        Raises:
+            Unsupported: The format cannot hold a column, or does not know the codec; the message
+                names it.
+        """
         ...
 
     def writer(

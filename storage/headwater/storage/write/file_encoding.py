@@ -5,7 +5,6 @@ Source: ``KeyValueFileWriterFactory.java``, ``AppendOnlyWriter.java``, ``AvroFil
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headwater.storage.formats.avro import AVRO
@@ -18,6 +17,8 @@ __all__ = ["FileEncoding", "file_encoding", "refuse_formats"]
 
 _CHANGELOG_FORMAT = "changelog-file.format"
 _PER_LEVEL = "file.format.per.level"
+# A level that no option names.
+_OTHER_LEVEL = -1
 
 
 @dataclass(frozen=True)
@@ -68,22 +69,17 @@ def file_encoding(schema: TableSchema, level: int, *, changelog: bool) -> FileEn
 
 
 def refuse_formats(schema: TableSchema) -> None:
-    """Refuse a table for whose files Headwater lacks the format, or a format cannot hold a column.
+    """Refuse a table whose files Headwater could not write: before any of them is begun.
 
     Raises:
-        Unsupported: The message names the option, or the column.
+        Unsupported: There is no such format, or it cannot hold a column or has no such codec; the
+            message names it.
         Invalid: An option is malformed.
     """
     fields = data_file_fields(schema)
-    for name, option in _named_formats(schema):
-        format_named(name, option).refuse(fields)
-
-
-def _named_formats(schema: TableSchema) -> Iterator[tuple[str, str]]:
     options = schema.table_options
-    yield options.file_format, "file.format"
-    if schema.primary_keys:
-        for name in options.file_format_per_level.values():
-            yield name, _PER_LEVEL
-        if options.changelog_file_format is not None:
-            yield options.changelog_file_format, _CHANGELOG_FORMAT
+    levels = {_OTHER_LEVEL, *options.file_format_per_level, *options.file_compression_per_level}
+    for level in levels if schema.primary_keys else {_OTHER_LEVEL}:
+        for changelog in (False, True):
+            encoding = file_encoding(schema, level, changelog=changelog)
+            encoding.format.refuse(fields, encoding.compression)
