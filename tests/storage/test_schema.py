@@ -134,7 +134,7 @@ def test_missing_or_repeated_field_ids_are_given_out_anew() -> None:
         ({"bucket": "2", "bucket-key": "amount"}, ("id",), (), "part of the primary key"),
         ({"bucket": "2", "sequence.field": "nope"}, ("id",), (), "sequence.field"),
         ({"bucket": "2", "sequence.field": "amount"}, ("id",), ("day",), "sequence.field"),
-        ({"changelog-producer": "input"}, (), (), "needs a primary key"),
+        ({"changelog-producer": "input"}, (), (), "without primary keys"),
         ({"merge-engine": "magic"}, ("id",), (), "one of deduplicate"),
         ({"target-file-size": "big"}, ("id",), (), "128 mb"),
         ({"snapshot.num-retained.min": "5", "snapshot.num-retained.max": "3"}, (), (), "greater"),

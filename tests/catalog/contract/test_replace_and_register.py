@@ -103,7 +103,7 @@ def test_what_cannot_be_replaced_stays(
         (replace(other_schema, partition_keys=()), Unsupported, "partition keys"),
         (replace(other_schema, fields=retyped), Unsupported, "dt STRING"),
         (replace(other_schema, options={"type": "format-table"}, primary_keys=()),
-         Unsupported, "format-table"),
+         Unsupported, "format tables"),
         (replace(other_schema, options={"path": str(tmp_path / "x")}), Invalid, "stays at"),
         (replace(other_schema, primary_keys=("none",)), Invalid, "'none' is not among"),
     ):  # fmt: skip
@@ -119,7 +119,7 @@ def test_what_cannot_be_replaced_stays(
     files = Identifier("sales", "files")
     plain = replace(other_schema, primary_keys=(), options={"type": "format-table"})
     catalog.tables.create(files, plain)
-    with pytest.raises(Unsupported, match="format-table"):
+    with pytest.raises(Unsupported, match="format tables"):
         catalog.tables.replace(files, other_schema)
     outside = Identifier("sales", "outside")
     catalog.tables.create(

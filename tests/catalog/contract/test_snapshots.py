@@ -139,6 +139,19 @@ def test_a_rollback_to_what_is_not_there_is_refused(catalog: Catalog, table: Ide
     assert _ids(catalog, table) == [5, 4, 3, 2, 1]
 
 
+def test_a_rollback_to_an_expired_snapshot_that_a_tag_keeps_brings_it_back(
+    catalog: Catalog, table: Identifier, history: list[Snapshot], directory: Path
+) -> None:
+    catalog.tags.create(table, "kept", 2)
+    for number in (1, 2, 3):
+        (directory / "snapshot" / f"snapshot-{number}").unlink()
+    with pytest.raises(NotFound):
+        catalog.snapshots.rollback_to_snapshot(table, 3)
+    catalog.snapshots.rollback_to_snapshot(table, 2)
+    assert list(catalog.snapshots.list(table).items) == [history[1]]
+    assert list(catalog.tags.list(table).items) == ["kept"]
+
+
 def test_a_rollback_to_a_tag_brings_an_expired_snapshot_back(
     catalog: Catalog,
     table: Identifier,

@@ -128,6 +128,47 @@ def test_a_format_tables_columns_change(catalog: Catalog, plain: Schema) -> None
     assert catalog.tables.get(NAME).schema == schema
 
 
+def test_a_format_tables_column_may_become_another_type(catalog: Catalog, plain: Schema) -> None:
+    catalog.databases.create("sales")
+    catalog.tables.create(NAME, _typed(plain, "format-table"))
+    catalog.tables.alter(NAME, [UpdateColumnType(("id",), parse_type("DOUBLE"))])
+    assert str(catalog.tables.get(NAME).schema.column("id").type) == "DOUBLE"
+
+
+def test_declared_columns_of_an_object_table_are_passed_over(
+    catalog: Catalog, plain: Schema
+) -> None:
+    catalog.databases.create("sales")
+    catalog.tables.create(NAME, _typed(Schema(()), "object-table"))
+    given = catalog.tables.get(NAME).schema.fields
+    declared = Identifier("sales", "declared")
+    catalog.tables.create(declared, _typed(plain, "object-table"))
+    assert catalog.tables.get(declared).schema.fields == given
+
+
+def test_an_empty_comment_stays_empty(catalog: Catalog, plain: Schema) -> None:
+    catalog.databases.create("sales")
+    for at, comment in enumerate((None, "", "of orders")):
+        name = Identifier("sales", f"t{at}")
+        catalog.tables.create(name, replace(plain, comment=comment))
+        assert catalog.tables.get(name).schema.comment == comment
+
+
+@pytest.mark.parametrize("kind", ["format-table", "object-table"])
+def test_a_table_is_not_replaced_by_another_kind(
+    catalog: Catalog, plain: Schema, kind: str
+) -> None:
+    catalog.databases.create("sales")
+    catalog.tables.create(NAME, plain)
+    words = f"replaceTable does not support {kind.replace('-', ' ')}s"
+    with pytest.raises(Unsupported, match=words):
+        catalog.tables.replace(NAME, _typed(plain, kind))
+    of_that_kind = Identifier("sales", "other")
+    catalog.tables.create(of_that_kind, _typed(plain, kind))
+    with pytest.raises(Unsupported, match=words):
+        catalog.tables.replace(of_that_kind, plain)
+
+
 @pytest.mark.parametrize(
     ("options", "keys", "error", "message"),
     [
@@ -149,7 +190,10 @@ def test_a_format_tables_columns_change(catalog: Catalog, plain: Schema) -> None
              "path": "/somewhere/else"}, (), Invalid, "leave option 'path'",
         ),
         ({"type": "object-table"}, ("id",), Invalid, "keys"),
-        ({"type": "object-table"}, (), Invalid, "columns are given"),
+        (
+            {"changelog-producer": "input"}, (), Invalid,
+            "Can not set changelog-producer on table without primary keys",
+        ),
         ({"auto-create": "true"}, (), Invalid, "auto-create"),
         ({"target-file-row-num": "0"}, (), Invalid, "target-file-row-num"),
     ],

@@ -353,7 +353,7 @@ class GetTableResponse(Audited):
                 partition_keys=schema.partition_keys,
                 primary_keys=schema.primary_keys,
                 options=schema.options,
-                comment=schema.comment or None,
+                comment=schema.comment,
                 time_millis=(self.updated_at or 0) if time_millis is None else time_millis,
             ),
             owner=self.owner or None,

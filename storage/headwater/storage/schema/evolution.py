@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from headwater.storage.casts.type_changes import (
     equal_types,
-    is_widening,
     keeps_form,
     refuse_type_change,
 )
@@ -312,12 +311,6 @@ class _Draft:
             )
 
     def _refuse_type_change(self, column: str, old: DataType, new: DataType) -> None:
-        if not table_type(self.options).has_snapshots and not is_widening(old, new):
-            raise Invalid(
-                f"column '{column}' of type {old} cannot become {new}: values could be lost, "
-                "because nothing tells the readers of such a table with which type a file was "
-                "written"
-            )
         explicit = self.options.get(_NO_CASTS, "").strip().lower() != "true"
         refuse_type_change(column, old, new, explicit=explicit)
         if is_blob(old) and not equal_types(old, new):

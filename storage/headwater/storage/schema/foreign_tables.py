@@ -66,12 +66,7 @@ def foreign_schema(schema: Schema, table_type: TableType) -> Schema:
             keys = (*schema.primary_keys, *schema.partition_keys)
             if keys or "primary-key" in options or "partition" in options:
                 raise Invalid("an object table cannot have keys or partitions; leave them out")
-            names = [field.name for field in schema.fields]
-            if names and names != [field.name for field in OBJECT_FIELDS]:
-                raise Invalid(
-                    "an object table's columns are given: "
-                    f"{', '.join(field.name for field in OBJECT_FIELDS)}; declare none"
-                )
+            # Declared columns are passed over, as in Paimon: a listing of the files fills these.
             return replace(schema, fields=OBJECT_FIELDS)
     return schema
 

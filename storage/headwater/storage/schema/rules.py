@@ -178,7 +178,11 @@ def _check_options(schema: TableSchema) -> None:
     if bucket > 0 and not schema.primary_keys and not bucket_keys:
         raise Invalid("an append table with a fixed number of buckets needs a 'bucket-key'")
     if not schema.primary_keys and options.changelog_producer is not ChangelogProducer.NONE:
-        raise Invalid("'changelog-producer' needs a primary key")
+        # Paimon's own words, which its clients look for.
+        raise Invalid(
+            "Can not set changelog-producer on table without primary keys; declare a primary key, "
+            "or leave the option out"
+        )
     sequence_fields = options.sequence_fields
     _refuse_duplicates(sequence_fields, "sequence.field column")
     for name in sequence_fields:

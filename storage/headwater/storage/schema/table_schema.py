@@ -114,7 +114,7 @@ class TableSchema:
         partition_keys: Column names.
         primary_keys: Column names, partition keys included; empty for an append table.
         options: Paimon's table options.
-        comment: The table's comment; an empty string reads as None.
+        comment: The table's comment; None is not an empty one.
         time_millis: When the version was made, milliseconds since the epoch.
         version: The file format's version.
     """
@@ -235,7 +235,7 @@ class TableSchema:
                 partition_keys=_names(document, "partitionKeys"),
                 primary_keys=_names(document, "primaryKeys"),
                 options=options,
-                comment=document.get("comment") or None,
+                comment=document.get("comment"),
                 time_millis=int(document.get("timeMillis", 0)),
                 version=version,
             )

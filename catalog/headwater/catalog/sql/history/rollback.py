@@ -44,7 +44,7 @@ class Rollbacks(SnapshotReads):
     ) -> None:
         """Make an earlier snapshot the latest; NotFound (SNAPSHOT), Conflict."""
         record = settled_table(self._context, self._outbox, identifier)
-        target = self.by_id(record, snapshot_id)
+        target = self.kept(record, snapshot_id)
         if target is None:
             raise snapshot_not_found(identifier, str(snapshot_id))
         self._roll_back(record, target, from_snapshot)

@@ -23,7 +23,7 @@ from headwater.catalog.sql.queries.lookup import TableRecord, read_table
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import Conflict, CorruptData, Invalid, NotFound, ResourceType
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.snapshot.tag import read_tag_file
+from headwater.storage.snapshot.tag import list_tag_files, read_tag_file
 
 __all__ = ["SnapshotReads", "readable_table", "settled_table", "snapshot_not_found"]
 
@@ -189,6 +189,15 @@ class SnapshotReads:
         if record.snapshot_id < snapshot.id:
             return None
         raise snapshot_not_found(identifier, str(snapshot.id))
+
+    def kept(self, record: TableRecord, snapshot_id: int) -> Snapshot | None:
+        """A snapshot that exists, or an expired one that a tag keeps."""
+        found = self.by_id(record, snapshot_id)
+        if found is not None or not 0 < snapshot_id <= record.snapshot_id:
+            return found
+        # AbstractFileStoreTable.java
+        tags = list_tag_files(self._files, record.layout)
+        return next((tag.snapshot for tag in tags if tag.snapshot.id == snapshot_id), None)
 
     def list(
         self,

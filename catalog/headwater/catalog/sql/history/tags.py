@@ -19,15 +19,13 @@ from headwater.catalog.sql.history.snapshot_reads import (
 from headwater.catalog.sql.history.statistics import read_schema
 from headwater.catalog.sql.outbox.mirror_files import tag_names
 from headwater.catalog.sql.outbox.outbox import Outbox
-from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, name_page
+from headwater.catalog.sql.queries.lookup import find_table, lock_branch, name_page
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
-from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import (
     Tag,
     check_tag_name,
     delete_tag_file,
-    list_tag_files,
     read_tag_file,
     write_tag_file,
 )
@@ -64,7 +62,7 @@ class SqlTags:
             raise Invalid(f"tag '{tag}': it must be kept for at least 1 ms")
         record = settled_table(self._context, self._outbox, identifier)
         wanted = record.snapshot_id if snapshot_id is None else snapshot_id
-        snapshot = self._snapshots.by_id(record, wanted) or self._tagged(record, wanted)
+        snapshot = self._snapshots.kept(record, wanted)
         if snapshot is None:
             raise snapshot_not_found(identifier, str(wanted))
         if retained_millis is None:
@@ -96,13 +94,6 @@ class SqlTags:
                 resource_type=ResourceType.TAG,
                 resource_name=tag,
             )
-
-    def _tagged(self, record: TableRecord, snapshot_id: int) -> Snapshot | None:
-        """An expired snapshot that another tag still names (``AbstractFileStoreTable.java``)."""
-        if not 0 < snapshot_id <= record.snapshot_id:
-            return None
-        tags = list_tag_files(self._files, record.layout)
-        return next((tag.snapshot for tag in tags if tag.snapshot.id == snapshot_id), None)
 
     def get(self, identifier: Identifier, tag: str) -> TagInfo:
         """A tag; NotFound (TAG)."""

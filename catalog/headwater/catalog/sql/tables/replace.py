@@ -18,7 +18,7 @@ from headwater.catalog.sql.history.commit import Offer
 from headwater.catalog.sql.history.snapshot_reads import settled_table
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
-from headwater.catalog.sql.queries.lookup import TableRecord, find_table, table_busy
+from headwater.catalog.sql.queries.lookup import TableRecord, find_table, read_table, table_busy
 from headwater.catalog.sql.tables.external_schemas import ExternalSchemas
 from headwater.catalog.sql.tables.reads import TableReads
 from headwater.storage.commit.table_commit import TableCommit
@@ -27,7 +27,7 @@ from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.files.location import Place
 from headwater.storage.schema.rules import replacing_schema
 from headwater.storage.schema.table_schema import Schema, TableSchema
-from headwater.storage.schema.table_type import table_type
+from headwater.storage.schema.table_type import TableType, table_type
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, TableStorage
 
@@ -96,6 +96,7 @@ class Replacements(TableReads):
         """
         if identifier.branch != MAIN_BRANCH:
             raise Invalid(f"{identifier} names a branch; name the table itself")
+        _refuse_kind(identifier, read_table(self._context, identifier).kind)
         for _ in range(_ATTEMPTS):
             record = settled_table(self._context, self._outbox, identifier)
             info = self.get(identifier)
@@ -123,11 +124,7 @@ class Replacements(TableReads):
                 f"stays at {info.path}; leave the option out"
             )
         kind = table_type(options)
-        if not kind.has_snapshots:
-            raise Unsupported(
-                f"table {identifier} cannot be replaced by one of type {kind}; drop it and create "
-                "the other"
-            )
+        _refuse_kind(identifier, kind)
         now = self._context.runtime.now_millis()
         return replacing_schema(info.schema, replace(schema, options=options), now)
 
@@ -203,3 +200,12 @@ class Replacements(TableReads):
             )
         ).scalar_one_or_none()
         return bool(stored == following.to_json())
+
+
+def _refuse_kind(identifier: Identifier, kind: TableType) -> None:
+    if not kind.has_snapshots:
+        # The first words are Paimon's own, which its clients look for.
+        kinds = f"{kind.value.replace('-', ' ')}s"
+        raise Unsupported(
+            f"replaceTable does not support {kinds}: drop table {identifier}, then create the other"
+        )
