@@ -33,6 +33,7 @@ from headwater.storage.commit.entries import (
     upgraded,
 )
 from headwater.storage.commit.fate import Patience, commit_snapshot
+from headwater.storage.commit.late_rows import LateRows
 from headwater.storage.errors import (
     Conflict,
     CorruptData,
@@ -97,6 +98,7 @@ class _Attempt:
         changes: The entries to commit on top of a snapshot.
         keeps_index: Whether the indexes of the files before are those of the files after.
         messages: What writers did.
+        late_rows: Files of `messages` that were written again, for their rows came too late.
         written: Names of manifests and lists to delete if the commit fails for certain.
         delta: The entries that `delta_files` hold.
     """
@@ -111,6 +113,7 @@ class _Attempt:
     unchanged_since: int | None
     keeps_index: bool = True
     messages: Sequence[CommitMessage] = ()
+    late_rows: LateRows | None = None
     written: list[str] = field(default_factory=list)
     delta: Sequence[ManifestEntry] | None = None
     delta_files: list[ManifestFile] = field(default_factory=list)
@@ -187,6 +190,10 @@ class TableCommit:
         if not (added or changelog or compacted or allow_empty):
             return None
         changes = added or compacted
+        # A deletion is refused, and an overwrite replaces the others' rows.
+        is_late_possible = bool(
+            added and kind is None and unchanged_since is None and self._storage.schema.primary_keys
+        )
         return self._commit(
             _Attempt(
                 lambda _: changes,
@@ -198,6 +205,7 @@ class TableCommit:
                 _checked(messages),
                 unchanged_since,
                 messages=messages,
+                late_rows=LateRows(self._storage) if is_late_possible else None,
             )
         )
 
@@ -341,6 +349,8 @@ class TableCommit:
                     # The snapshot expired while it was being built upon.
                     snapshot = None
                 if snapshot is not None:
+                    if attempt.late_rows is not None:
+                        attempt.late_rows.delete_replaced()
                     return snapshot
                 if retries >= self._options.commit_max_retries or not patience.wait():
                     raise Conflict(
@@ -353,6 +363,8 @@ class TableCommit:
             raise
         except HeadwaterError as error:
             self._discard(attempt.written)
+            if attempt.late_rows is not None:
+                attempt.late_rows.delete_written()
             if not isinstance(error, Unavailable):
                 raise
             self._unsent |= names
@@ -364,7 +376,10 @@ class TableCommit:
         """One attempt on top of `base`; None when another commit came first."""
         schema = self._latest_schema(base)
         delta = attempt.changes(base)
-        self._check(attempt, base, delta, schema)
+        unseen = self._check(attempt, base, delta, schema)
+        if attempt.late_rows is not None and unseen:
+            delta = attempt.late_rows.renumbered(delta, unseen)
+            attempt.changes = lambda _: delta
         before = self._manifests(base)
         merged = merge_manifests(self._storage, before)
         known = {manifest.file_name for manifest in before}
@@ -433,13 +448,14 @@ class TableCommit:
         base: Snapshot | None,
         delta: Sequence[ManifestEntry],
         schema: TableSchema,
-    ) -> None:
+    ) -> Sequence[ManifestEntry]:
+        """Check that a commit fits; files of others that its writers may not have seen."""
         storage = self._storage
         schema_still_fits(storage, schema)
         if base is None:
             changed_files_fit(storage, (), delta)
             bucket_counts_stay(storage, (), delta)
-            return
+            return ()
         if attempt.unchanged_since is not None:
             changes = changes_between(storage, attempt.unchanged_since, base)
             if changes is None:
@@ -455,11 +471,12 @@ class TableCommit:
             key_ranges_do_not_overlap(storage, after, delta)
             if attempt.kind is not CommitKind.OVERWRITE:
                 bucket_counts_stay(storage, present, delta)
-        else:
-            unseen = self._unseen(attempt, base, delta)
-            files_are_new(storage, unseen, delta)
-            if attempt.kind is not CommitKind.OVERWRITE:
-                bucket_counts_stay(storage, unseen, delta)
+            return ()
+        unseen = self._unseen(attempt, base, delta)
+        files_are_new(storage, unseen, delta)
+        if attempt.kind is not CommitKind.OVERWRITE:
+            bucket_counts_stay(storage, unseen, delta)
+        return unseen
 
     def _unseen(
         self, attempt: _Attempt, base: Snapshot, delta: Sequence[ManifestEntry]
