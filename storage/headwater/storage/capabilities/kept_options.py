@@ -62,7 +62,7 @@ _KEPT: Mapping[str, str] = {
         visibility-callback.enabled visibility-callback.timeout
         """,
     "commits: this engine makes none without rows, and names each file anew": """
-        commit.discard-duplicate-files commit.force-create-snapshot commit.timeout
+        commit.discard-duplicate-files commit.force-create-snapshot
         commit.user-prefix snapshot.clean-empty-directories
         snapshot.expire.clean-empty-directories snapshot.expire.execution-mode
         snapshot.ignore-empty-commit
