@@ -86,6 +86,11 @@ class Clock:
 
     def __init__(self) -> None:
         self.millis = 1_700_000_000_000
+        self.wrong_by = 0
+
+    def set_wrong(self, **parts: float) -> None:
+        """Let it tell a wrong time; none passes."""
+        self.wrong_by = timedelta(**parts) // timedelta(milliseconds=1)
 
     def turn(self, **parts: float) -> None:
         self.millis += timedelta(**parts) // timedelta(milliseconds=1)
@@ -96,7 +101,7 @@ class Clock:
     @property
     def runtime(self) -> Runtime:
         return Runtime(
-            lambda: self.millis,
+            lambda: self.millis + self.wrong_by,
             lambda: str(uuid.uuid4()),
             self._sleep,
             monotonic=lambda: self.millis / 1000,

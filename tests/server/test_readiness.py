@@ -25,13 +25,19 @@ Serve = Callable[..., str]
 
 
 class Watch:
-    """A clock that a test turns."""
+    """A clock that a test turns, and may set wrong by so many milliseconds."""
 
     millis = 1_700_000_000_000
+    wrong_by = 0
 
     @property
     def runtime(self) -> Runtime:
-        return Runtime(lambda: self.millis, lambda: str(uuid.uuid4()), lambda _: None)
+        return Runtime(
+            lambda: self.millis + self.wrong_by,
+            lambda: str(uuid.uuid4()),
+            lambda _: None,
+            monotonic=lambda: self.millis / 1000,
+        )
 
 
 class Switch:

@@ -27,13 +27,19 @@ Serve = Callable[..., str]
 
 
 class Watch:
-    """A clock that a test turns."""
+    """A clock that a test turns, and may set wrong by so many milliseconds."""
 
     millis = 1_700_000_000_000
+    wrong_by = 0
 
     @property
     def runtime(self) -> Runtime:
-        return Runtime(lambda: self.millis, lambda: str(uuid.uuid4()), lambda _: None)
+        return Runtime(
+            lambda: self.millis + self.wrong_by,
+            lambda: str(uuid.uuid4()),
+            lambda _: None,
+            monotonic=lambda: self.millis / 1000,
+        )
 
 
 @pytest.fixture
@@ -86,6 +92,17 @@ def test_a_revoked_token_is_refused_soon(guarded: str, tokens: Tokens, watch: Wa
     assert _status(guarded, secret) == 200
     tokens.revoke("spark")
     watch.millis += KEPT_MILLIS
+    assert _status(guarded, secret) == 401
+
+
+def test_a_clock_that_is_set_back_lets_no_revoked_token_in(
+    guarded: str, tokens: Tokens, watch: Watch
+) -> None:
+    secret = tokens.create("spark").secret
+    assert _status(guarded, secret) == 200
+    tokens.revoke("spark")
+    watch.millis += KEPT_MILLIS
+    watch.wrong_by = -10 * KEPT_MILLIS
     assert _status(guarded, secret) == 401
 
 

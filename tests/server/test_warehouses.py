@@ -47,7 +47,10 @@ def servers(serve: Serve, tmp_path: Path, clock: Clock) -> Iterator[tuple[str, s
     url = f"sqlite:///{tmp_path}/headwater.db"
     upgrade(url)
     runtime = SYSTEM_RUNTIME.__class__(
-        clock.now_millis, SYSTEM_RUNTIME.new_uuid, SYSTEM_RUNTIME.sleep
+        clock.now_millis,
+        SYSTEM_RUNTIME.new_uuid,
+        SYSTEM_RUNTIME.sleep,
+        monotonic=lambda: clock.millis / 1000,
     )
     with ExitStack() as stack:
         addresses = []

@@ -22,7 +22,7 @@ KEPT_MILLIS = 5_000
 class _Known:
     info: WarehouseInfo
     catalog: SqlCatalog
-    until: int
+    until: float
 
 
 class ManagedCatalogs:
@@ -56,7 +56,7 @@ class ManagedCatalogs:
         """A catalog that was looked for a moment ago; asks no database."""
         with self._lock:
             known = self._known.get(name)
-        if known is None or self._runtime.now_millis() >= known.until:
+        if known is None or self._runtime.monotonic() >= known.until:
             return None
         return known.catalog
 
@@ -89,7 +89,7 @@ class ManagedCatalogs:
             self._known.pop(name, None)
 
     def _opened(self, info: WarehouseInfo) -> SqlCatalog:
-        until = self._runtime.now_millis() + KEPT_MILLIS
+        until = self._runtime.monotonic() + KEPT_MILLIS / 1000
         with self._lock:
             known = self._known.get(info.name)
             # One that is replaced serves the requests that have begun with it to their end.

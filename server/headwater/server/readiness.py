@@ -45,13 +45,13 @@ class Readiness:
         self._runtime = runtime
         self._seconds_to_wait = seconds_to_wait
         self._running: dict[str, asyncio.Future[None]] = {}
-        self._checked_at: int | None = None
+        self._checked_at: float | None = None
         self._failed: tuple[str, ...] = ()
 
     async def failed(self) -> tuple[str, ...]:
         """The names of what does not answer, in order; the log has the reasons."""
-        now = self._runtime.now_millis()
-        if self._checked_at is None or now - self._checked_at >= KEPT_MILLIS:
+        now = self._runtime.monotonic()
+        if self._checked_at is None or now - self._checked_at >= KEPT_MILLIS / 1000:
             for name, probe in self._probes.items():
                 if name not in self._running:
                     self._running[name] = asyncio.wrap_future(_start(name, probe))

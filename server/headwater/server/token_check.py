@@ -33,7 +33,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class _Kept(Generic[T]):
     value: T
-    until: int
+    until: float
 
 
 class _Recent(Generic[T]):
@@ -43,7 +43,7 @@ class _Recent(Generic[T]):
         self._kept: OrderedDict[str, _Kept[T]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: str, now: int) -> T | None:
+    def get(self, key: str, now: float) -> T | None:
         with self._lock:
             kept = self._kept.get(key)
             if kept is None:
@@ -54,7 +54,7 @@ class _Recent(Generic[T]):
             self._kept.move_to_end(key)
             return kept.value
 
-    def put(self, key: str, value: T, until: int) -> None:
+    def put(self, key: str, value: T, until: float) -> None:
         with self._lock:
             self._kept[key] = _Kept(value, until)
             self._kept.move_to_end(key)
@@ -115,19 +115,20 @@ class TokenCheck:
         """The database's token of a hash, if it opens the server now."""
         if self._find is None:
             return None
-        now = self._runtime.now_millis()
-        known = self._known.get(offered, now)
+        # A clock that is set back must not make an answer young again.
+        asked = self._runtime.monotonic()
+        known = self._known.get(offered, asked)
         if known is None:
-            if self._unknown.get(offered, now):
+            if self._unknown.get(offered, asked):
                 return None
             if self._limiter is None:
                 self._limiter = CapacityLimiter(_MOST_LOOKUPS)
             known = await to_thread.run_sync(self._find, offered, limiter=self._limiter)
             if known is None:
-                self._unknown.put(offered, True, now + KEPT_MILLIS)
+                self._unknown.put(offered, True, asked + KEPT_MILLIS / 1000)
                 return None
-            self._known.put(offered, known, now + KEPT_MILLIS)
-        return known if known.is_valid(now) else None
+            self._known.put(offered, known, asked + KEPT_MILLIS / 1000)
+        return known if known.is_valid(self._runtime.now_millis()) else None
 
 
 def _is_among(offered: str, hashes: Sequence[str]) -> bool:

@@ -179,6 +179,25 @@ def test_a_purged_table_is_gone_for_good(
         assert error.value.resource_type is ResourceType.TABLE
 
 
+def test_a_clock_that_jumps_purges_nothing_too_early(
+    catalog: Catalog, behind: SqlCatalog, table: Identifier, directory: Path, clock: Clock
+) -> None:
+    catalog.tables.drop(table)
+    clock.set_wrong(days=30)
+    assert behind.operation.sweep().purged == 0
+    clock.turn(seconds=3)
+    clock.set_wrong()
+    assert behind.operation.sweep().purged == 0
+    assert _files(directory)
+    # One that stays ahead keeps nothing for ever, either.
+    clock.set_wrong(days=30)
+    clock.turn(days=7, seconds=-4)
+    assert behind.operation.sweep().purged == 0
+    clock.turn(seconds=1)
+    assert behind.operation.sweep().purged == 1
+    assert not directory.exists()
+
+
 def test_a_sweep_purges_what_is_old_enough(
     catalog: Catalog, behind: SqlCatalog, table: Identifier, orders_schema: Schema, clock: Clock
 ) -> None:

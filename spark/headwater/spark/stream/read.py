@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamReader"]
 
 # Spark asks for news a hundred times a second; the catalog is asked this seldom, in ms.
-_POLL_MILLIS = 100
+_POLL_SECONDS = 0.1
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -76,7 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._table: Table | None = table
         self._initial: StreamPosition | None = None
         self._target: StreamPosition | None = None
-        self._polled = 0
+        self._polled: float | None = None
 
     def __getstate__(self) -> dict[str, object]:
         # Tasks read files; they have no business with the catalog.
@@ -138,10 +138,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _newest(self) -> Snapshot | None:
         """The latest snapshot, not asked for more often than is decent."""
         runtime = self._rows.storage.runtime
-        early = self._polled + _POLL_MILLIS - runtime.now_millis()
-        if 0 < early <= _POLL_MILLIS:
-            runtime.sleep(early / 1000)
-        self._polled = runtime.now_millis()
+        if self._polled is not None:
+            early = self._polled + _POLL_SECONDS - runtime.monotonic()
+            if 0 < early <= _POLL_SECONDS:
+                runtime.sleep(early)
+        self._polled = runtime.monotonic()
         return self._catalog_table().pointer.latest()
 
     def _start(self) -> StreamPosition:

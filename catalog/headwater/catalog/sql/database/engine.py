@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import (
     DataError,
     DBAPIError,
@@ -60,6 +60,15 @@ _UNCHANGED = "; nothing was changed, retry"
 _UNKNOWN = "; whether the change was made is not known: look, then retry"
 
 
+_MYSQL_CLOCK = text("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000")
+# Milliseconds since the epoch, whatever the session's time zone is.
+_SERVER_CLOCKS = {
+    "postgresql": text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"),
+    "mysql": _MYSQL_CLOCK,
+    "mariadb": _MYSQL_CLOCK,
+}
+
+
 class SqlDatabase:
     """Transactions on the catalog's database.
 
@@ -78,6 +87,7 @@ class SqlDatabase:
         self._reader = engine.execution_options(**reader)
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._runtime = runtime
+        self._began = (runtime.now_millis(), runtime.monotonic())
         # SQLite has one writer at a time; its own waiting is polling and unfair among threads.
         self._writer = threading.Lock()
         self._counts = ConnectionCounts(engine)
@@ -94,6 +104,25 @@ class SqlDatabase:
         """
         with self._explained(partial(Rereading, self._reader, self._may_repeat)) as connection:
             yield connection
+
+    def certain_now_millis(self) -> int:
+        """The time that has come by every clock there is, in milliseconds since the epoch.
+
+        It is the earliest of what this machine's clock says, what that clock said when the database
+        was opened and the time since, which no setting of it changes, and what the database
+        server's clock says. SQLite's is this machine's.
+
+        Raises:
+            Unavailable: The database did not answer.
+        """
+        now, monotonic = self._began
+        passed = now + int((self._runtime.monotonic() - monotonic) * 1000)
+        clocks = [self._runtime.now_millis(), passed]
+        query = _SERVER_CLOCKS.get(self.engine.dialect.name)
+        if query is not None:
+            with self.read() as connection:
+                clocks.append(int(connection.execute(query).scalar_one()))
+        return min(clocks)
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:

@@ -231,12 +231,12 @@ class SqlDroppedTables:
         self._outbox.finish(table_id, MAIN_BRANCH, f"table {table_id} is purged")
 
     def purge_expired(self) -> int:
-        """Purge the tables whose time is up.
+        """Purge the tables whose time is up for certain, whatever a clock says for a while.
 
         Returns:
             How many there were. One that cannot be purged now does not keep the others.
         """
-        until = self._context.runtime.now_millis() - self._context.undrop_millis
+        until = self._sql.certain_now_millis() - self._context.undrop_millis
         purged = 0
         last: tuple[int, str] | None = None
         while True:
