@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,44 @@ def test_errors_have_examples() -> None:
         content = response["content"]["application/json"]
         assert content["schema"] == {"$ref": "#/components/schemas/ErrorResponse"}
         assert content["examples"]
+
+
+class _Page(HTMLParser):
+    """Collects what a page refers to, and what it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.places: set[str] = set()
+        self.elements: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        for name, value in attrs:
+            if name in {"href", "src", "action", "data", "srcset", "poster"}:
+                self.references.append(str(value))
+            if name == "id":
+                self.places.add(f"#{value}")
+
+
+def test_the_page_needs_nothing_from_elsewhere(address: str) -> None:
+    answer = httpx.get(f"{address}/docs", trust_env=False, timeout=60)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    shown = _Page()
+    shown.feed(answer.text)
+    assert not shown.elements & {"script", "link", "img", "iframe", "object", "base", "form"}
+    assert set(shown.references) - shown.places == {"openapi.json"}
+    assert "@import" not in answer.text
+    assert "url(" not in answer.text
+
+
+def test_the_page_shows_every_operation_and_schema(address: str) -> None:
+    text = httpx.get(f"{address}/docs", trust_env=False, timeout=60).text
+    document = httpx.get(f"{address}/openapi.json", trust_env=False, timeout=60).json()
+    for path, methods in document["paths"].items():
+        for method in methods:
+            assert f"<b>{method.upper()}</b> <code>{path}</code>" in text
+    for name in document["components"]["schemas"]:
+        assert f'id="schema-{name}"' in text

@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from pydantic.alias_generators import to_camel
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.server.api_description.openapi import describe
+from headwater.server.api_description.page import POLICY, page
 from headwater.server.authentication import Authentication, Gate
 from headwater.server.branches import routes as branches
 from headwater.server.config import routes as config
@@ -90,6 +92,8 @@ def create_app(
         version=VERSION,
         description=_DESCRIPTION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        # The framework's pages load what they show from elsewhere.
+        docs_url=None,
         redoc_url=None,
         generate_unique_id_function=_operation_id,
         # The same paths with a slash at their end are other paths, not redirections.
@@ -119,6 +123,7 @@ def create_app(
         app.include_router(feature.router)
     for noun in (warehouses, dropped_tables, protection):
         app.include_router(noun.router)
+    app.add_route("/docs", _docs, include_in_schema=False)
     install_error_handlers(app)
     # The last one added is the outermost.
     app.add_middleware(FastLane, services=services)
@@ -127,6 +132,11 @@ def create_app(
     requests = RequestLog(metrics, runtime)
     app.add_middleware(Envelope, ids=RequestIds(runtime), requests=requests)
     return app
+
+
+async def _docs(request: Request) -> HTMLResponse:
+    text = page(request.app.openapi())
+    return HTMLResponse(text, headers={"content-security-policy": POLICY})
 
 
 def _lifespan(
