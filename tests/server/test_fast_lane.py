@@ -22,7 +22,7 @@ from tests.server.test_metrics import counts
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.database.async_reads import MOST_GLANCES
+from headwater.catalog.sql.database.async_reads import MOST_CONNECTIONS
 from headwater.catalog.sql.database.engine import SqlDatabase, open_engine
 from headwater.catalog.sql.database.prepared import Prepared
 from headwater.catalog.sql.tables.bulk_reads import MOST_AT_ONCE
@@ -441,18 +441,18 @@ def test_an_event_loop_looks_with_no_more_connections_than_it_may(
     slow = Prepared(select(func.pg_sleep(literal_column("0.02"))))
 
     async def look() -> None:
-        glances = database.glances()
-        assert glances is not None
-        await asyncio.gather(*(glances.rows(slow) for _ in range(3 * MOST_GLANCES)))
+        reads = database.async_reads()
+        assert reads is not None
+        await asyncio.gather(*(reads.rows(slow) for _ in range(3 * MOST_CONNECTIONS)))
         broken = Prepared(select(literal_column("1 / 0")))
         with pytest.raises(Unavailable, match="division by zero"):
-            await glances.rows(broken)
-        late = asyncio.create_task(glances.rows(slow))
+            await reads.rows(broken)
+        late = asyncio.create_task(reads.rows(slow))
         await asyncio.sleep(0)
-        glances.close()
+        reads.close()
         await late
 
     asyncio.run(look())
-    assert max(accumulate(opened)) == max(accumulate(used)) == MOST_GLANCES
+    assert max(accumulate(opened)) == max(accumulate(used)) == MOST_CONNECTIONS
     assert sum(opened) == sum(used) == 0
     database.close()

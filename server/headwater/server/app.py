@@ -77,12 +77,12 @@ def create_app(
     Args:
         catalogs: The catalogs by their warehouse's name, or the only one. They are not closed here.
         settings: Tokens and client options are taken from it.
-        runtime: Where request ids come from.
+        runtime: The source of request ids.
         find_token: Finds a token in the catalog's database; without it, only the settings' tokens
             count.
         managed: The catalogs of the database's warehouses, beside `catalogs`.
-        metrics: Counts; its own when there is none.
-        probes: What `/readyz` asks, by name.
+        metrics: The counts; its own when there are none.
+        probes: The probes behind `/readyz`, by name.
         at_end: Called when the server stops, after the last answer.
     """
     if not isinstance(catalogs, Mapping):

@@ -1,4 +1,4 @@
-"""Who may call: bearer tokens, or, without any, this machine only."""
+"""Admission: by bearer token, or, where the server has none, from this machine only."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ANYBODY = "anybody"
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why somebody is not let in, and the HTTP status that says so."""
+    """The reason why a caller is not let in, and the HTTP status that goes with it."""
 
     status: int
     message: str
 
 
 class Gate:
-    """Says who may call.
+    """Admits callers, or refuses them.
 
     With tokens, ``Authorization: Bearer <token>`` must carry one of them. Without, the request's
     ``Host`` must be this machine and its ``Origin``, if a browser sent one, too: a page from
@@ -64,14 +64,14 @@ class Gate:
 
 
 class Authentication:
-    """ASGI middleware that lets a request in or answers 401 or 403; `OPEN_PATHS` take anybody.
+    """ASGI middleware that lets a request in or answers 400, 401 or 403; `OPEN_PATHS` take anybody.
 
     Who calls is left in the connection's state as ``principal``, for the log, and in
     `headwater.catalog.model.principal`, for the catalog's records.
 
     Args:
-        app: What is let through to.
-        gate: Says who may call.
+        app: The application behind it.
+        gate: Admits callers.
     """
 
     def __init__(self, app: ASGIApp, *, gate: Gate) -> None:

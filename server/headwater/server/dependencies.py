@@ -1,4 +1,4 @@
-"""What routes take from a request: the catalog, the names in its path, the page asked for."""
+"""The parts of a request that routes take: the catalog, the names in its path, the page."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ Segment: TypeAlias = Annotated[str, Path(), AfterValidator(_decode)]
 
 @dataclass(frozen=True)
 class Services:
-    """What the application was built with.
+    """The parts that the application was built with.
 
     Attributes:
         catalogs: The catalogs that it was started with, by their warehouse's name.
         settings: The settings.
-        metrics: Counts.
-        readiness: Tells whether what the server depends on answers.
+        metrics: The counts.
+        readiness: The state of what the server depends on.
         managed: The catalogs of the database's warehouses; None without a database.
         runtime: The clock.
         tokens: Checks tokens; None when none are needed.
@@ -146,7 +146,7 @@ _LARGEST_PAGE = 100
 
 @dataclass(frozen=True)
 class PageRequest:
-    """Which part of a listing is asked for, at most 100 entries of it."""
+    """The part of a listing that is asked for, at most 100 entries of it."""
 
     max_results: int
     page_token: str | None
@@ -167,5 +167,5 @@ PageOf: TypeAlias = Annotated[PageRequest, Depends(_page)]
 
 
 def page_size(asked: int | None) -> int:
-    """How many entries a page holds, asked for in a body; None and 0 are the most."""
+    """The number of entries of a page that a body asks for; None and 0 are the most."""
     return min(asked or _LARGEST_PAGE, _LARGEST_PAGE)

@@ -1,4 +1,4 @@
-"""What happens to every request before and after its route: ids, raw paths, the access log."""
+"""The outermost layer around every request: its id, its raw path, its line in the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RequestIds:
     """Names requests: a random beginning, one for each process, and a number.
 
     Args:
-        runtime: Where the beginning comes from.
+        runtime: The source of the beginning.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -48,9 +48,9 @@ class Envelope:
     - One line is logged for each request, and the request is counted.
 
     Args:
-        app: What answers.
-        ids: Where request ids come from.
-        requests: Logs and counts.
+        app: The application inside.
+        ids: The source of request ids.
+        requests: The log and the counts.
     """
 
     def __init__(self, app: ASGIApp, *, ids: RequestIds, requests: RequestLog) -> None:

@@ -86,7 +86,7 @@ class Failure:
 
 
 def failures(*names: str | Failure) -> dict[int | str, dict[str, Any]]:
-    """What FastAPI wants to know of a route's errors.
+    """The errors of a route, as FastAPI takes them.
 
     Args:
         names: Examples beyond those that every route has, such as ``no table``; an example that

@@ -257,7 +257,7 @@ class _Joining:
         self._parts.append(data)
 
     def is_closing(self) -> bool:
-        """Whether nothing more is sent."""
+        """True once nothing more is sent."""
         return self._is_ended or self._transport.is_closing()
 
     def say_no_more(self) -> None:

@@ -1,4 +1,4 @@
-"""What the server counts, for Prometheus.
+"""The server's counts, for Prometheus.
 
 With several workers each keeps its counts in files of a folder that they share, and whichever is
 asked adds them up (`share_between_workers`).
@@ -112,17 +112,17 @@ class Metrics:
         self._fast: dict[str, Counter] = {}
 
     def request_begins(self) -> None:
-        """A request came in."""
+        """Count a request that came in."""
         self._in_progress.inc()
 
     def request_ends(self, method: str, route: str, status: int, seconds: float) -> None:
-        """It was answered.
+        """Count its answer.
 
         Args:
             method: The HTTP method.
             route: The route's template, so that names do not make series of their own.
             status: The HTTP status.
-            seconds: How long it took.
+            seconds: Its duration.
         """
         self._in_progress.dec()
         series = self._series.get((method, route, status))
@@ -156,7 +156,7 @@ class Metrics:
             self._committed(warehouse, commit.outcome, time.perf_counter() - started)
 
     def committed(self, warehouse: str, answer: bool | HeadwaterError, seconds: float) -> None:
-        """A commit is over, with whether it was taken, or with an error."""
+        """Count a commit that is over: taken, in conflict, or ended by an error."""
         self._committed(warehouse, _outcome(answer), seconds)
 
     def _committed(self, warehouse: str, outcome: str, seconds: float) -> None:
@@ -164,7 +164,7 @@ class Metrics:
         self._commit_seconds.labels(outcome).observe(seconds)
 
     def swept(self, repaired: int, failures: int, purged: int) -> None:
-        """A sweep is over."""
+        """Count what a sweep did."""
         self._repaired.inc(repaired)
         self._sweep_failures.inc(failures)
         self._purged.inc(purged)
@@ -237,7 +237,7 @@ def share_between_workers() -> Iterator[None]:
 
 
 def _forget_the_dead(folder: str) -> None:
-    """What a worker that is gone had open is open no longer; what it counted still counts."""
+    """Drop the gauges of workers that are gone; their counters still count."""
     for path in glob.glob(os.path.join(glob.escape(folder), "gauge_live*.db")):
         pid = Path(path).stem.rpartition("_")[2]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():

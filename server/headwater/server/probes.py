@@ -1,4 +1,4 @@
-"""What the server depends on, for `/readyz`."""
+"""The probes behind `/readyz`, of what the server depends on."""
 
 from __future__ import annotations
 

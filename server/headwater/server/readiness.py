@@ -1,4 +1,4 @@
-"""Whether the server can do its work: what it depends on is asked, but not too often."""
+"""Readiness: what the server depends on is asked, but not too often."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Probe = Callable[[], None]
 """Asks something the server depends on; raises HeadwaterError when that does not answer."""
 
 KEPT_MILLIS = 1_000
-"""How long an answer counts: `/readyz` is open to anybody, and must not be a way to make work."""
+"""The time for which an answer counts: anybody may ask `/readyz`, and must not make work by it."""
 
 _SECONDS_TO_WAIT = 5.0
 

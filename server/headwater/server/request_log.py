@@ -1,4 +1,4 @@
-"""What is logged and counted of each request."""
+"""The log line and the counts of each request."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RequestLog:
     """Writes one line for each request, and counts it.
 
     Args:
-        metrics: Counts.
+        metrics: The counts.
         runtime: Its clock.
     """
 
@@ -54,18 +54,18 @@ class RequestLog:
     def begin(
         self, request_id: str, method: str, path: str, client: tuple[str, int] | None
     ) -> Begun:
-        """A request came in."""
+        """Note a request that came in."""
         self._metrics.request_begins()
         return Begun(request_id, method, path, client[0] if client else None, perf_counter())
 
     def end(self, request: Begun, route: str, status: int, principal: str | None) -> None:
-        """It was answered.
+        """Log and count its answer.
 
         Args:
             request: From `begin`.
             route: The template of the route that answered.
             status: The HTTP status.
-            principal: Who asked, as far as that is known.
+            principal: The caller, as far as known.
         """
         seconds = perf_counter() - request.started
         # What is no method would make a series of its own.

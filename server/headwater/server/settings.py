@@ -69,7 +69,7 @@ Size = Annotated[int, BeforeValidator(_bytes)]
 
 
 class ServerSettings(BaseSettings):
-    """What ``headwater serve`` is told, by arguments or by ``HEADWATER_…`` variables.
+    """The settings of ``headwater serve``, from arguments or ``HEADWATER_…`` variables.
 
     Attributes:
         host: The address to listen on. Without a token it must be a loopback address.

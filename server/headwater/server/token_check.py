@@ -20,7 +20,7 @@ CONFIGURED = "configured"
 """The principal of a token that the settings name."""
 
 KEPT_MILLIS = 10_000
-"""How long an answer of the database is believed: a revoked token may open the server that long."""
+"""The time for which an answer of the database is believed: a revoked token still works for it."""
 
 _MOST_KEPT = 1024
 # Look-ups that may wait for the database at the same time; others wait for them.

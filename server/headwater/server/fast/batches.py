@@ -1,7 +1,7 @@
-"""Batches: what several clients ask for at the same moment is done together.
+"""Batches: requests of several clients at the same moment are done together.
 
-What comes while a batch is under way waits for the next one, with whatever comes meanwhile. So a
-batch begins after the requests that it answers, and each is told what is so then.
+A request that comes while a batch is under way waits for the next one. So each batch begins after
+the requests that it answers, and each answer is no older than its request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 
 MOST_UNDER_WAY = 8
-"""How many batches of a kind are under way where each takes long."""
+"""The number of batches of a kind that are under way at most, where each takes long."""
 
 # Far more than a batch takes, far less than anybody would wait for.
 _PATIENCE_SECONDS = 0.25
@@ -33,11 +33,11 @@ class Batch(Generic[K, V]):
     `MOST_UNDER_WAY` of them.
 
     Args:
-        work: Does some; None stands for what it leaves to others.
-        most: How many it takes.
-        linger_seconds: How long one waits at most for those whom the one before it answered, where
-            there are several who ask.
-        patience_seconds: How long the next waits at most for the one that is under way.
+        work: Does a batch; a result of None is left to others.
+        most: The size of a batch.
+        linger_seconds: The time for which a batch waits for clients that the one before it
+            answered, where several ask.
+        patience_seconds: The time for which the next batch waits for the one that is under way.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Batch(Generic[K, V]):
         self._patience: asyncio.TimerHandle | None = None
 
     async def get(self, key: K) -> V | None:
-        """What comes of one of them; None when it is left to others."""
+        """Do one, with others; None when it is left to others."""
         future: asyncio.Future[V | None] = asyncio.get_running_loop().create_future()
         self._waiting.append((key, future))
         if self._linger is None or len(self._waiting) >= self._enough:
@@ -100,7 +100,7 @@ class Batch(Generic[K, V]):
         """Go on when a batch of so many has ended."""
         self._under_way.discard(ended)
         if not ended.cancelled() and (error := ended.exception()) is not None:
-            _LOG.error("a batch failed; each of it is done alone", exc_info=error)
+            _LOG.error("a batch failed; its requests are answered one by one", exc_info=error)
         if self._patience is not patience:
             self._begin()
             return

@@ -1,10 +1,9 @@
-"""The fast lane: the requests that clients send most, answered before the framework sees them.
+"""The fast lane: the most frequent requests, answered before the framework sees them.
 
-They are those for a table, for its latest snapshot, and commits. Many are answered by one look into
-the database, or by one transaction; and none goes through routing and validation, which would cost
-more than the rest. Whatever is not plain is left to the ordinary way, which knows what to do and
-what to say: a name with escapes, a caller who is not let in, a body that is not what it should be,
-a table that is not there.
+These are requests for a table, requests for its latest snapshot, and commits. Those that come at
+the same moment share one statement, or one transaction, and none goes through routing and
+validation, which would cost more than the rest. Whatever is not plain is left to the ordinary way:
+a name with escapes, a malformed body, a table that does not exist.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Batches:
-    """What is done together in one warehouse, by an event loop."""
+    """The batches of one warehouse, in one event loop."""
 
     loop: asyncio.AbstractEventLoop
     tables: Batch[Identifier, StoredTable]

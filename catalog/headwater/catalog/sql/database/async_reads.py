@@ -1,4 +1,4 @@
-"""Looking at a PostgreSQL database from an event loop, without a thread between.
+"""Look-ups in a PostgreSQL database by an event loop, without a thread between.
 
 A server that answers thousands of look-ups in a second spends more on handing each to a thread, and
 back, than the look-up takes. What fails here is to be read again the ordinary way.
@@ -18,28 +18,28 @@ from headwater.catalog.sql.database.drivers import PREPARED_STATEMENTS, SCANS_OF
 from headwater.catalog.sql.database.prepared import Prepared
 from headwater.storage.errors import Unavailable
 
-__all__ = ["MOST_GLANCES", "Glances"]
+__all__ = ["MOST_CONNECTIONS", "AsyncReads"]
 
-MOST_GLANCES = 16
-"""How many connections an event loop looks with at most; further look-ups wait for one."""
+MOST_CONNECTIONS = 16
+"""The connections of an event loop at most; further look-ups wait for one."""
 
 # A database that takes longer than this to look something up is left to those who can wait.
 _SECONDS = 5
 
 
-class Glances:
+class AsyncReads:
     """The connections of one event loop, as many as there are look-ups at the same time.
 
     Args:
         engine: To a PostgreSQL database.
-        counts: Told of the connections.
+        counts: The counts of connections.
     """
 
     def __init__(self, engine: Engine, counts: ConnectionCounts) -> None:
         self._engine = engine
         self._counts = counts
         self._idle: list[_Connection] = []
-        self._places = asyncio.Semaphore(MOST_GLANCES)
+        self._places = asyncio.Semaphore(MOST_CONNECTIONS)
         self._is_closed = False
 
     async def rows(

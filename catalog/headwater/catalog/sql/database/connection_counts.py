@@ -1,4 +1,4 @@
-"""How many connections to the database there are, whoever made them."""
+"""The number of connections to the database, whoever made them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every part of `SqlCatalog` works with."""
+"""The context that every part of `SqlCatalog` works in."""
 
 from __future__ import annotations
 

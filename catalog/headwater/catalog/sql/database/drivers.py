@@ -40,7 +40,7 @@ SCANS_OFF = "enable_seqscan = off"
 """The setting with which PostgreSQL plans by indexes."""
 
 PREPARED_STATEMENTS = 400
-"""How many statements a connection to PostgreSQL remembers."""
+"""The number of statements that a connection to PostgreSQL remembers."""
 
 IDLE_SECONDS = "headwater_idle_seconds"
 """The execution option with the seconds after which a database ends an idle transaction."""
@@ -133,7 +133,7 @@ def database_url(text: str) -> URL:
 
 
 def database_exists(text: str) -> bool:
-    """Whether there is something to connect to; only SQLite would make it by connecting."""
+    """True if there is something to connect to; only SQLite would make it by connecting."""
     url = database_url(text)
     return url.get_backend_name() != "sqlite" or Path(str(url.database)).exists()
 
@@ -267,7 +267,7 @@ def _shared(
 
 
 def answers(engine: Engine, connection: DBAPIConnection) -> bool:
-    """Whether there still is a server at the other end of a connection."""
+    """True if there still is a server at the other end of a connection."""
     try:
         return engine.dialect.do_ping(connection)
     except engine.dialect.loaded_dbapi.Error:

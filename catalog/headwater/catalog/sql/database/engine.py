@@ -22,7 +22,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from headwater.catalog.sql.database.async_reads import Glances
+from headwater.catalog.sql.database.async_reads import AsyncReads
 from headwater.catalog.sql.database.connection_counts import Change, ConnectionCounts
 from headwater.catalog.sql.database.drivers import (
     IMMEDIATE,
@@ -31,7 +31,7 @@ from headwater.catalog.sql.database.drivers import (
     database_url,
     open_engine,
 )
-from headwater.catalog.sql.database.retried_reads import Rereading
+from headwater.catalog.sql.database.retried_reads import RetriedReads
 from headwater.catalog.sql.database.transient import (
     is_held_up,
     is_lost,
@@ -74,7 +74,7 @@ class SqlDatabase:
 
     Args:
         engine: From `open_engine`.
-        runtime: How to wait before a retry.
+        runtime: The clock, to wait before a retry.
     """
 
     def __init__(self, engine: Engine, runtime: Runtime) -> None:
@@ -91,7 +91,9 @@ class SqlDatabase:
         # SQLite has one writer at a time; its own waiting is polling and unfair among threads.
         self._writer = threading.Lock()
         self._counts = ConnectionCounts(engine)
-        self._glances: WeakKeyDictionary[asyncio.AbstractEventLoop, Glances] = WeakKeyDictionary()
+        self._async_reads: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncReads] = (
+            WeakKeyDictionary()
+        )
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -102,7 +104,7 @@ class SqlDatabase:
         Raises:
             Unavailable: The database did not answer.
         """
-        with self._explained(partial(Rereading, self._reader, self._may_repeat)) as connection:
+        with self._explained(partial(RetriedReads, self._reader, self._may_repeat)) as connection:
             yield connection
 
     def certain_now_millis(self) -> int:
@@ -212,7 +214,7 @@ class SqlDatabase:
                     raise
 
     def _may_repeat(self, failed: int) -> bool:
-        """Whether to try again what failed so many times, after a little waiting."""
+        """Wait a little; False once it has failed too many times to try again."""
         if failed > _RETRIES:
             return False
         self._wait(failed)
@@ -221,14 +223,14 @@ class SqlDatabase:
     def _wait(self, attempt: int) -> None:
         self._runtime.sleep(0.01 * 2**attempt)
 
-    def glances(self) -> Glances | None:
-        """What the running event loop looks at the database with; None where a thread has to."""
+    def async_reads(self) -> AsyncReads | None:
+        """The look-ups of the running event loop; None where a thread has to do them."""
         if not self._is_postgresql:
             return None
         loop = asyncio.get_running_loop()
-        found = self._glances.get(loop)
+        found = self._async_reads.get(loop)
         if found is None:
-            found = self._glances[loop] = Glances(self.engine, self._counts)
+            found = self._async_reads[loop] = AsyncReads(self.engine, self._counts)
         return found
 
     def watch(self, opened: Change, used: Change) -> None:
@@ -240,8 +242,8 @@ class SqlDatabase:
 
     def close(self) -> None:
         """Give back every connection."""
-        for glances in list(self._glances.values()):
-            glances.close()
+        for reads in list(self._async_reads.values()):
+            reads.close()
         self.engine.dispose()
 
 

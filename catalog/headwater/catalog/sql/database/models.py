@@ -57,10 +57,10 @@ REVISION = "0004"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
-"""Where Alembic keeps the revision of a database."""
+"""The table in which Alembic keeps the revision of a database."""
 
 SORT_NAME_LENGTH = 400
-"""How many characters of a partition's name are kept in an index."""
+"""The number of characters of a partition's name that an index keeps."""
 
 TABLE_OPTIONS: Mapping[str, str] = {
     "mariadb_engine": "InnoDB",
@@ -70,7 +70,7 @@ TABLE_OPTIONS: Mapping[str, str] = {
     "mysql_charset": "utf8mb4",
     "mysql_collate": "utf8mb4_0900_bin",
 }
-"""What the tables are made with, so that the settings of a server or a database do not count."""
+"""The options of every table, so that the settings of a server or a database do not count."""
 
 # The collations that take a space at the end for what it is have different names.
 _NAME = (
@@ -316,7 +316,7 @@ class SnapshotRow(Base):
 
 
 class PartitionRow(Base):
-    """What a partition holds; `spec` is a JSON object and `spec_key` its SHA-256.
+    """The contents of a partition; `spec` is a JSON object and `spec_key` its SHA-256.
 
     `sort_name` is how its name (``dt=2026-01-01/hour=5``) begins: listings are in its order, and
     in that of `spec_key` where it is the same.

@@ -18,7 +18,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from headwater.catalog.sql.database.retried_reads import Rereading
+from headwater.catalog.sql.database.retried_reads import RetriedReads
 
 __all__ = ["Change", "Prepared", "keyed", "numbered", "padded", "run_together"]
 
@@ -75,7 +75,7 @@ class Prepared:
         """Run it in the connection's transaction."""
         compiled = self._for(connection.dialect)
         parameters = compiled.parameters(values)
-        if isinstance(connection, Rereading):
+        if isinstance(connection, RetriedReads):
             return connection.repeated(lambda: _run(connection, compiled, parameters))
         return _run(connection, compiled, parameters)
 

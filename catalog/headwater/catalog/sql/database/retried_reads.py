@@ -10,12 +10,12 @@ from sqlalchemy.exc import DBAPIError
 
 from headwater.catalog.sql.database.transient import is_lost
 
-__all__ = ["Rereading"]
+__all__ = ["RetriedReads"]
 
 T = TypeVar("T")
 
 
-class Rereading(Connection):
+class RetriedReads(Connection):
     """A connection for reading alone, whose statements outlive the connection they began on.
 
     A statement sees what is committed as it begins, whatever the connection read before: so one
@@ -38,7 +38,7 @@ class Rereading(Connection):
         return self.repeated(lambda: run(*statement, **options))
 
     def repeated(self, run: Callable[[], T]) -> T:
-        """What comes of running one statement, which is run again where its connection was lost."""
+        """Run one statement, and run it again where its connection was lost."""
         failed = 0
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Whether a database has the catalog's tables, in the revision that this code needs."""
+"""The revision of a database's tables, held against the one that this code needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a database's errors mean: whether the same transaction may be run again.
+"""The meaning of a database's errors: may the same transaction be run again?
 
 Two kinds pass by themselves. Between transactions, the database chose this one to fail (a
 serialisation failure, a deadlock). Or the connection is gone, or could not be made: the server
@@ -29,27 +29,27 @@ _TOO_SLOW_NUMBERS = frozenset({1969, 3024})
 
 
 def is_rolled_back(error: DBAPIError) -> bool:
-    """Whether the database itself has undone the whole transaction, be it even at its commit."""
+    """True if the database itself has undone the whole transaction, even at its commit."""
     return _state(error) in _ROLLED_BACK_STATES or _number(error) in _ROLLED_BACK_NUMBERS
 
 
 def is_held_up(error: DBAPIError) -> bool:
-    """Whether another transaction kept its locks for longer than this one waits."""
+    """True if another transaction kept its locks for longer than this one waits."""
     return _state(error) in _HELD_UP_STATES or _number(error) in _HELD_UP_NUMBERS
 
 
 def is_too_slow(error: DBAPIError) -> bool:
-    """Whether the database gave up a statement for the time that it took."""
+    """True if the database gave up a statement for the time that it took."""
     return _state(error) in _TOO_SLOW_STATES or _number(error) in _TOO_SLOW_NUMBERS
 
 
 def is_lost(error: DBAPIError) -> bool:
-    """Whether the connection on which this happened is gone."""
+    """True if the connection on which this happened is gone."""
     return error.connection_invalidated or is_refused(error)
 
 
 def is_refused(error: DBAPIError) -> bool:
-    """Whether no connection was to be had for now."""
+    """True if no connection was to be had for now."""
     if not isinstance(error, OperationalError):
         return False
     if _state(error) in _REFUSED_STATES or _number(error) in _REFUSED_NUMBERS:

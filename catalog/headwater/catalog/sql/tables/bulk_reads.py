@@ -159,11 +159,11 @@ class BulkReads:
     async def _look_soon(
         self, look: _Look[V], identifiers: Sequence[Identifier]
     ) -> Sequence[V | None]:
-        glances = self._context.database.glances()
-        if glances is None:
+        reads = self._context.database.async_reads()
+        if reads is None:
             return await asyncio.to_thread(self._look, look, identifiers)
         statement, values = self._question(look, identifiers)
-        return look.found(identifiers, await glances.rows(statement, **values))
+        return look.found(identifiers, await reads.rows(statement, **values))
 
     def _question(
         self, look: _Look[V], identifiers: Sequence[Identifier]
