@@ -42,6 +42,7 @@ ORDERS = (
     *("--column", "`a b` MAP<STRING, DECIMAL(10, 2)> NOT NULL"),
     *("--primary-key", "dt", "--primary-key", "order_id", "--partition-by", "dt"),
 )
+BUCKETS = ("--option", "bucket=2")
 
 
 def columns(lake: Lake, name: str) -> dict[str, str]:
@@ -49,7 +50,7 @@ def columns(lake: Lake, name: str) -> dict[str, str]:
 
 
 def test_a_table_is_created_as_described(run: Run, lake: Lake) -> None:
-    said = run("table", "create", "sales.orders", *ORDERS, "--option", "bucket=2", "--comment", "c")
+    said = run("table", "create", "sales.orders", *ORDERS, *BUCKETS, "--comment", "c")
     assert said == "table sales.orders is there\n"
     schema = lake.table("sales.orders").schema
     assert columns(lake, "sales.orders") == {
@@ -65,12 +66,20 @@ def test_a_table_is_created_as_described(run: Run, lake: Lake) -> None:
     shown = run("table", "show", "sales.orders")
     assert "column dt\tSTRING NOT NULL DEFAULT 'x''y' COMMENT 'it''s'\n" in shown
     assert "column a b\tMAP<STRING, DECIMAL(10, 2)> NOT NULL COMMENT 'two'\n" in shown
-    assert "sales.orders" in run("table", "create", "sales.orders", *ORDERS, code=1)
-    run("table", "create", "sales.orders", *ORDERS, "--if-not-exists")
+    assert "sales.orders" in run("table", "create", "sales.orders", *ORDERS, *BUCKETS, code=1)
+    run("table", "create", "sales.orders", *ORDERS, *BUCKETS, "--if-not-exists")
+
+
+def test_a_table_for_another_engine_is_created_when_that_is_said(run: Run, lake: Lake) -> None:
+    wanted = ("table", "create", "sales.wide", "--column", "n INT", "--primary-key", "n")
+    assert "--for-another-engine" in run(*wanted, code=1)
+    assert not lake.table_exists("sales.wide")
+    run(*wanted, "--for-another-engine")
+    assert lake.table("sales.wide").schema.primary_keys == ("n",)
 
 
 def test_every_kind_of_change_in_one(run: Run, lake: Lake) -> None:
-    run("table", "create", "sales.orders", *ORDERS, "--comment", "old")
+    run("table", "create", "sales.orders", *ORDERS, "--comment", "old", "--for-another-engine")
     before = lake.table("sales.orders").schema
     said = run(
         *("table", "alter", "sales.orders", "--rename-column", "`a b`=amounts"),

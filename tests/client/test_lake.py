@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,6 +23,7 @@ from headwater.storage.errors import (
 from headwater.storage.schema.change import AddColumn, DropColumn, SetOption
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import DataField
 
 SCHEMA = pa.schema([("order_id", pa.int64()), ("dt", pa.string()), ("amount", pa.int32())])
 
@@ -51,6 +53,34 @@ def orders(lake: Lake) -> str:
     )
     table.write(_rows([1, 2, 3], ["a", "a", "b"], [10, 20, 30]))
     return "sales.orders"
+
+
+def test_a_table_that_could_not_be_written_is_created_for_another_engine_alone(
+    lake: Lake,
+) -> None:
+    lake.create_database("sales")
+    blob = DataField(1, "picture", AtomicType(Root.BLOB))
+    keyed: dict[str, Any] = {"primary_keys": ["order_id"]}
+    refused: list[tuple[str, pa.Schema | Schema, dict[str, Any]]] = [
+        ("bucket=-1 with a primary key", SCHEMA, keyed),
+        ("merge-engine=aggregation", SCHEMA,
+         keyed | {"options": {"bucket": "1", "merge-engine": "aggregation"}}),
+        ("row-tracking.enabled=true", SCHEMA, {"options": {"row-tracking.enabled": "true"}}),
+        ("file.format=orc", SCHEMA, {"options": {"file.format": "orc"}}),
+        ("type=format-table", SCHEMA, {"options": {"type": "format-table"}}),
+        ("'picture' is of type BLOB", Schema((DataField(0, "id", AtomicType(Root.INT)), blob)),
+         {"options": {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}}),
+    ]  # fmt: skip
+    for number, (word, schema, arguments) in enumerate(refused):
+        name = f"sales.t{number}"
+        matches = "BLOB|data-evolution" if "BLOB" in word else word
+        with pytest.raises(Unsupported, match=f"({matches}).*for_another_engine=True"):
+            lake.create_table(name, schema, **arguments)
+        assert not lake.table_exists(name)
+        table = lake.create_table(name, schema, for_another_engine=True, **arguments)
+        assert table.name == name
+    with pytest.raises(Unsupported, match="bucket=-1"):
+        lake.table("sales.t0").write(_rows([1], ["a"], [1]))
 
 
 def test_an_alteration_names_changes(lake: Lake, orders: str) -> None:

@@ -35,6 +35,7 @@ from headwater.cli.output import (
 from headwater.cli.table_changes import alter
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema.table_type import TableType, table_type
+from headwater.storage.write.creation import refuse_unwritable
 
 if TYPE_CHECKING:
     from headwater.catalog.model.tables import TableInfo
@@ -196,6 +197,14 @@ def _sizes(lake: Lake, info: TableInfo) -> list[Sequence[Cell]]:
     ]
 
 
+ForAnotherEngine = Annotated[
+    bool,
+    typer.Option(
+        "--for-another-engine", help="Create it even if Headwater's own engine could not write it."
+    ),
+]
+
+
 @app.command()
 @on_lake
 def create(
@@ -207,9 +216,12 @@ def create(
     option: Options = None,
     comment: Comment = None,
     if_not_exists: IfNotExists = False,
+    for_another_engine: ForAnotherEngine = False,
 ) -> None:
     """Create a table; with the option path=LOCATION, one whose files are not the catalog's."""
     schema = _schema(column, primary_key, partition_by, option, comment)
+    if not for_another_engine:
+        refuse_unwritable(str(table), schema)
     lake.catalog.tables.create(table, schema, ignore_if_exists=if_not_exists)
     print(f"table {table} is there")
 

@@ -18,6 +18,7 @@ from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.change import SchemaChange, check_changes
 from headwater.storage.schema.table_schema import Schema
+from headwater.storage.write.creation import refuse_unwritable
 
 __all__ = ["Lake"]
 
@@ -152,6 +153,7 @@ class Lake:
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
         ignore_if_exists: bool = False,
+        for_another_engine: bool = False,
     ) -> Table:
         """Create a table.
 
@@ -164,12 +166,13 @@ class Lake:
             options: Paimon's table options, such as ``bucket``.
             comment: What the table is.
             ignore_if_exists: Give the existing table, whatever its schema, when the name is taken.
+            for_another_engine: Create the table even if Headwater's own engine could not write it.
 
         Raises:
             AlreadyExists: The name is taken.
             Invalid: The schema is not allowed.
             NotFound: There is no such database.
-            Unsupported: A column's type has no Paimon type.
+            Unsupported: A column's type has no Paimon type, or Headwater could not write the table.
         """
         identifier = Identifier.parse(name)
         if isinstance(schema, Schema):
@@ -192,6 +195,8 @@ class Lake:
             raise Invalid(
                 f"table {name}: the schema must be a pyarrow.Schema, not {type(schema).__name__}"
             )
+        if not for_another_engine:
+            refuse_unwritable(name, wanted)
         self._catalog.tables.create(identifier, wanted, ignore_if_exists=ignore_if_exists)
         return self.table(name)
 

@@ -126,6 +126,7 @@ class SparkLake:
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
         ignore_if_exists: bool = False,
+        for_another_engine: bool = False,
     ) -> Table:
         """Create a table with the columns of a Spark schema; else as `Lake.create_table`.
 
@@ -140,6 +141,7 @@ class SparkLake:
             options=options,
             comment=comment,
             ignore_if_exists=ignore_if_exists,
+            for_another_engine=for_another_engine,
         )
 
     # Reading ----------------------------------------------------------------------------------
