@@ -19,7 +19,7 @@ from headwater.storage.files.access import FileStatus
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.formats.avro_container import read_avro
 from headwater.storage.maintenance.reachable import branch_names
-from headwater.storage.manifest.manifest import ManifestFile, read_manifest, read_manifest_list
+from headwater.storage.manifest.manifest import ManifestFile, read_file_names, read_manifest_list
 from headwater.storage.schema.table_type import table_type
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -316,11 +316,10 @@ def _index_names(storage: TableStorage, name: str, root: _Root) -> list[str]:
 def _data_names(storage: TableStorage, manifest: _Manifest) -> list[str] | None:
     """Names of the files that a manifest adds or deletes; None when it is gone, as it may be."""
     try:
-        entries = read_manifest(storage, manifest.file.file_name, expected=manifest.file)
+        return read_file_names(storage, manifest.file)
     except CorruptData as error:
         _refuse_unless_gone(storage, manifest.needed_by, error)
         return None
-    return [name for one in entries for name in (one.file.file_name, *one.file.extra_files)]
 
 
 def _refuse_unless_gone(

@@ -26,6 +26,7 @@ from headwater.storage.manifest.records import (
     manifest_file_record,
     read_entry,
     read_manifest_file,
+    read_names,
 )
 from headwater.storage.manifest.statistics import StatisticsMode, column_statistics
 from headwater.storage.rows.binary_row import deserialize_row
@@ -35,6 +36,7 @@ from headwater.storage.types.data_type import to_arrow
 __all__ = [
     "ManifestFile",
     "merge_entries",
+    "read_file_names",
     "read_manifest",
     "read_manifest_list",
     "write_manifest",
@@ -66,13 +68,30 @@ def read_manifest(
     entries = _convert(records, read_entry, path)
     if expected is not None:
         added = sum(entry.kind is FileKind.ADD for entry in entries)
-        said = (expected.num_added_files, expected.num_deleted_files)
-        if (added, len(entries) - added) != said:
-            raise CorruptData(
-                f"{path} adds {added} and deletes {len(entries) - added} files, but its manifest "
-                f"list says {said[0]} and {said[1]}"
-            )
+        _check_counts(path, added, len(entries) - added, expected)
     return entries
+
+
+def read_file_names(storage: TableStorage, expected: ManifestFile) -> list[str]:
+    """The names of the files that a manifest adds or deletes, and of those that belong to them.
+
+    It takes a fraction of the time of `read_manifest`, and fails for the same reasons.
+    """
+    path = storage.layout.manifest(expected.file_name)
+    records = _records(storage, expected.file_name, expected.file_size)
+    entries = _convert(records, read_names, path)
+    added = sum(kind is FileKind.ADD for kind, _ in entries)
+    _check_counts(path, added, len(entries) - added, expected)
+    return [name for _, names in entries for name in names]
+
+
+def _check_counts(path: str, added: int, deleted: int, expected: ManifestFile) -> None:
+    said = (expected.num_added_files, expected.num_deleted_files)
+    if (added, deleted) != said:
+        raise CorruptData(
+            f"{path} adds {added} and deletes {deleted} files, but its manifest list says "
+            f"{said[0]} and {said[1]}"
+        )
 
 
 def read_manifest_list(

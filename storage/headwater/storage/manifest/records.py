@@ -33,6 +33,7 @@ __all__ = [
     "manifest_file_record",
     "read_entry",
     "read_manifest_file",
+    "read_names",
 ]
 
 MANIFEST_VERSION = 2
@@ -218,6 +219,13 @@ def read_entry(record: Record) -> ManifestEntry:
         total_buckets=_take(record, "_TOTAL_BUCKETS", int),
         file=_data_file(_take(record, "_FILE", dict)),
     )
+
+
+def read_names(record: Record) -> tuple[FileKind, list[str]]:
+    """An entry's kind, and the names of its file and of those that belong to it; likewise."""
+    file = _take(record, "_FILE", dict)
+    names = [_take(file, "_FILE_NAME", str), *_list(file, "_EXTRA_FILES", str)]
+    return FileKind(_take(record, "_KIND", int)), names
 
 
 def _data_file(record: Record) -> DataFile:
