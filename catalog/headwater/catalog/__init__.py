@@ -1,1 +1,1 @@
-"""What a table is and where it lives: the catalog's contract, the table handle, `SqlCatalog`."""
+"""The catalog: its contract, the table handle, and `SqlCatalog`."""

@@ -84,9 +84,7 @@ def alter(
     ] = None,
     default: Annotated[
         list[str] | None,
-        typer.Option(
-            "--default", metavar="COLUMN=VALUE", help="What a row has that does not say otherwise."
-        ),
+        typer.Option("--default", metavar="COLUMN=VALUE", help="The value of rows that give none."),
     ] = None,
     drop_default: Annotated[
         list[str] | None,

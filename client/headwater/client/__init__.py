@@ -1,4 +1,4 @@
-"""How a program reaches a catalog: `connect` to a folder, a SQL database or a server."""
+"""Access to a catalog: `connect` to a folder, a SQL database or a server."""
 
 from headwater.client.connect import connect
 from headwater.client.lake import Lake

@@ -21,7 +21,7 @@ DATABASE_FILE = "headwater.db"
 """The database's file in the folder of an embedded catalog."""
 
 WAREHOUSE_FOLDER = "warehouse"
-"""Where the tables of an embedded catalog lie, beside its database."""
+"""The folder of an embedded catalog's tables, beside its database."""
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -51,7 +51,7 @@ def connect(
             with one warehouse needs none.
         token: The server's bearer token.
         location: With a SQL URL, where the warehouse's tables lie: a folder or an ``s3://`` URI.
-        options: What file access needs, such as ``s3.endpoint`` and ``s3.access-key``; with a
+        options: Options of file access, such as ``s3.endpoint`` and ``s3.access-key``; with a
             server also ``header.*`` (request headers) and ``table-default.*`` (options of tables
             created).
         timeouts: How long to wait for a server.

@@ -35,7 +35,7 @@ class RestDroppedTables:
         max_results: int | None = None,
         page_token: str | None = None,
     ) -> Page[DroppedTableInfo]:
-        """What can be restored, by database, name and id."""
+        """The tables that can be restored, by database, name and id."""
         params = paging(max_results, page_token, database=database)
         page = self._requests.manage("GET", ListDroppedTablesResponse, _SEGMENT, params=params)
         return Page(tuple(item.info() for item in page.dropped_tables), page.next_page_token)

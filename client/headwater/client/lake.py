@@ -31,7 +31,7 @@ class Lake:
     Tables are named ``database.table``. It is a context manager, and pickles as its catalog does.
 
     Args:
-        catalog: Who answers.
+        catalog: The catalog beneath.
         runtime: Clock and names for the tables' commits.
     """
 
@@ -164,7 +164,7 @@ class Lake:
             primary_keys: Column names; none makes an append table.
             partition_keys: Column names.
             options: Paimon's table options, such as ``bucket``.
-            comment: What the table is.
+            comment: A description of the table.
             ignore_if_exists: Give the existing table, whatever its schema, when the name is taken.
             for_another_engine: Create the table even if Headwater's own engine could not write it.
 
@@ -205,7 +205,7 @@ class Lake:
         return Table(self._catalog, self._catalog.tables.get(Identifier.parse(name)), self._runtime)
 
     def table_exists(self, name: str) -> bool:
-        """Whether there is such a table."""
+        """True if there is such a table."""
         try:
             self._catalog.tables.get(Identifier.parse(name))
         except NotFound as error:

@@ -22,11 +22,11 @@ class RestProtection:
         self._requests = requests
 
     def is_database_protected(self, name: str) -> bool:
-        """Whether a database cannot be dropped; NotFound (DATABASE)."""
+        """True if a database cannot be dropped; NotFound (DATABASE)."""
         return self._read("databases", name)
 
     def is_table_protected(self, identifier: Identifier) -> bool:
-        """Whether a table cannot be dropped; NotFound (TABLE)."""
+        """True if a table cannot be dropped; NotFound (TABLE)."""
         return self._read(*table_path(identifier))
 
     def protect_database(self, name: str, protected: bool = True) -> None:

@@ -37,10 +37,10 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Handshake:
-    """What the server's configuration and the caller's options come to together.
+    """The server's configuration and the caller's options, merged.
 
     Attributes:
-        prefix: What stands before every path.
+        prefix: The prefix of every path.
         options: The merged options.
         transport: Sends the headers that the options ask for.
     """
@@ -113,7 +113,7 @@ class Requests:
         self._lock = Lock()
 
     def connected(self) -> Handshake:
-        """What the server and this client agreed upon; asks on first use."""
+        """The handshake with the server, made on first use."""
         with self._lock:
             if self._handshake is None:
                 self._handshake = self._shake_hands()

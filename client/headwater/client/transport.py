@@ -101,7 +101,7 @@ class Answer:
 
     @property
     def is_success(self) -> bool:
-        """Whether it is 200, 202 or 204."""
+        """True if it is 200, 202 or 204."""
         return self.status in (HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.NO_CONTENT)
 
     def read(self, model: type[T]) -> T:

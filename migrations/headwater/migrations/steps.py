@@ -100,7 +100,7 @@ def drop_column(table: str, column: str) -> None:
 
 
 def count_rows(table: str, condition: str = "1 = 1") -> int:
-    """How many rows meet a condition in SQL; none where the table is gone already."""
+    """Count the rows that meet a condition in SQL; none where the table is gone already."""
     if not _inspector().has_table(table):
         return 0
     query = sa.select(sa.func.count()).select_from(sa.table(table)).where(sa.text(condition))
@@ -108,12 +108,12 @@ def count_rows(table: str, condition: str = "1 = 1") -> int:
 
 
 def has_table(name: str) -> bool:
-    """Whether there is a table."""
+    """True if there is a table."""
     return _inspector().has_table(name)
 
 
 def has_column(table: str, name: str) -> bool:
-    """Whether a table has a column."""
+    """True if a table has a column."""
     return any(column["name"] == name for column in _inspector().get_columns(table))
 
 

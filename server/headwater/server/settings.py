@@ -219,7 +219,7 @@ class ServerSettings(BaseSettings):
 
     @property
     def needs_token(self) -> bool:
-        """Whether a caller must have a token."""
+        """True if a caller must have a token."""
         return self.require_token or bool(self.tokens) or bool(self.management_tokens)
 
     @property
@@ -271,7 +271,7 @@ def _sentence(location: tuple[int | str, ...], message: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine only."""
+    """True if a host name or address means this machine only."""
     name = host.strip().strip("[]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True

@@ -104,7 +104,7 @@ class TokenCheck:
         return None if known is None else known.name
 
     async def may_manage(self, token: str) -> bool:
-        """Whether a token opens the management of warehouses; raises Unavailable."""
+        """True if a token opens the management of warehouses; raises Unavailable."""
         offered = token_hash(token)
         if _is_among(offered, self._managers):
             return True

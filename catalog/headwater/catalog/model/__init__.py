@@ -1,4 +1,4 @@
-"""What a catalog holds, as values, and the protocols by which it is asked.
+"""Values that a catalog holds, and the protocols of its parts.
 
 May import headwater.storage.
 """

@@ -13,7 +13,7 @@ __all__ = ["ConsumerInfo", "ConsumerLag", "Consumers"]
 
 @dataclass(frozen=True)
 class ConsumerLag:
-    """How far a consumer is behind.
+    """The distance of a consumer from the latest snapshot.
 
     Attributes:
         snapshots: Snapshots not yet consumed.

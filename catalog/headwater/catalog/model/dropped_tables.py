@@ -46,7 +46,7 @@ class DroppedTables(Protocol):
         max_results: int | None = None,
         page_token: str | None = None,
     ) -> Page[DroppedTableInfo]:
-        """What can be restored, by database, name and id; of one database if so asked."""
+        """The tables that can be restored, by database, name and id, of one database if given."""
         ...
 
     def restore(self, table_id: str, destination: Identifier | None = None) -> Identifier:

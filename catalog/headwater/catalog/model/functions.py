@@ -78,7 +78,7 @@ FunctionDefinition: TypeAlias = FileDefinition | SqlDefinition | LambdaDefinitio
 
 @dataclass(frozen=True)
 class FunctionSpec:
-    """What a function says.
+    """The content of a function.
 
     Attributes:
         input_params: What it takes; None when that is not said.

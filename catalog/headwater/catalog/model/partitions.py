@@ -27,7 +27,7 @@ UNKNOWN = -1
 """A number that nobody measured (``PartitionStatistics.UNKNOWN``); any negative one says so."""
 
 MOST_NAMES = 1000
-"""How many partitions can be asked for by name at once (``RESTApi.listPartitionsByNames``)."""
+"""The most partitions that one request names (``RESTApi.listPartitionsByNames``)."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class PartitionInfo:
 
 @dataclass(frozen=True)
 class CreatedPartitions:
-    """What creating partitions did: which are new, and which were there."""
+    """The result of creating partitions: the new ones, and those that existed."""
 
     created: Sequence[Spec]
     existed: Sequence[Spec]
@@ -78,7 +78,7 @@ class CreatedPartitions:
 
 @dataclass(frozen=True)
 class DroppedPartitions:
-    """What dropping partitions did: which are gone, and which were not there."""
+    """The result of dropping partitions: those that are gone, and those that did not exist."""
 
     dropped: Sequence[Spec]
     missing: Sequence[Spec]

@@ -29,7 +29,7 @@ _LONGEST_PRINCIPAL = 128
 
 
 class TargetType(StrEnum):
-    """What access can be granted to; ``…_ALL`` is everything in it, now and later."""
+    """The kinds of object of a permission; ``…_ALL`` is everything in it, now and later."""
 
     CATALOG = "CATALOG"
     CATALOG_ALL = "CATALOG_ALL"
@@ -42,7 +42,7 @@ class TargetType(StrEnum):
 
 
 class Access(StrEnum):
-    """What can be granted."""
+    """The kinds of access."""
 
     ALL = "ALL"
     CREATEDATABASE = "CREATEDATABASE"

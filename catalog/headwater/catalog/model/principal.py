@@ -16,7 +16,7 @@ _PRINCIPAL: ContextVar[str | None] = ContextVar("headwater_principal", default=N
 
 
 def current_principal() -> str | None:
-    """Who acts; None in a program that uses the catalog without a server between."""
+    """The acting principal; None in a program that uses the catalog without a server between."""
     return _PRINCIPAL.get()
 
 

@@ -17,11 +17,11 @@ class Protection(Protocol):
     """
 
     def is_database_protected(self, name: str) -> bool:
-        """Whether a database cannot be dropped; NotFound (DATABASE)."""
+        """True if a database cannot be dropped; NotFound (DATABASE)."""
         ...
 
     def is_table_protected(self, identifier: Identifier) -> bool:
-        """Whether a table cannot be dropped; NotFound (TABLE)."""
+        """True if a table cannot be dropped; NotFound (TABLE)."""
         ...
 
     def protect_database(self, name: str, protected: bool = True) -> None:

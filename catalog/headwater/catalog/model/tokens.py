@@ -25,7 +25,7 @@ class TokenInfo:
     may_manage: bool = False
 
     def is_valid(self, now_millis: int) -> bool:
-        """Whether it opens the server at a moment."""
+        """True if it opens the server at a moment."""
         return self.expires_at is None or now_millis < self.expires_at
 
 
@@ -38,7 +38,7 @@ class NewToken:
 
 
 def token_hash(secret: str) -> str:
-    """What is stored of a token: its SHA-256 in hexadecimal digits.
+    """The stored form of a token: its SHA-256 in hexadecimal digits.
 
     A plain hash is enough: a token has 244 random bits, so there is nothing to guess that salt or
     slowness would protect.

@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ViewSchema:
-    """What a view says.
+    """The content of a view.
 
     Attributes:
         columns: The columns of its result.

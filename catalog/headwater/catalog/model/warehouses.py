@@ -12,7 +12,7 @@ from headwater.storage.errors import Invalid
 __all__ = ["HIDDEN", "WarehouseInfo", "check_warehouse_name"]
 
 HIDDEN = "***"
-"""What is shown in place of an option's value that may be a secret."""
+"""The placeholder for an option's value that may be a secret."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 # Whatever is not known to be harmless is taken for a secret.

@@ -95,7 +95,7 @@ class SqlCatalog:
             database_url: ``sqlite:///path/to/file.db`` or ``postgresql://user@host/database``.
             warehouse: The warehouse's name; several may share a database.
             location: Where its tables are: a URI or a local path.
-            storage_options: What file access needs, such as endpoint and credentials.
+            storage_options: Options of file access, such as endpoint and credentials.
             runtime: Clock and names.
             create: Make the catalog's tables in a database that has none.
             files: The file access; by default the one that reaches `location`.

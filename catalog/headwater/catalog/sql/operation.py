@@ -1,4 +1,4 @@
-"""What whoever runs a warehouse needs: sweeps, the backlog, and whether it answers."""
+"""Upkeep of a warehouse: sweeps, the backlog and health checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROBE = ".headwater-probe"
 
 @dataclass(frozen=True)
 class SweepReport:
-    """What a sweep did.
+    """The result of a sweep.
 
     Attributes:
         repaired: What it did about decisions that storage had yet to follow.
@@ -33,7 +33,7 @@ class SweepReport:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What storage has yet to follow in a warehouse.
+    """The decisions that storage has yet to follow in a warehouse.
 
     Attributes:
         decisions: How many decisions.
@@ -72,7 +72,7 @@ class Operation:
         return SweepReport(repaired, self._dropped.purge_expired())
 
     def backlog(self) -> Backlog:
-        """What storage has yet to follow; raises Unavailable."""
+        """Count the decisions that storage has yet to follow; raises Unavailable."""
         with self._context.database.read() as connection:
             count, oldest = connection.execute(
                 select(func.count(), func.min(OutboxRow.created_at)).where(

@@ -194,7 +194,7 @@ def _definition_model(definition: FunctionDefinition) -> _DefinitionModel:
 
 
 class FunctionSpecModel(WireModel):
-    """What a function says; `definitions` are by the engine's name."""
+    """The content of a function; `definitions` are by the engine's name."""
 
     input_params: list[ColumnModel] | None = None
     return_params: list[ColumnModel] | None = None

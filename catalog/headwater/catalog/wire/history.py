@@ -65,7 +65,7 @@ _UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
 
 
 class PartitionStatisticsModel(WireModel):
-    """What a commit changed in one partition; -1 is not known."""
+    """The changes of a commit in one partition; -1 is not known."""
 
     model_config = example(
         {
@@ -145,7 +145,7 @@ class CommitTableRequest(WireModel):
 
 
 class CommitTableResponse(WireModel):
-    """Whether the snapshot is the latest now; false when another commit came first."""
+    """The outcome of a commit: false when another one came first."""
 
     model_config = example({"success": True})
 

@@ -61,7 +61,7 @@ class DroppedTableModel(WireModel):
         )
 
     def info(self) -> DroppedTableInfo:
-        """What the model says."""
+        """The value."""
         return DroppedTableInfo(
             id=self.id,
             identifier=Identifier(self.identifier.database, self.identifier.object),
@@ -94,7 +94,7 @@ class RestoreTableRequest(WireModel):
 
 
 class RestoreTableResponse(WireModel):
-    """What the table is called now."""
+    """The table's present name."""
 
     model_config = example({"identifier": ORDERS})
 
@@ -102,7 +102,7 @@ class RestoreTableResponse(WireModel):
 
 
 class ProtectionModel(WireModel):
-    """Whether a database or table refuses to be dropped."""
+    """The protection of a database or table against being dropped."""
 
     model_config = example({"protected": True})
 

@@ -1,4 +1,4 @@
-"""What views and functions share on the wire: columns, and changes of options and comment."""
+"""JSON that views and functions share: columns, and changes of options and comment."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _instant(millis: int) -> str:
 
 
 class PermissionResourceModel(WireModel):
-    """What a permission is on.
+    """The object of a permission.
 
     Attributes:
         type: CATALOG, CATALOG_ALL, DATABASE, DATABASE_ALL, TABLE, COLUMN, VIEW or FUNCTION.

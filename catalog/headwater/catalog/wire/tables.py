@@ -117,7 +117,7 @@ class ErrorResponse(WireModel):
 
 
 class ConfigResponse(WireModel):
-    """What a client adds to its own options: defaults < its own < overrides."""
+    """Options that a client merges with its own: defaults < its own < overrides."""
 
     model_config = example({"defaults": {}, "overrides": {"prefix": "main"}})
 
@@ -149,7 +149,7 @@ class IdentifierModel(WireModel):
 
 
 class Audited(WireModel):
-    """Who made a thing, and when; times are milliseconds since the epoch.
+    """The authors of a thing and of its last change; times are milliseconds since the epoch.
 
     Names that are not known are empty and never null: Paimon's Java client puts them into a table's
     options, where null does harm (``AuditRESTResponse.java``).
@@ -411,7 +411,7 @@ class ListBranchesResponse(WireModel):
 
 
 class GetTableTokenResponse(WireModel):
-    """What reaches a table's files, until a time in milliseconds since the epoch."""
+    """Credentials for a table's files, until a time in milliseconds since the epoch."""
 
     model_config = example(
         {

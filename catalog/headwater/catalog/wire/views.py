@@ -58,7 +58,7 @@ _RECENT: dict[str, JsonValue] = {"database": "sales", "object": "recent"}
 
 
 class ViewSchemaModel(WireModel):
-    """What a view says.
+    """The content of a view.
 
     Attributes:
         query: The query for every engine that has none in `dialects`.

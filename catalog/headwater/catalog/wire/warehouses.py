@@ -1,4 +1,4 @@
-"""What the management API says of warehouses."""
+"""The JSON about warehouses in the management API."""
 
 from __future__ import annotations
 

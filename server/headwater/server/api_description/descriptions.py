@@ -1,4 +1,4 @@
-"""What people read in the API's description: what parameters, fields and groups of operations are.
+"""Text of the API's description: parameters, fields and groups of operations.
 
 Parameters are said once here, because the same few names stand in every path. Fields are said where
 they are made, in the `Attributes` of the wire models, or in the glossary.
@@ -32,7 +32,7 @@ _PARAMETERS: Mapping[str, tuple[str, str]] = {
 """Parameters that name things, with an example for paths if there is a telling one."""
 
 _TAGS: Mapping[str, str] = {
-    "config": "What a client asks first.",
+    "config": "Configuration, which a client asks for first.",
     "database": "Databases and their options.",
     "table": "Tables: their schemas, names and places.",
     "snapshot": "Commits, the history that they make, and ways back in it.",
@@ -44,7 +44,7 @@ _TAGS: Mapping[str, str] = {
     "function": "Functions and their definitions.",
     "permission": "Who was granted what: recorded, and **not enforced**.",
     "policy": "Row filters and column masks of tables: recorded, and **not enforced**.",
-    "management": "What operators do; Headwater's own, not Paimon's.",
+    "management": "Administration; Headwater's own, not Paimon's.",
     "health": "For load balancers and monitoring; no token is needed.",
 }
 """Each group of operations, in the order that people read them."""

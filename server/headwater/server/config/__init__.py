@@ -1,1 +1,1 @@
-"""What a client learns before anything else."""
+"""The configuration that a client asks for first."""

@@ -1,4 +1,4 @@
-"""What a client learns before anything else."""
+"""The configuration that a client asks for first."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Whether the server lives."""
+"""Health."""

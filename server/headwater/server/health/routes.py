@@ -1,4 +1,4 @@
-"""Whether the server lives, whether it can work, and what it did so far."""
+"""Liveness, readiness and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the management API's routes take from a request."""
+"""Parameters shared by the management API's routes."""
 
 from __future__ import annotations
 

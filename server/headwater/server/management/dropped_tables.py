@@ -32,7 +32,7 @@ def list_dropped_tables(
         str | None, Query(description="Only what was in this database; it may be dropped, too.")
     ] = None,
 ) -> ListDroppedTablesResponse:
-    """What can be restored, in order of database, name and id, by pages."""
+    """The tables that can be restored, by database, name and id, in pages."""
     found = catalog.dropped_tables.list(
         database=database or None, max_results=page.max_results, page_token=page.page_token
     )

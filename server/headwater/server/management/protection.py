@@ -22,12 +22,14 @@ router = APIRouter(
     responses=failures("no database"),
 )
 def get_database_protection(catalog: ManagedCatalog, database: Segment) -> ProtectionModel:
-    """Whether dropping it is refused."""
+    """True if dropping it is refused."""
     return ProtectionModel(protected=catalog.protection.is_database_protected(database))
 
 
 @router.post(
-    "/protection", summary="Protect a database, or stop to", responses=failures("no database")
+    "/protection",
+    summary="Set or remove the protection of a database",
+    responses=failures("no database"),
 )
 def set_database_protection(
     catalog: ManagedCatalog, database: Segment, body: ProtectionModel
@@ -43,13 +45,13 @@ def set_database_protection(
     responses=failures("no table"),
 )
 def get_table_protection(catalog: ManagedCatalog, name: TableName) -> ProtectionModel:
-    """Whether dropping it is refused."""
+    """True if dropping it is refused."""
     return ProtectionModel(protected=catalog.protection.is_table_protected(name))
 
 
 @router.post(
     "/tables/{table}/protection",
-    summary="Protect a table, or stop to",
+    summary="Set or remove the protection of a table",
     responses=failures("no table"),
 )
 def set_table_protection(

@@ -45,7 +45,7 @@ def list_permissions(
     principal: Annotated[str | None, Query(description="Only this principal's.")] = None,
     access: Annotated[str | None, Query(description="Only this access.")] = None,
 ) -> ListPermissionsResponse:
-    """What was granted on exactly this resource and has not ended, by principal and access.
+    """The unexpired grants on exactly this resource, by principal and access.
 
     The list is a record: **this server enforces no permission**. Whoever has a token may do
     everything in every warehouse, granted or not.

@@ -1,4 +1,4 @@
-"""What becomes of grants when what they are on goes."""
+"""The end of grants whose object is dropped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwater.catalog.sql.database.models import GrantRow
 __all__ = ["NO_OBJECT", "drop_grants", "drop_warehouse_grants"]
 
 NO_OBJECT = ""
-"""What grants on a warehouse itself are on: it has no row, and no object has this id."""
+"""The object of grants on a warehouse itself, which has no row: no object has this id."""
 
 # SQLite takes no more than some hundred parameters in a statement on old versions.
 _AT_ONCE = 500

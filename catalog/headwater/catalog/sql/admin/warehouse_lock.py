@@ -1,4 +1,4 @@
-"""Whether a warehouse that can be removed is still there, for what is kept under its name alone.
+"""The lock of a warehouse that can be removed, for rows that are kept under its name alone.
 
 A server goes on with what it knows of a warehouse for a while after another one removed it. Nearly
 everything is kept in a database of the warehouse, and none is removed that has one.

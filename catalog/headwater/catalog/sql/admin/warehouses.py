@@ -308,7 +308,7 @@ def _places(connection: Connection, name: str) -> list[Place]:
 
 
 def _is_claimed(connection: Connection, wanted: Claim) -> bool:
-    """Whether a warehouse has its place already."""
+    """True if a warehouse has its place already."""
     owner = select(PlaceRow.owner).where(
         PlaceRow.place_hash == place_hash(wanted.place), PlaceRow.kind == wanted.kind.value
     )
@@ -316,14 +316,14 @@ def _is_claimed(connection: Connection, wanted: Claim) -> bool:
 
 
 def _gives_way(connection: Connection, other: Claim, managed: Collection[str]) -> bool:
-    """Whether a claim is of a warehouse that some server was started with, and holds nothing."""
+    """True if a claim is of a warehouse that some server was started with, and holds nothing."""
     if other.kind is not Kind.WAREHOUSE or other.owner in managed:
         return False
     return not _holds_anything(connection, other.owner)
 
 
 def _holds_anything(connection: Connection, name: str) -> bool:
-    """Whether a warehouse has databases, or dropped tables that can be restored."""
+    """True if a warehouse has databases, or dropped tables that can be restored."""
     return any(
         connection.execute(select(row.warehouse).where(row.warehouse == name).limit(1)).first()
         for row in (DatabaseRow, DroppedTableRow)

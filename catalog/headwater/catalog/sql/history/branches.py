@@ -74,7 +74,7 @@ _REFERRING_OPTIONS = ("scan.fallback-branch", "scan.primary-branch")
 
 @dataclass(frozen=True)
 class _Fork:
-    """What a new branch begins with.
+    """The beginning of a new branch.
 
     Attributes:
         snapshot: The snapshot.

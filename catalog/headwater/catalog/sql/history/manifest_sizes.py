@@ -27,7 +27,7 @@ __all__ = ["Recorded", "insert_measured", "measure", "recorded"]
 
 
 class Recorded(Enum):
-    """What the database has under a snapshot's number."""
+    """The kinds of row that the database may have under a snapshot's number."""
 
     NOTHING = auto()
     THE_SAME = auto()
@@ -35,7 +35,7 @@ class Recorded(Enum):
 
 
 def recorded(connection: Connection, record: TableRecord, snapshot: Snapshot) -> Recorded:
-    """Whether the database has this very snapshot, and so its sizes."""
+    """Look for this very snapshot, and so its sizes, in the database."""
     row = connection.execute(
         select(
             SnapshotRow.uuid,
@@ -63,7 +63,7 @@ def recorded(connection: Connection, record: TableRecord, snapshot: Snapshot) ->
 def measure(
     context: CatalogContext, record: TableRecord, snapshot: Snapshot
 ) -> Sequence[PartitionStatistics]:
-    """What each partition of a snapshot holds, by its manifests, all of which it reads.
+    """The sizes of each partition of a snapshot, by its manifests, all of which are read.
 
     Raises:
         Conflict: The table was changed since `record` was read, and the snapshot may have gone.

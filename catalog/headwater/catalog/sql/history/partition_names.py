@@ -1,4 +1,4 @@
-"""Where in the order of their names the partitions are that a pattern or a predicate can match."""
+"""Ranges of partition names that a pattern or a predicate can match."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def predicate_names(predicate: Predicate, schema: TableSchema) -> NameRange:
 
 
 def _end(column: str, value: str, is_last: bool) -> str | None:
-    """What comes after the names of all values up to `value`."""
+    """The name that follows the names of all values up to `value`."""
     if is_last:
         return f"{column}={value}\x01"
     # Names go on with a slash. A value that `value` begins with sorts after it when the next

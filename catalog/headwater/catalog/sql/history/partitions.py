@@ -443,7 +443,7 @@ def _by_key(statistics: Sequence[PartitionStatistics]) -> dict[str, PartitionSta
 
 
 def _combined(row: Row[Any], report: PartitionStatistics, is_added: bool) -> dict[str, int]:
-    """What is stored after a report; a negative number says nothing (``PartitionStatistics``)."""
+    """The sizes to store after a report; a negative one says nothing (``PartitionStatistics``)."""
 
     def counted(stored: int, reported: int) -> int:
         if reported < 0:

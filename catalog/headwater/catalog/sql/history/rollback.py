@@ -145,7 +145,7 @@ def _expect(record: TableRecord, snapshot_id: int) -> None:
 def reversed_statistics(
     connection: Connection, record: TableRecord, after: int
 ) -> list[PartitionStatistics]:
-    """What takes back the changes of all snapshots after one."""
+    """Statistics that take back the changes of all snapshots after one."""
     later = connection.execute(
         select(SnapshotRow.statistics).where(
             SnapshotRow.table_id == record.id,

@@ -173,7 +173,7 @@ class SnapshotReads:
         return self._documents(record, [snapshot_id]).get(snapshot_id)
 
     def was_taken(self, identifier: Identifier, snapshot: Snapshot) -> bool | None:
-        """Whether a snapshot is in the history, expired or not; see `Snapshots.was_taken`."""
+        """True if a snapshot is in the history, expired or not; see `Snapshots.was_taken`."""
         record = settled_table(self._context, self._outbox, identifier)
         with self._context.database.read() as connection:
             document = connection.execute(

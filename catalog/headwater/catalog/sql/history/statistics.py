@@ -1,4 +1,4 @@
-"""What branches and partitions hold: kept up to date by every commit, taken back by a rollback."""
+"""Sizes of branches and partitions: updated by every commit, taken back by a rollback."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _PLACES_IN_ONE_STATEMENT = 32
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a branch, or a partition of it, holds."""
+    """The sizes of a branch, or of a partition of it."""
 
     record_count: int = 0
     file_size_in_bytes: int = 0
@@ -121,7 +121,7 @@ def snapshot_row(
 
 @dataclass(frozen=True)
 class Growth:
-    """What partitions of a table and branch gained and lost, and by whom."""
+    """The gains and losses of a branch's partitions, and their author."""
 
     record: TableRecord
     changes: Sequence[PartitionStatistics]
@@ -154,7 +154,7 @@ def apply_statistics(
 def growing(
     connection: Connection, context: CatalogContext, growths: Sequence[Growth]
 ) -> Sequence[Change]:
-    """What brings the partitions of several tables and branches, each once, up to date.
+    """The statements that bring partitions of several tables and branches up to date.
 
     The rows of new partitions are inserted before this returns; what it returns changes other rows,
     and each a different one.
@@ -320,5 +320,5 @@ def ordered_spec(spec: Mapping[str, str], partition_keys: Sequence[str]) -> dict
 
 
 def sort_name(spec: Mapping[str, str]) -> str:
-    """How a partition's name begins, as the index has it."""
+    """The beginning of a partition's name, as the index has it."""
     return partition_name(spec)[:SORT_NAME_LENGTH]

@@ -1,4 +1,4 @@
-"""How many rows streams have been given: what tells how many a consumer has yet to read.
+"""Running totals of the rows given to streams, from which a consumer's backlog is computed.
 
 Every snapshot's row keeps the running totals of its branch, so that a lag is the difference of two
 rows, however far behind a consumer is.

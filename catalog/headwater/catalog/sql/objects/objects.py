@@ -1,4 +1,4 @@
-"""What views and functions are to the database: documents with a name in a database."""
+"""Views and functions in the SQL database: documents with a name in a database."""
 
 from __future__ import annotations
 

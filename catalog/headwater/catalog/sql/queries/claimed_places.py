@@ -87,7 +87,7 @@ class Claim:
     owner: str
 
     def may_hold(self, inner: Claim) -> bool:
-        """Whether another claim may lie in this one's place."""
+        """True if another claim may lie in this one's place."""
         return (
             self.kind in _HOLDERS[inner.kind]
             and inner.warehouse in (self.warehouse, _UNKNOWN)
@@ -95,7 +95,7 @@ class Claim:
         )
 
     def is_compatible(self, other: Claim) -> bool:
-        """Whether both may be there: they are apart, or one holds the other as it should.
+        """True if both may be there: they are apart, or one holds the other as it should.
 
         Several external tables may have the same files. A warehouse that is known at two places is
         one that is moved, or that servers reach in different ways.

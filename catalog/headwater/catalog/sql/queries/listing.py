@@ -24,7 +24,7 @@ from headwater.storage.errors import Invalid
 __all__ = ["OfDatabase", "list_globally"]
 
 OfDatabase: TypeAlias = type[TableRow] | type[ViewRow] | type[FunctionRow]
-"""What has a name in a database."""
+"""The rows that have a name in a database."""
 
 # How many databases one statement looks into; it starts with one, which is often enough.
 _MOST_DATABASES = 64
@@ -80,7 +80,7 @@ def list_globally(
 
 
 def _missing(found: Sequence[Identifier], max_results: int | None) -> int | None:
-    """How many to look for yet: one more than a page holds shows that there is another page."""
+    """The number of rows still wanted: one more than a page shows that there is another page."""
     return None if max_results is None else max_results + 1 - len(found)
 
 

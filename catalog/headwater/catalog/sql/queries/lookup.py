@@ -65,7 +65,7 @@ class TableRecord:
 
     @property
     def layout(self) -> TableLayout:
-        """Where its files are."""
+        """The layout of its files."""
         return TableLayout(self.path, self.branch)
 
     def require_managed(self) -> None:

@@ -117,7 +117,7 @@ def pattern_clause(
 
 
 def _literal_prefix(pattern: str) -> tuple[str, str]:
-    """What every matching name begins with, and the rest of the pattern."""
+    """The prefix of every matching name, and the rest of the pattern."""
     prefix: list[str] = []
     at = 0
     while at < len(pattern) and pattern[at] not in "%_":

@@ -36,7 +36,7 @@ __all__ = ["MOST_AT_ONCE", "BulkReads", "StoredSnapshot", "StoredTable"]
 V = TypeVar("V")
 
 MOST_AT_ONCE = 32
-"""How many look-ups one statement takes."""
+"""The number of look-ups that one statement takes."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class StoredSnapshot:
 
 @dataclass(frozen=True)
 class _Look(Generic[V]):
-    """How things of a kind are looked up.
+    """A way to look things of one kind up.
 
     Attributes:
         statement: For so many of them: their places among those asked for, whether storage has yet
@@ -105,7 +105,7 @@ class _Look(Generic[V]):
     def found(
         self, identifiers: Sequence[Identifier], rows: Iterable[Sequence[Any]]
     ) -> Sequence[V | None]:
-        """What was found; None for what was not, or waits for storage."""
+        """The things found; None for one that was not, or waits for storage."""
         found: list[V | None] = [None] * len(identifiers)
         for at, is_pending, *values in rows:
             if not is_pending and at < len(identifiers):

@@ -24,7 +24,7 @@ from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.lookup import database_not_found
 from headwater.catalog.sql.queries.names import check_page, check_table_name
-from headwater.catalog.sql.tables.rows import drop_table_rows, lock_branches
+from headwater.catalog.sql.tables.rows import drop_table_rows, lock_all_branches
 from headwater.storage.errors import (
     AlreadyExists,
     Conflict,
@@ -60,7 +60,7 @@ class SqlDroppedTables:
 
     @property
     def are_kept(self) -> bool:
-        """Whether a table that is dropped now can be restored."""
+        """True if a table that is dropped now can be restored."""
         return self._context.undrop_millis > 0
 
     def place(self) -> str:
@@ -129,7 +129,7 @@ class SqlDroppedTables:
         max_results: int | None = None,
         page_token: str | None = None,
     ) -> Page[DroppedTableInfo]:
-        """What can be restored, by database, name and id."""
+        """The tables that can be restored, by database, name and id."""
         check_page(max_results)
         row = DroppedTableRow
         query = (
@@ -223,7 +223,7 @@ class SqlDroppedTables:
         """Delete a dropped table and its files; NotFound (TABLE)."""
 
         def work(connection: Connection) -> None:
-            lock_branches(connection, table_id)
+            lock_all_branches(connection, table_id)
             self._take(connection, table_id)
             drop_table_rows(connection, self._outbox, table_id)
 

@@ -62,7 +62,7 @@ _ATTEMPTS = 5
 
 
 def has_own_schemas(info: TableInfo) -> bool:
-    """Whether the files of a table, and not the catalog, tell its schema."""
+    """True if the files of a table, and not the catalog, tell its schema."""
     return info.is_external and table_type(info.schema.options).has_snapshots
 
 

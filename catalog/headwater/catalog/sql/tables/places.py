@@ -68,7 +68,7 @@ def table_location(identifier: Identifier, text: str) -> str:
 
 
 def is_in_warehouse(context: CatalogContext, location: str) -> bool:
-    """Whether a location lies in the warehouse, by its name or in fact.
+    """True if a location lies in the warehouse, by its name or in fact.
 
     A database's folder may be a symbolic link to another disk.
     """
@@ -87,7 +87,7 @@ def check_external_path(context: CatalogContext, identifier: Identifier, locatio
 
 
 def is_readable(context: CatalogContext, path: str) -> bool:
-    """Whether whoever runs the catalog lets it work at a place outside the warehouse.
+    """True if whoever runs the catalog lets it work at a place outside the warehouse.
 
     A server reads and writes with its own rights, which its callers do not have.
     """

@@ -27,7 +27,7 @@ class SqlProtection:
         self._sql = context.database
 
     def is_database_protected(self, name: str) -> bool:
-        """Whether a database cannot be dropped; NotFound (DATABASE)."""
+        """True if a database cannot be dropped; NotFound (DATABASE)."""
         with self._sql.read() as connection:
             found = connection.execute(
                 select(DatabaseRow.is_protected).where(
@@ -39,7 +39,7 @@ class SqlProtection:
         return bool(found)
 
     def is_table_protected(self, identifier: Identifier) -> bool:
-        """Whether a table cannot be dropped; NotFound (TABLE)."""
+        """True if a table cannot be dropped; NotFound (TABLE)."""
         with self._sql.read() as connection:
             table_id = self._table_id(connection, identifier)
             found = connection.execute(

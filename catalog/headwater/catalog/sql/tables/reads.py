@@ -1,4 +1,4 @@
-"""What the catalog tells of its tables: one by name or id, and lists of them."""
+"""Reading tables: one by name or id, and lists of them."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ class TableReads:
 
 
 def _table_columns() -> Select[tuple[object, ...]]:
-    """What is told of a table and branch; everything is found by a primary key."""
+    """A table and branch as the catalog shows it; everything is found by a primary key."""
     columns: Iterable[object] = (
         TableRow.id,
         TableRow.path,

@@ -191,7 +191,7 @@ class Replacements(TableReads):
         self._outbox.add(connection, Action.SCHEMA, info.id, MAIN_BRANCH, number=following.id)
 
     def _is_done(self, connection: Connection, info: TableInfo, following: TableSchema) -> bool:
-        """Whether the answer to this very change was lost."""
+        """True if the answer to this very change was lost."""
         stored = connection.execute(
             select(SchemaRow.document).where(
                 SchemaRow.table_id == info.id,

@@ -19,10 +19,10 @@ from headwater.catalog.sql.outbox.outbox import Action, Outbox
 from headwater.catalog.sql.queries.claimed_places import Kind, release
 from headwater.storage.files.layout import MAIN_BRANCH
 
-__all__ = ["drop_table_rows", "lock_branches", "lock_table"]
+__all__ = ["drop_table_rows", "lock_all_branches", "lock_table"]
 
 
-def lock_branches(connection: Connection, table_id: str) -> None:
+def lock_all_branches(connection: Connection, table_id: str) -> None:
     """Wait for commits and settlements that have begun to end, and keep others from beginning."""
     connection.execute(
         select(BranchRow.branch)
@@ -37,7 +37,7 @@ def lock_table(connection: Connection, table_id: str) -> None:
 
     In this order, as a commit does: what it writes about a branch needs the table's row to stay.
     """
-    lock_branches(connection, table_id)
+    lock_all_branches(connection, table_id)
     connection.execute(select(TableRow.id).where(TableRow.id == table_id).with_for_update()).all()
 
 
