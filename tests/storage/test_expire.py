@@ -15,12 +15,8 @@ from headwater.storage.compaction.rewrite import plan_compaction, run_compaction
 from headwater.storage.errors import CorruptData, Invalid, Unavailable, Unsupported
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.local import LocalFileAccess
-from headwater.storage.maintenance.expire import (
-    ExpireResult,
-    Retention,
-    delete_tag_data,
-    expire_snapshots,
-)
+from headwater.storage.jobs.expire import delete_tag_data, expire_snapshots
+from headwater.storage.maintenance.expire import ExpireResult, Retention
 from headwater.storage.maintenance.reachable import live_paths, manifest_names
 from headwater.storage.manifest.manifest import read_manifest_list
 from headwater.storage.read.split import read_split

@@ -15,7 +15,8 @@ from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.files.access import FileStatus
 from headwater.storage.files.local import LocalFileAccess, local_path
 from headwater.storage.formats.avro_container import write_avro
-from headwater.storage.maintenance.expire import Retention, expire_snapshots
+from headwater.storage.jobs.expire import expire_snapshots
+from headwater.storage.maintenance.expire import Retention
 from headwater.storage.maintenance.orphans import remove_orphan_files
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import plan_snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -18,13 +18,14 @@ from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.spark.data_source import FORMAT, source_class
 from headwater.spark.errors import own_errors
-from headwater.spark.jobs.compact import compact
+from headwater.spark.jobs.executor import SparkExecutor
 from headwater.spark.options import Connection, ReadOptions, SplitChoice, WriteOptions
 from headwater.spark.session import ensure_interpreter
 from headwater.spark.source.parquet_scan import divide, native_frame
 from headwater.spark.types import paimon_schema, spark_schema, spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
-from headwater.storage.errors import Conflict, Invalid
+from headwater.storage.errors import Invalid
+from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.maintenance.expire import ExpireResult
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.partition import static_partition
@@ -97,6 +98,7 @@ class SparkLake:
         self._spark = spark
         self._connection = connection
         self._catalog = connection.open()
+        self._executor = SparkExecutor(spark)
         # A name of its own, as another catalog may be connected to the same session.
         settings = json.dumps([repr(connection), connection.token, dict(connection.storage)])
         self._format = f"{FORMAT}_{hashlib.sha256(settings.encode()).hexdigest()[:12]}"
@@ -287,8 +289,7 @@ class SparkLake:
     def delete(self, name: str, where: str | None = None, *, keys: DataFrame | None = None) -> None:
         """Delete rows as one commit.
 
-        Rows of a primary-key table are found and deleted by Spark's tasks; an append table's files
-        are rewritten by this process.
+        Spark's tasks find the rows; in an append table they rewrite the files that hold them.
 
         Args:
             name: ``database.table``.
@@ -305,10 +306,7 @@ class SparkLake:
         if keys is not None and where is None:
             self._delete_keys(table, keys)
         elif where is not None and keys is None:
-            if table.schema.primary_keys:
-                self._delete_found(table, where, lambda found: found)
-            else:
-                table.delete(where)
+            table.delete(where, executor=self._executor)
         else:
             raise Invalid("give one of where and keys, which say what to delete")
 
@@ -329,33 +327,22 @@ class SparkLake:
             return
         # A deletion is a row, too: what the frame lacks is taken from the rows it deletes.
         chosen = keys.select(*primary).distinct()
-        self._delete_found(
-            table, None, lambda present: present.join(chosen, on=primary, how="left_semi")
-        )
+        retries = schema.table_options.commit_max_retries
+        until_no_conflict(retries, lambda: self._delete_present(table, chosen))
 
-    def _delete_found(
-        self, table: Table, where: str | None, choose: Callable[[DataFrame], DataFrame]
-    ) -> None:
-        """Delete rows of a primary-key table that a scan finds, as they are in its snapshot."""
-        retries = table.schema.table_options.commit_max_retries
-        while True:
-            scan = table.scan(where=where)
-            if not scan.splits or scan.snapshot is None:
-                return
-            doomed = choose(self._frame(table.name, scan, where))
-            try:
-                self._write(
-                    doomed.withColumn(ROW_KIND_COLUMN, sf.lit("-D")),
-                    table,
-                    "append",
-                    unchanged_since=scan.snapshot.id,
-                )
-            except Conflict:
-                if retries <= 0:
-                    raise
-                retries -= 1
-            else:
-                return
+    def _delete_present(self, table: Table, keys: DataFrame) -> None:
+        """Delete the rows with some keys, as they are in the latest snapshot."""
+        scan = table.scan()
+        if not scan.splits or scan.snapshot is None:
+            return
+        present = self._frame(table.name, scan, None)
+        doomed = present.join(keys, on=keys.columns, how="left_semi")
+        self._write(
+            doomed.withColumn(ROW_KIND_COLUMN, sf.lit("-D")),
+            table,
+            "append",
+            unchanged_since=scan.snapshot.id,
+        )
 
     # Maintenance ------------------------------------------------------------------------------
 
@@ -368,7 +355,7 @@ class SparkLake:
         Raises:
             Conflict, Unsupported, OutcomeUnknown: As `Table.compact`.
         """
-        return compact(self._spark, self._catalog.table(name), partition)
+        return self._catalog.table(name).compact(partition, executor=self._executor)
 
     def expire_snapshots(
         self,
@@ -380,8 +367,12 @@ class SparkLake:
         limit: int | None = None,
         dry_run: bool = False,
     ) -> ExpireResult:
-        """Forget old snapshots, as `Table.expire_snapshots`."""
+        """Forget old snapshots, with Spark's tasks to delete files; else as the table's own.
+
+        Raises:
+            Invalid, Unsupported: As `Table.expire_snapshots`.
+        """
         return self._catalog.table(name).expire_snapshots(
             retain_min=retain_min, retain_max=retain_max, retain=retain, limit=limit,
-            dry_run=dry_run,
+            dry_run=dry_run, executor=self._executor,
         )  # fmt: skip

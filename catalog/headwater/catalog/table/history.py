@@ -19,7 +19,7 @@ from headwater.storage.errors import Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.open_files import open_file_access
-from headwater.storage.maintenance.expire import delete_tag_data
+from headwater.storage.jobs.expire import delete_tag_data
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.change import SchemaChange, check_changes
 from headwater.storage.schema.table_schema import TableSchema

@@ -7,8 +7,7 @@ the `Catalog` protocol, so that it is the same for an embedded catalog and for a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 
@@ -20,38 +19,25 @@ from headwater.catalog.table.history import TableHistory
 from headwater.catalog.table.scan import Changes, Scan
 from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.commit.entries import PartitionFilter
-from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
-from headwater.storage.compaction.rewrite import plan_compaction, run_compaction
-from headwater.storage.errors import (
-    Conflict,
-    HeadwaterError,
-    Invalid,
-)
+from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import MAIN_BRANCH
-from headwater.storage.maintenance.delete import delete_rows
-from headwater.storage.maintenance.expire import (
-    ExpireResult,
-    Retention,
-    expire_snapshots,
-)
+from headwater.storage.jobs.compact import compact_table
+from headwater.storage.jobs.delete import delete_from_table
+from headwater.storage.jobs.executor import Executor, LocalExecutor
+from headwater.storage.jobs.expire import expire_snapshots
+from headwater.storage.jobs.write import Replacement, WritePlan, with_partition, write_rows
+from headwater.storage.maintenance.expire import ExpireResult, Retention
 from headwater.storage.maintenance.orphans import OrphanFiles, remove_orphan_files
 from headwater.storage.predicate.filter import Predicate, parse_predicate
 from headwater.storage.rows.ingest import TabularData, arrow_table
-from headwater.storage.rows.partition import static_partition
 from headwater.storage.scan.stream import after, plans_before
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.data_type import to_arrow
-from headwater.storage.types.values import arrow_scalar
-from headwater.storage.write.bucket_state import BucketStates
-from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 __all__ = ["Table"]
 
-T = TypeVar("T")
-
-_COMPACTION_TRIES = 3
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_THIS_PROCESS = LocalExecutor()
 
 
 class Table(TableHistory):
@@ -93,12 +79,9 @@ class Table(TableHistory):
             Conflict: Other commits were faster each time, or changed the table's buckets.
             OutcomeUnknown: The commit may have happened.
         """
-        base = self.pointer.latest()
-        states = BucketStates(self._storage, base)
-        checked = 0 if base is None else base.id
-        messages = self._written(data, row_kinds, states, checked)
-        commit = self._new_commit()
-        return _settled(commit, messages, lambda: commit.commit(messages, properties=properties))
+        plan = WritePlan(self._storage).upon(self.pointer.latest())
+        messages = write_rows(plan, data, row_kinds)
+        return plan.commit(self._new_commit(), messages, properties=properties)
 
     def overwrite(
         self,
@@ -126,24 +109,11 @@ class Table(TableHistory):
             Invalid: The data does not fit the table, or lies outside the partition.
             Conflict, OutcomeUnknown: As `write`.
         """
-        storage = self._storage
         if partition is not None:
-            data = _with_partition(storage, arrow_table(data), partition)
-        messages = self._written(data, None, None, None)
-        if dynamic is None:
-            dynamic = storage.schema.table_options.dynamic_partition_overwrite
-        if partition is not None:
-            replaced = PartitionFilter.static(storage, partition)
-        elif dynamic and storage.schema.partition_keys:
-            if not messages:
-                return None
-            replaced = PartitionFilter.of(storage, messages)
-        else:
-            replaced = PartitionFilter.whole_table(storage)
-        commit = self._new_commit()
-        return _settled(
-            commit, messages, lambda: commit.overwrite(messages, replaced, properties=properties)
-        )
+            data = with_partition(self._storage, arrow_table(data), partition)
+        plan = WritePlan(self._storage, Replacement(partition, dynamic))
+        messages = write_rows(plan, data)
+        return plan.commit(self._new_commit(), messages, properties=properties)
 
     def truncate(self) -> Snapshot:
         """Delete all rows as one commit."""
@@ -163,11 +133,17 @@ class Table(TableHistory):
         replaced = PartitionFilter.static(self._storage, *partitions)
         return self._new_commit().overwrite([], replaced)
 
-    def delete(self, where: str | Predicate) -> Snapshot | None:
+    def delete(
+        self, where: str | Predicate, *, executor: Executor = _THIS_PROCESS
+    ) -> Snapshot | None:
         """Delete the rows for which a filter is true, as one commit.
 
         When another commit changes the same rows meanwhile, they are read again and the deletion
         is repeated, up to ``commit.max-retries`` times.
+
+        Args:
+            where: A SQL condition.
+            executor: Runs the deletion's tasks; this process unless given.
 
         Returns:
             The snapshot made; None when no row matched.
@@ -180,53 +156,7 @@ class Table(TableHistory):
         """
         predicate = self._predicate(where, self._storage)
         assert predicate is not None
-        retries = self._storage.schema.table_options.commit_max_retries
-        while True:
-            base = self.pointer.latest()
-            if base is None:
-                return None
-            messages = delete_rows(self._storage, base, predicate)
-            if not messages:
-                return None
-            try:
-                return self._commit_deletion(messages, base)
-            except Conflict:
-                if retries <= 0:
-                    raise
-                retries -= 1
-
-    def _commit_deletion(
-        self, messages: Sequence[CommitMessage], base: Snapshot
-    ) -> Snapshot | None:
-        commit = self._new_commit()
-        if self._storage.schema.primary_keys:
-            return _settled(
-                commit, messages, lambda: commit.commit(messages, unchanged_since=base.id)
-            )
-        return _settled(
-            commit, messages, lambda: commit.commit(messages, kind=CommitKind.OVERWRITE)
-        )
-
-    def _written(
-        self,
-        data: TabularData,
-        row_kinds: pa.Array | pa.ChunkedArray | None,
-        states: BucketStates | None,
-        checked: int | None,
-    ) -> list[CommitMessage]:
-        with TableWriter(
-            self._storage,
-            max_sequence_numbers={} if states is None else states,
-            checked_snapshot=checked,
-        ) as writer:
-            if isinstance(data, pa.RecordBatchReader):
-                if row_kinds is not None:
-                    raise Invalid("give the row kinds of a stream as its column _ROW_KIND")
-                for batch in data:
-                    writer.write(batch)
-            else:
-                writer.write(data, row_kinds)
-            return writer.finish()
+        return delete_from_table(self._storage, self.pointer, executor, predicate)
 
     def _new_commit(self) -> TableCommit:
         return TableCommit(self._storage, self.pointer, self._runtime.new_uuid())
@@ -346,7 +276,12 @@ class Table(TableHistory):
 
     # Maintenance ------------------------------------------------------------------------------
 
-    def compact(self, partition: Mapping[str, object] | None = None) -> Snapshot | None:
+    def compact(
+        self,
+        partition: Mapping[str, object] | None = None,
+        *,
+        executor: Executor = _THIS_PROCESS,
+    ) -> Snapshot | None:
         """Rewrite files into fewer: same rows, quicker to read.
 
         Files that are added meanwhile stay as they are. When another compaction took the same
@@ -354,6 +289,7 @@ class Table(TableHistory):
 
         Args:
             partition: Only partitions with these values.
+            executor: Runs the compaction's tasks; this process unless given.
 
         Returns:
             The snapshot made; None when there was nothing to do.
@@ -363,26 +299,7 @@ class Table(TableHistory):
             Unsupported: The table's compaction must write a changelog.
             OutcomeUnknown: The commit may have happened.
         """
-        wanted = PartitionFilter.static(self._storage, partition or {})
-        retries = _COMPACTION_TRIES
-        while True:
-            base = self.pointer.latest()
-            tasks = [] if base is None else plan_compaction(self._storage, base)
-            messages: list[CommitMessage] = []
-            commit = self._new_commit()
-            try:
-                for task in tasks:
-                    if wanted.includes(task.partition):
-                        message = run_compaction(self._storage, task)
-                        messages += [] if message is None else [message]
-                return commit.commit(messages)
-            except OutcomeUnknown:
-                raise
-            except HeadwaterError as error:
-                commit.abort(messages)
-                retries -= 1
-                if not isinstance(error, Conflict) or not retries:
-                    raise
+        return compact_table(self._storage, self.pointer, executor, partition=partition)
 
     def expire_snapshots(
         self,
@@ -392,6 +309,7 @@ class Table(TableHistory):
         retain: timedelta | None = None,
         limit: int | None = None,
         dry_run: bool = False,
+        executor: Executor | None = None,
     ) -> ExpireResult:
         """Forget old snapshots and delete the files that only they needed.
 
@@ -404,22 +322,21 @@ class Table(TableHistory):
             retain: A snapshot stays until its successor is so old.
             limit: At most so many go.
             dry_run: Only say what would go.
+            executor: Deletes the data files; this process unless given.
 
         Raises:
             Invalid: The arguments contradict each other.
             Unsupported: The table keeps changelogs longer than snapshots.
         """
-        given = Retention.of(self._storage.schema.table_options)
-        if retain_max is not None and retain_min is None:
-            # Asked to keep few, an option that keeps more must not stand in the way.
-            retain_min = min(given.least, retain_max)
-        rules = Retention(
-            given.least if retain_min is None else retain_min,
-            given.most if retain_max is None else retain_max,
-            given.millis if retain is None else retain // timedelta(milliseconds=1),
-            given.limit if limit is None else limit,
+        rules = Retention.of(
+            self._storage.schema.table_options,
+            least=retain_min,
+            most=retain_max,
+            millis=None if retain is None else retain // timedelta(milliseconds=1),
+            limit=limit,
         )
-        return expire_snapshots(self._storage, self.pointer.latest(), rules, dry_run=dry_run)
+        latest = self.pointer.latest()
+        return expire_snapshots(self._storage, latest, rules, dry_run=dry_run, executor=executor)
 
     def remove_orphan_files(
         self,
@@ -458,27 +375,3 @@ class Table(TableHistory):
             dry_run=dry_run,
             progress=progress,
         )
-
-
-def _settled(commit: TableCommit, messages: Sequence[CommitMessage], work: Callable[[], T]) -> T:
-    """Commit; delete the written files if that failed for certain."""
-    try:
-        return work()
-    except OutcomeUnknown:
-        raise
-    except HeadwaterError:
-        commit.abort(messages)
-        raise
-
-
-def _with_partition(
-    storage: TableStorage, table: pa.Table, partition: Mapping[str, object]
-) -> pa.Table:
-    """The rows with the partition columns that they lack."""
-    for name, value in static_partition(storage, partition).items():
-        if name not in table.column_names:
-            data_type = storage.schema.column(name).type
-            scalar = arrow_scalar(value, data_type)
-            constant = pa.repeat(scalar, table.num_rows).cast(to_arrow(data_type))
-            table = table.append_column(name, constant)
-    return table

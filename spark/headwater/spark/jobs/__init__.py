@@ -1,4 +1,4 @@
-"""Maintenance jobs run by Spark's tasks.
+"""The executor that runs jobs on tables, `headwater.storage.jobs`, in Spark's tasks.
 
 May import spark's errors.
 """

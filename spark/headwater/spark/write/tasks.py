@@ -29,13 +29,12 @@ from pyspark.sql.datasource import (
 )
 
 from headwater.spark.options import WriteOptions
-from headwater.storage.commit.entries import PartitionFilter
-from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, OutcomeUnknown, TableCommit
-from headwater.storage.errors import HeadwaterError, Invalid
+from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.errors import Invalid
+from headwater.storage.jobs.write import Replacement, WritePlan
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.write.bucket_state import BucketStates
-from headwater.storage.write.table_writer import CommitMessage, SequenceNumbers, TableWriter
+from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["BatchWriter", "StreamWriter", "WrittenFiles"]
 
@@ -47,11 +46,11 @@ _QUERY_ID = "sql.streaming.queryId"
 
 @dataclass(frozen=True)
 class WrittenFiles(WriterCommitMessage):
-    """What a task wrote.
+    """The files that a task wrote.
 
     Attributes:
         writer: Names the batch write, or the streaming query, that the task belongs to.
-        messages: For each bucket.
+        messages: The files of each bucket.
     """
 
     writer: str
@@ -60,32 +59,26 @@ class WrittenFiles(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class _Target:
-    """What a task must know of the table; no connection to the catalog.
+    """What a task must know of the write; no connection to the catalog.
 
     Attributes:
-        storage: The table.
-        states: What its buckets hold; None when that is to be replaced.
+        plan: The write.
         clustered: As in `WriteOptions`.
         writer: Names the batch write.
     """
 
-    storage: TableStorage
-    states: BucketStates | None
+    plan: WritePlan
     clustered: bool
     writer: str
 
     @staticmethod
     def of(options: WriteOptions) -> _Target:
         table = options.open()
-        storage = table.storage
-        name = storage.runtime.new_uuid()
-        if options.overwrite:
-            return _Target(storage, None, options.clustered, name)
-        states = BucketStates(storage, table.pointer.latest())
-        if not storage.schema.partition_keys:
+        plan = _plan(options, table.storage).upon(table.pointer.latest())
+        if plan.states is not None and not table.schema.partition_keys:
             # One look for all tasks. With partitions each task looks up those it meets.
-            states.load([EMPTY_ROW])
-        return _Target(storage, states, options.clustered, name)
+            plan.states.load([EMPTY_ROW])
+        return _Target(plan, options.clustered, table.storage.runtime.new_uuid())
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
         """Write a task's rows; deletes its files when that fails."""
@@ -94,35 +87,25 @@ class _Target:
         first = 0 if self.clustered else task.partitionId() * _TASK_RANGE
         name = task.getLocalProperty(_QUERY_ID) or self.writer
         rows = 0
-        with TableWriter(
-            self.storage,
-            max_sequence_numbers=self._sequences(first),
-            checked_snapshot=self._checked(),
-        ) as writer:
+        with self.plan.writer(first) as writer:
             for batch in batches:
                 rows += batch.num_rows
                 if rows > _TASK_RANGE and not self.clustered:
                     raise Invalid(
-                        f"table {self.storage.name}: one task got more than {_TASK_RANGE:,} rows; "
-                        "write with SparkLake.write, which spreads rows by bucket"
+                        f"table {self.plan.storage.name}: one task got more than {_TASK_RANGE:,} "
+                        "rows; write with SparkLake.write, which spreads rows by bucket"
                     )
                 writer.write(batch)
             return WrittenFiles(name, tuple(writer.finish()))
 
-    def _sequences(self, first: int) -> SequenceNumbers:
-        states = self.states
-        if states is None:
-            return lambda partition, bucket: first - 1
-        return lambda partition, bucket: first + states(partition, bucket)
 
-    def _checked(self) -> int | None:
-        if self.states is None:
-            return None
-        return 0 if self.states.snapshot is None else self.states.snapshot.id
+def _plan(options: WriteOptions, storage: TableStorage) -> WritePlan:
+    replaced = Replacement(options.partition, options.dynamic) if options.overwrite else None
+    return WritePlan(storage, replaced, options.unchanged_since)
 
 
 class _Writer:
-    """What batch and stream writers have in common.
+    """The common part of batch and stream writers.
 
     Spark makes a writer on the driver, pickles it for its tasks, and unpickles (or makes) it in
     another process on the driver to commit. What the tasks need is looked up when it is pickled.
@@ -140,37 +123,6 @@ class _Writer:
     def _write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
         assert self._target is not None
         return self._target.write(batches)
-
-    def _settle(
-        self, commit: TableCommit, storage: TableStorage, files: _Files, identifier: int
-    ) -> None:
-        """Commit, or delete the files if the commit certainly did not happen."""
-        try:
-            if not self._options.overwrite:
-                since = self._options.unchanged_since
-                commit.commit(files.messages, identifier=identifier, unchanged_since=since)
-            else:
-                replaced = self._replaced(storage, files.messages)
-                if replaced is not None:
-                    commit.overwrite(files.messages, replaced, identifier=identifier)
-        except OutcomeUnknown:
-            raise
-        except HeadwaterError:
-            commit.abort(files.messages)
-            raise
-
-    def _replaced(
-        self, storage: TableStorage, messages: Sequence[CommitMessage]
-    ) -> PartitionFilter | None:
-        """The partitions that an overwrite replaces; None for none."""
-        dynamic = self._options.dynamic
-        if self._options.partition is not None:
-            return PartitionFilter.static(storage, self._options.partition)
-        if dynamic is None:
-            dynamic = storage.schema.table_options.dynamic_partition_overwrite
-        if dynamic and storage.schema.partition_keys:
-            return PartitionFilter.of(storage, messages) if messages else None
-        return PartitionFilter.whole_table(storage)
 
     def _delete(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what tasks wrote, unless a commit may have made it part of the table."""
@@ -214,7 +166,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         if files is not None:
             table = self._options.open()
             commit = TableCommit(table.storage, table.pointer, files.writer)
-            self._settle(commit, table.storage, files, BATCH_IDENTIFIER)
+            _plan(self._options, table.storage).commit(commit, files.messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete what tasks wrote, as another failed."""
@@ -236,7 +188,8 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         table = self._options.open()
         commit = TableCommit(table.storage, table.pointer, f"spark-{files.writer}")
         if commit.filter_committed([batchId]):
-            self._settle(commit, table.storage, files, batchId)
+            plan = _plan(self._options, table.storage)
+            plan.commit(commit, files.messages, identifier=batchId)
         else:
             commit.abort(files.messages)
 

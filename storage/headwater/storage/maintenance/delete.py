@@ -2,12 +2,13 @@
 
 A primary-key table gets ``-D`` rows for the keys that match; an append table gets the files that
 hold matching rows anew, without them. Either way the commit must know from which snapshot the rows
-were read, see `TableCommit.commit`.
+were read, see `TableCommit.commit`. The pieces of work are independent and pickle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,24 +29,40 @@ from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.file_encoding import refuse_formats
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
-__all__ = ["delete_rows"]
+__all__ = ["DeletionTask", "plan_deletion", "run_deletion"]
 
 _BATCH_ROWS = 65536
 
 
-def delete_rows(
+@dataclass(frozen=True)
+class DeletionTask:
+    """Splits of one bucket whose rows may match; it pickles.
+
+    Attributes:
+        snapshot_id: The snapshot that the rows are read from.
+        splits: The splits: all of a bucket in a primary-key table, one in an append table.
+        last_sequence: The bucket's greatest sequence number in a primary-key table.
+    """
+
+    snapshot_id: int
+    splits: tuple[Split, ...]
+    last_sequence: int = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(split.size for split in self.splits)
+
+
+def plan_deletion(
     storage: TableStorage, snapshot: Snapshot, predicate: Predicate
-) -> list[CommitMessage]:
-    """Plan the changes after which no row matches any more.
+) -> list[DeletionTask]:
+    """The work that makes no row match any more.
 
     Args:
         storage: The table.
-        snapshot: Where the rows are read.
-        predicate: Which rows; those for which it is null stay.
-
-    Returns:
-        Messages with new files for a primary-key table, with replaced files for an append table;
-        none when no row matches.
+        snapshot: The snapshot that the rows are read from.
+        predicate: The filter; rows for which it is null stay.
 
     Raises:
         Invalid: The table ignores deletes.
@@ -53,11 +70,49 @@ def delete_rows(
     """
     storage.refuse(Operation.READ | Operation.WRITE)
     refuse_formats(storage.schema)
+    keyed = bool(storage.schema.primary_keys)
+    if keyed and storage.schema.table_options.ignore_delete:
+        raise Invalid(
+            f"table {storage.name} ignores deletes ('ignore-delete' is true), so nothing can be "
+            "deleted from it by key; overwrite it instead"
+        )
+    if keyed and not MergeRules.of(storage.schema).engine.takes_retractions:
+        raise Invalid(
+            f"table {storage.name}: with merge-engine={storage.schema.table_options.merge_engine} "
+            "rows stay for good, so nothing can be deleted from it by key; overwrite it instead"
+        )
+    splits = plan_snapshot(storage, snapshot, predicate=predicate).splits
+    if not keyed:
+        return [DeletionTask(snapshot.id, (split,)) for split in splits]
+    buckets: dict[tuple[bytes, int], list[Split]] = {}
+    for split in splits:
+        buckets.setdefault((split.partition, split.bucket), []).append(split)
+    states = BucketStates(storage, snapshot)
+    states.load({partition for partition, _ in buckets})
+    # The deletions of a bucket take sequence numbers one after another.
+    return [
+        DeletionTask(snapshot.id, tuple(group), states(*bucket))
+        for bucket, group in buckets.items()
+    ]
+
+
+def run_deletion(
+    storage: TableStorage, task: DeletionTask, predicate: Predicate
+) -> list[CommitMessage]:
+    """Write what deletes the matching rows of a task's splits.
+
+    Returns:
+        Messages with new files for a primary-key table, with replaced files for an append table;
+        none when no row matches.
+
+    Raises:
+        CorruptData: A file is missing or damaged; the message names it.
+    """
     if storage.schema.primary_keys:
-        return _retract(storage, snapshot, predicate)
+        return _retract(storage, task, predicate)
     messages: list[CommitMessage] = []
     try:
-        for split in plan_snapshot(storage, snapshot, predicate=predicate).splits:
+        for split in task.splits:
             replaced = _rewrite(storage, split, predicate)
             if replaced is not None:
                 messages.append(replaced)
@@ -69,21 +124,14 @@ def delete_rows(
 
 
 def _retract(
-    storage: TableStorage, snapshot: Snapshot, predicate: Predicate
+    storage: TableStorage, task: DeletionTask, predicate: Predicate
 ) -> list[CommitMessage]:
-    if storage.schema.table_options.ignore_delete:
-        raise Invalid(
-            f"table {storage.name} ignores deletes ('ignore-delete' is true), so nothing can be "
-            "deleted from it by key; overwrite it instead"
-        )
-    if not MergeRules.of(storage.schema).engine.takes_retractions:
-        raise Invalid(
-            f"table {storage.name}: with merge-engine={storage.schema.table_options.merge_engine} "
-            "rows stay for good, so nothing can be deleted from it by key; overwrite it instead"
-        )
-    states = BucketStates(storage, snapshot)
-    with TableWriter(storage, max_sequence_numbers=states, checked_snapshot=snapshot.id) as writer:
-        for split in plan_snapshot(storage, snapshot, predicate=predicate).splits:
+    with TableWriter(
+        storage,
+        max_sequence_numbers=lambda partition, bucket: task.last_sequence,
+        checked_snapshot=task.snapshot_id,
+    ) as writer:
+        for split in task.splits:
             for batch in read_split(storage, split, predicate=predicate):
                 kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows)
                 writer.write(batch, kinds)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from headwater.storage.capabilities import Operation
@@ -38,9 +37,15 @@ from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.snapshot.tag import list_tag_files
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["ExpireResult", "Retention", "delete_tag_data", "expire_snapshots"]
-
-_DELETERS = 8
+__all__ = [
+    "ExpireResult",
+    "ExpiryPlan",
+    "Retention",
+    "Unneeded",
+    "finish_expiry",
+    "plan_expiry",
+    "plan_tag_deletion",
+]
 
 
 @dataclass(frozen=True)
@@ -60,13 +65,25 @@ class Retention:
     limit: int
 
     @staticmethod
-    def of(options: TableOptions) -> Retention:
-        """The retention that a table's options ask for."""
+    def of(
+        options: TableOptions,
+        *,
+        least: int | None = None,
+        most: int | None = None,
+        millis: int | None = None,
+        limit: int | None = None,
+    ) -> Retention:
+        """The retention that is asked for, and what a table's options say of the rest."""
+        if least is None:
+            least = options.snapshot_retained_min
+            if most is not None:
+                # Asked to keep few, an option that keeps more must not stand in the way.
+                least = min(least, most)
         return Retention(
-            options.snapshot_retained_min,
-            options.snapshot_retained_max,
-            options.snapshot_time_retained,
-            options.snapshot_expire_limit,
+            least,
+            options.snapshot_retained_max if most is None else most,
+            options.snapshot_time_retained if millis is None else millis,
+            options.snapshot_expire_limit if limit is None else limit,
         )
 
 
@@ -94,31 +111,59 @@ class ExpireResult:
 
 
 @dataclass
-class _Doomed:
-    """Files to be deleted: URIs of data files with their sizes, URIs of metadata in order."""
+class Unneeded:
+    """Files that nothing refers to any more.
+
+    Attributes:
+        data: Sizes of the data files, by URI; they go first, in any order.
+        metadata: URIs of manifests, manifest lists and statistics, in the order they go.
+    """
 
     data: dict[str, int] = field(default_factory=dict)
     metadata: list[str] = field(default_factory=list)
 
+    def delete_metadata(self, storage: TableStorage) -> None:
+        """Delete the metadata, once the data files are gone."""
+        # Oldest first and one after another: a run that is killed leaves the newer ones whole.
+        for path in self.metadata:
+            storage.files.delete(path)
 
-def expire_snapshots(
+
+@dataclass(frozen=True)
+class ExpiryPlan:
+    """The work of an expiry.
+
+    Attributes:
+        result: The outcome once it is done.
+        unneeded: The files to be deleted.
+        snapshots: Ids of the snapshots that go then, oldest first.
+        consumers: Consumers to be forgotten, as they have not moved for too long.
+    """
+
+    result: ExpireResult
+    unneeded: Unneeded = field(default_factory=Unneeded)
+    snapshots: tuple[int, ...] = ()
+    consumers: frozenset[str] = frozenset()
+
+
+def plan_expiry(
     storage: TableStorage,
     latest: Snapshot | None,
     retention: Retention | None = None,
     *,
     dry_run: bool = False,
-) -> ExpireResult:
-    """Expire a table's oldest snapshots.
+) -> ExpiryPlan:
+    """The work that the expiry of a table's oldest snapshots is; nothing is deleted yet.
 
     Args:
         storage: The table.
         latest: Its latest snapshot.
         retention: What stays; None takes the table's options.
-        dry_run: Only say what would go.
+        dry_run: Noted in the result.
 
     Raises:
         Invalid: The retention contradicts itself.
-        CorruptData: A tag, a branch or a manifest cannot be read; nothing was deleted.
+        CorruptData: A tag, a branch or a manifest cannot be read.
         Unsupported: The table keeps changelogs longer than snapshots, or has options that
             Headwater does not follow.
     """
@@ -128,37 +173,42 @@ def expire_snapshots(
     _check(rules)
     ids = snapshot_file_ids(storage.files, storage.layout)
     if latest is None or not ids:
-        return ExpireResult(dry_run)
+        return ExpiryPlan(ExpireResult(dry_run))
     idle = _idle_consumers(storage, options)
     end, consumer = _first_kept(storage, ids[0], latest, rules, idle)
-    if not dry_run:
-        for consumer_id in idle:
-            delete_consumer_file(storage.files, storage.layout, consumer_id)
+    nothing = ExpiryPlan(
+        ExpireResult(dry_run, earliest=ids[0], held_back_by=consumer), consumers=idle
+    )
     if end <= ids[0]:
-        return ExpireResult(dry_run, earliest=ids[0], held_back_by=consumer)
+        return nothing
     going = _read(storage, [number for number in ids if number < end])
     kept = read_snapshot_file(storage.files, storage.layout, end)
     if kept is None or not going:
         # Somebody else is expiring the same snapshots.
-        return ExpireResult(dry_run, earliest=ids[0], held_back_by=consumer)
-    doomed = _collect(storage, going, kept, latest)
-    if not dry_run:
-        _delete_all(storage, doomed.data)
-        # Oldest first and one after another: a run that is killed leaves the newer ones whole.
-        for path in doomed.metadata:
-            storage.files.delete(path)
-        write_earliest_hint(storage.files, storage.layout, end)
-        for snapshot in going:
-            storage.files.delete(storage.layout.snapshot(snapshot.id))
-    return ExpireResult(
+        return nothing
+    unneeded = _collect(storage, going, kept, latest)
+    expired = tuple(snapshot.id for snapshot in going)
+    result = ExpireResult(
         dry_run,
-        tuple(snapshot.id for snapshot in going),
+        expired,
         end,
-        len(doomed.data),
-        sum(doomed.data.values()),
-        len(doomed.metadata),
+        len(unneeded.data),
+        sum(unneeded.data.values()),
+        len(unneeded.metadata),
         consumer,
     )
+    return ExpiryPlan(result, unneeded, expired, idle)
+
+
+def finish_expiry(storage: TableStorage, plan: ExpiryPlan) -> None:
+    """Delete metadata, snapshots and consumers of a plan whose data files are gone."""
+    for consumer_id in plan.consumers:
+        delete_consumer_file(storage.files, storage.layout, consumer_id)
+    plan.unneeded.delete_metadata(storage)
+    if plan.snapshots and plan.result.earliest is not None:
+        write_earliest_hint(storage.files, storage.layout, plan.result.earliest)
+    for snapshot_id in plan.snapshots:
+        storage.files.delete(storage.layout.snapshot(snapshot_id))
 
 
 def _check(rules: Retention) -> None:
@@ -216,22 +266,22 @@ def _read(storage: TableStorage, ids: Iterable[int]) -> list[Snapshot]:
 
 def _collect(
     storage: TableStorage, going: Sequence[Snapshot], kept: Snapshot, latest: Snapshot
-) -> _Doomed:
+) -> Unneeded:
     """Everything that only the snapshots that go refer to."""
     tags = sorted(
         (tag.snapshot for tag in list_tag_files(storage.files, storage.layout)),
         key=lambda snapshot: snapshot.id,
     )
     elsewhere = other_branches(storage)
-    doomed = _Doomed()
-    _collect_data(storage, [*going[1:], kept], tags, latest, doomed)
-    _collect_changelogs(storage, going, doomed)
-    for path in elsewhere.data & doomed.data.keys():
-        del doomed.data[path]
+    unneeded = Unneeded()
+    _collect_data(storage, [*going[1:], kept], tags, latest, unneeded)
+    _collect_changelogs(storage, going, unneeded)
+    for path in elsewhere.data & unneeded.data.keys():
+        del unneeded.data[path]
     near = bisect_right([tag.id for tag in tags], going[0].id) - 1
     between = [tag for tag in tags[max(near, 0) :] if tag.id < kept.id]
-    _collect_metadata(storage, going, [kept, *between], elsewhere, doomed)
-    return doomed
+    _collect_metadata(storage, going, [kept, *between], elsewhere, unneeded)
+    return unneeded
 
 
 def _collect_data(
@@ -239,7 +289,7 @@ def _collect_data(
     snapshots: Sequence[Snapshot],
     tags: Sequence[Snapshot],
     latest: Snapshot,
-    doomed: _Doomed,
+    unneeded: Unneeded,
 ) -> None:
     """Files that the snapshots deleted: those before them alone held such files."""
     whole = True
@@ -259,21 +309,21 @@ def _collect_data(
                 # rollback may bring a deleted file back.
                 if entry.kind is FileKind.ADD:
                     deleted.pop(path, None)
-                    doomed.data.pop(path, None)
+                    unneeded.data.pop(path, None)
                 else:
                     deleted[path] = entry.file.file_size
         at = bisect_left(tag_ids, snapshot.id) - 1
         if deleted and at >= 0 and at not in tagged:
             tagged[at] = live_paths(storage, tags[at])
         needed = tagged.get(at, set())
-        doomed.data |= {path: size for path, size in deleted.items() if path not in needed}
-    if not doomed.data:
+        unneeded.data |= {path: size for path, size in deleted.items() if path not in needed}
+    if not unneeded.data:
         return
     needed = _brought_back(storage, snapshots[-1], latest)
     if not whole:
         needed |= live_paths(storage, snapshots[-1])
-    for path in needed & doomed.data.keys():
-        del doomed.data[path]
+    for path in needed & unneeded.data.keys():
+        del unneeded.data[path]
 
 
 def _brought_back(storage: TableStorage, kept: Snapshot, latest: Snapshot) -> set[str]:
@@ -288,13 +338,15 @@ def _brought_back(storage: TableStorage, kept: Snapshot, latest: Snapshot) -> se
     return found
 
 
-def _collect_changelogs(storage: TableStorage, going: Sequence[Snapshot], doomed: _Doomed) -> None:
+def _collect_changelogs(
+    storage: TableStorage, going: Sequence[Snapshot], unneeded: Unneeded
+) -> None:
     for snapshot in going:
         if snapshot.changelog_manifest_list is None:
             continue
         for entry in delta_entries(storage, snapshot.changelog_manifest_list) or ():
             for path in data_paths(storage, entry):
-                doomed.data[path] = entry.file.file_size
+                unneeded.data[path] = entry.file.file_size
 
 
 def _collect_metadata(
@@ -302,7 +354,7 @@ def _collect_metadata(
     going: Sequence[Snapshot],
     staying: Sequence[Snapshot],
     elsewhere: OtherBranches,
-    doomed: _Doomed,
+    unneeded: Unneeded,
 ) -> None:
     # Index manifests are left alone: Headwater writes none, and does not know what they need.
     needed = set(elsewhere.manifests)
@@ -313,23 +365,17 @@ def _collect_metadata(
         for name in manifest_names(storage, snapshot):
             if name not in needed:
                 needed.add(name)
-                doomed.metadata.append(storage.layout.manifest(name))
+                unneeded.metadata.append(storage.layout.manifest(name))
         if snapshot.statistics is not None and snapshot.statistics not in statistics:
             statistics.add(snapshot.statistics)
-            doomed.metadata.append(storage.layout.statistics(snapshot.statistics))
-
-
-def _delete_all(storage: TableStorage, paths: Iterable[str]) -> None:
-    with ThreadPoolExecutor(_DELETERS) as pool:
-        # The list makes a failure rise.
-        list(pool.map(storage.files.delete, paths))
+            unneeded.metadata.append(storage.layout.statistics(snapshot.statistics))
 
 
 # Tags -----------------------------------------------------------------------------------------
 
 
-def delete_tag_data(storage: TableStorage, tagged: Snapshot, latest: Snapshot | None) -> int:
-    """Delete the files that only a tag kept, once the tag itself is deleted.
+def plan_tag_deletion(storage: TableStorage, tagged: Snapshot, latest: Snapshot | None) -> Unneeded:
+    """The files that only a tag kept, once the tag itself is deleted.
 
     Args:
         storage: The table.
@@ -337,34 +383,31 @@ def delete_tag_data(storage: TableStorage, tagged: Snapshot, latest: Snapshot | 
         latest: The table's latest snapshot.
 
     Returns:
-        How many files were deleted; none while the snapshot itself or another tag of it exists.
+        No files while the snapshot itself or another tag of it exists.
 
     Raises:
-        CorruptData: A tag, a branch or a manifest cannot be read; nothing was deleted.
+        CorruptData: A tag, a branch or a manifest cannot be read.
     """
     if read_snapshot_file(storage.files, storage.layout, tagged.id) is not None:
-        return 0
+        return Unneeded()
     tags = sorted(
         (tag.snapshot for tag in list_tag_files(storage.files, storage.layout)),
         key=lambda snapshot: snapshot.id,
     )
     if any(tag.id == tagged.id for tag in tags):
-        return 0
+        return Unneeded()
     at = bisect_left([tag.id for tag in tags], tagged.id)
     ids = [n for n in snapshot_file_ids(storage.files, storage.layout) if n > tagged.id]
     # Between two neighbours that both lack a file, nothing else can hold it.
     neighbours = [*tags[max(at - 1, 0) : at + 1], *_read(storage, ids[:1])]
     elsewhere = other_branches(storage)
-    doomed = _Doomed(dict.fromkeys(live_paths(storage, tagged), 0))
+    unneeded = Unneeded(dict.fromkeys(live_paths(storage, tagged), 0))
     needed = elsewhere.data
     for snapshot in neighbours:
         needed |= live_paths(storage, snapshot)
     if neighbours and latest is not None:
         needed |= _brought_back(storage, neighbours[-1], latest)
-    for path in needed & doomed.data.keys():
-        del doomed.data[path]
-    _collect_metadata(storage, [tagged], neighbours, elsewhere, doomed)
-    _delete_all(storage, doomed.data)
-    for path in doomed.metadata:
-        storage.files.delete(path)
-    return len(doomed.data) + len(doomed.metadata)
+    for path in needed & unneeded.data.keys():
+        del unneeded.data[path]
+    _collect_metadata(storage, [tagged], neighbours, elsewhere, unneeded)
+    return unneeded

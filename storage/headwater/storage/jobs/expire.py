@@ -1,0 +1,99 @@
+"""Deletion of the files that an expiry or a deleted tag leaves without use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwater.storage.files.access import FileAccess
+from headwater.storage.jobs.executor import Executor, LocalExecutor
+from headwater.storage.maintenance.expire import (
+    ExpireResult,
+    Retention,
+    Unneeded,
+    finish_expiry,
+    plan_expiry,
+    plan_tag_deletion,
+)
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
+
+__all__ = ["delete_tag_data", "expire_snapshots"]
+
+# Most of a deletion's time is spent waiting for the store.
+_THREADS = 8
+_PATHS_A_TASK = 50
+
+
+def expire_snapshots(
+    storage: TableStorage,
+    latest: Snapshot | None,
+    retention: Retention | None = None,
+    *,
+    dry_run: bool = False,
+    executor: Executor | None = None,
+) -> ExpireResult:
+    """Expire a table's oldest snapshots.
+
+    Args:
+        storage: The table.
+        latest: Its latest snapshot.
+        retention: What stays; None takes the table's options.
+        dry_run: Only say what would go.
+        executor: Deletes the data files; None is this process, with some threads.
+
+    Raises:
+        Invalid: The retention contradicts itself.
+        CorruptData: A tag, a branch or a manifest cannot be read; nothing was deleted.
+        Unsupported: The table keeps changelogs longer than snapshots, or has options that
+            Headwater does not follow.
+    """
+    plan = plan_expiry(storage, latest, retention, dry_run=dry_run)
+    if not dry_run:
+        _delete_data(storage, plan.unneeded, executor)
+        finish_expiry(storage, plan)
+    return plan.result
+
+
+def delete_tag_data(
+    storage: TableStorage,
+    tagged: Snapshot,
+    latest: Snapshot | None,
+    *,
+    executor: Executor | None = None,
+) -> int:
+    """Delete the files that only a tag kept, once the tag itself is deleted.
+
+    Args:
+        storage: The table.
+        tagged: The snapshot that the tag named.
+        latest: The table's latest snapshot.
+        executor: Deletes the data files; None is this process, with some threads.
+
+    Returns:
+        The number of files deleted; 0 while the snapshot itself or another tag of it exists.
+
+    Raises:
+        CorruptData: A tag, a branch or a manifest cannot be read; nothing was deleted.
+    """
+    unneeded = plan_tag_deletion(storage, tagged, latest)
+    _delete_data(storage, unneeded, executor)
+    unneeded.delete_metadata(storage)
+    return len(unneeded.data) + len(unneeded.metadata)
+
+
+def _delete_data(storage: TableStorage, unneeded: Unneeded, executor: Executor | None) -> None:
+    paths = list(unneeded.data)
+    tasks = [paths[at : at + _PATHS_A_TASK] for at in range(0, len(paths), _PATHS_A_TASK)]
+    for _ in (executor or LocalExecutor(_THREADS)).run(_Delete(storage.files).run, tasks):
+        pass
+
+
+@dataclass(frozen=True)
+class _Delete:
+    files: FileAccess
+
+    def run(self, paths: Sequence[str]) -> int:
+        for path in paths:
+            self.files.delete(path)
+        return len(paths)

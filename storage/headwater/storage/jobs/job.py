@@ -1,0 +1,115 @@
+"""A job's course: plan, run, commit, and plan anew when another commit came in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from headwater.storage.commit.table_commit import (
+    OutcomeUnknown,
+    TableCommit,
+    delete_message_files,
+)
+from headwater.storage.errors import Conflict, HeadwaterError
+from headwater.storage.jobs.executor import Executor
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import SnapshotPointer, TableStorage
+from headwater.storage.write.table_writer import CommitMessage
+
+__all__ = ["Job", "commit_or_delete", "run_job", "until_no_conflict"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class Job(Protocol[Task]):
+    """Work on a table that tasks do and one commit makes part of it; it pickles."""
+
+    @property
+    def storage(self) -> TableStorage:
+        """The table."""
+        ...
+
+    @property
+    def retries(self) -> int:
+        """The number of times that it is planned anew after a conflict."""
+        ...
+
+    def plan(self, base: Snapshot) -> Sequence[Task]:
+        """The tasks that a snapshot leaves to do, the longest first."""
+        ...
+
+    def run(self, task: Task) -> Sequence[CommitMessage]:
+        """Do a task; one that fails deletes what it wrote."""
+        ...
+
+    def commit(
+        self, commit: TableCommit, messages: Sequence[CommitMessage], base: Snapshot
+    ) -> Snapshot | None:
+        """Commit what the tasks did."""
+        ...
+
+
+def run_job(job: Job[Task], pointer: SnapshotPointer, executor: Executor) -> Snapshot | None:
+    """Do a job as one commit.
+
+    Args:
+        job: The work.
+        pointer: Who decides which snapshot is the latest.
+        executor: Runs the tasks.
+
+    Returns:
+        The snapshot made; None when there was nothing to do.
+
+    Raises:
+        Conflict: Other commits changed the same files each time.
+        OutcomeUnknown: The commit may have happened; its files are kept.
+        HeadwaterError: A task failed, or the commit was refused; no file is left behind.
+    """
+
+    def attempt() -> Snapshot | None:
+        base = pointer.latest()
+        messages = [] if base is None else _run(job, executor, job.plan(base))
+        if base is None or not messages:
+            return None
+        commit = TableCommit(job.storage, pointer, job.storage.runtime.new_uuid())
+        return commit_or_delete(commit, messages, lambda: job.commit(commit, messages, base))
+
+    return until_no_conflict(job.retries, attempt)
+
+
+def _run(job: Job[Task], executor: Executor, tasks: Sequence[Task]) -> list[CommitMessage]:
+    """The messages of all tasks; when one fails, the others' files are deleted."""
+    messages: list[CommitMessage] = []
+    try:
+        for done in executor.run(job.run, tasks):
+            messages += done
+    except BaseException:
+        for message in messages:
+            delete_message_files(job.storage, message)
+        raise
+    return messages
+
+
+def commit_or_delete(
+    commit: TableCommit, messages: Sequence[CommitMessage], work: Callable[[], Result]
+) -> Result:
+    """Commit messages; delete their files when the commit certainly did not happen."""
+    try:
+        return work()
+    except OutcomeUnknown:
+        raise
+    except HeadwaterError:
+        commit.abort(messages)
+        raise
+
+
+def until_no_conflict(retries: int, attempt: Callable[[], Result]) -> Result:
+    """Repeat an attempt that another commit got in the way of, at most so many times."""
+    while True:
+        try:
+            return attempt()
+        except Conflict:
+            if retries <= 0:
+                raise
+            retries -= 1

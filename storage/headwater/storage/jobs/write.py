@@ -1,0 +1,166 @@
+"""A write of rows: what its tasks must know of the table, and the commit of what they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from headwater.storage.commit.entries import PartitionFilter
+from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
+from headwater.storage.errors import Invalid
+from headwater.storage.jobs.job import commit_or_delete
+from headwater.storage.rows.ingest import TabularData
+from headwater.storage.rows.partition import static_partition
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.data_type import to_arrow
+from headwater.storage.types.values import arrow_scalar
+from headwater.storage.write.bucket_state import BucketStates
+from headwater.storage.write.table_writer import CommitMessage, TableWriter
+
+__all__ = ["Replacement", "WritePlan", "with_partition", "write_rows"]
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The rows that an overwrite replaces.
+
+    Attributes:
+        partition: Those of the partitions with these values of some or all partition columns,
+            whether there are new rows for them or not.
+        dynamic: Without `partition`: only those of the partitions that there are new rows for.
+            None takes the option ``dynamic-partition-overwrite``; a table without partitions is
+            replaced whole.
+    """
+
+    partition: Mapping[str, object] | None = None
+    dynamic: bool | None = None
+
+    def partitions(
+        self, storage: TableStorage, messages: Sequence[CommitMessage]
+    ) -> PartitionFilter | None:
+        """The partitions whose rows go; None when there are none."""
+        if self.partition is not None:
+            return PartitionFilter.static(storage, self.partition)
+        dynamic = self.dynamic
+        if dynamic is None:
+            dynamic = storage.schema.table_options.dynamic_partition_overwrite
+        if dynamic and storage.schema.partition_keys:
+            return PartitionFilter.of(storage, messages) if messages else None
+        return PartitionFilter.whole_table(storage)
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """A write of rows; it pickles.
+
+    Attributes:
+        storage: The table.
+        replaced: For an overwrite, the rows that go.
+        unchanged_since: Refuse to commit when a later snapshot changed rows of the same buckets.
+        states: The buckets that rows are added to; None when their rows are replaced.
+    """
+
+    storage: TableStorage
+    replaced: Replacement | None = None
+    unchanged_since: int | None = None
+    states: BucketStates | None = None
+
+    def upon(self, base: Snapshot | None) -> WritePlan:
+        """The plan for writers, which add to what a snapshot holds."""
+        if self.replaced is not None:
+            return self
+        return replace(self, states=BucketStates(self.storage, base))
+
+    def writer(self, first: int = 0) -> TableWriter:
+        """A writer of some of the rows.
+
+        Args:
+            first: Added to the sequence numbers, so that writers that share a bucket share none.
+        """
+        states = self.states
+        if states is None:
+            return TableWriter(
+                self.storage, max_sequence_numbers=lambda partition, bucket: first - 1
+            )
+        return TableWriter(
+            self.storage,
+            max_sequence_numbers=lambda partition, bucket: first + states(partition, bucket),
+            checked_snapshot=0 if states.snapshot is None else states.snapshot.id,
+        )
+
+    def commit(
+        self,
+        commit: TableCommit,
+        messages: Sequence[CommitMessage],
+        *,
+        identifier: int = BATCH_IDENTIFIER,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Commit what writers wrote, or delete it if that certainly did not happen.
+
+        Args:
+            commit: Commits to the table.
+            messages: From all writers.
+            identifier: The commit user's number of this commit.
+            properties: Free properties of the snapshot.
+
+        Returns:
+            The snapshot made; None when there was nothing to write or to replace.
+
+        Raises:
+            Invalid: The rows lie outside the partitions that they replace.
+            Conflict: Other commits changed the same buckets, or were faster each time.
+            OutcomeUnknown: The commit may have happened; its files are kept.
+        """
+
+        def work() -> Snapshot | None:
+            if self.replaced is None:
+                return commit.commit(
+                    messages,
+                    identifier=identifier,
+                    properties=properties,
+                    unchanged_since=self.unchanged_since,
+                )
+            partitions = self.replaced.partitions(self.storage, messages)
+            if partitions is None:
+                return None
+            return commit.overwrite(
+                messages, partitions, identifier=identifier, properties=properties
+            )
+
+        return commit_or_delete(commit, messages, work)
+
+
+def write_rows(
+    plan: WritePlan, data: TabularData, row_kinds: pa.Array | pa.ChunkedArray | None = None
+) -> list[CommitMessage]:
+    """Write rows in this process; a ``RecordBatchReader`` is read batch by batch.
+
+    Raises:
+        Invalid: The data does not fit the table; nothing is written.
+    """
+    with plan.writer() as writer:
+        if isinstance(data, pa.RecordBatchReader):
+            if row_kinds is not None:
+                raise Invalid("give the row kinds of a stream as its column _ROW_KIND")
+            for batch in data:
+                writer.write(batch)
+        else:
+            writer.write(data, row_kinds)
+        return writer.finish()
+
+
+def with_partition(
+    storage: TableStorage, table: pa.Table, partition: Mapping[str, object]
+) -> pa.Table:
+    """The rows with the partition columns that they lack."""
+    for name, value in static_partition(storage, partition).items():
+        if name not in table.column_names:
+            data_type = storage.schema.column(name).type
+            scalar = arrow_scalar(value, data_type)
+            constant = pa.repeat(scalar, table.num_rows).cast(to_arrow(data_type))
+            table = table.append_column(name, constant)
+    return table
