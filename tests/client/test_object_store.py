@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pyarrow as pa
-import pytest
-from moto.server import ThreadedMotoServer
 
 from headwater.client import connect
 
 KEYS = {"s3.access-key": "test", "s3.secret-key": "test"}
-
-
-@pytest.fixture
-def s3_endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-        region_name="us-east-1",
-    ).create_bucket(Bucket="lake")
-    yield endpoint
-    server.stop()
 
 
 def test_a_table_lives_on_an_object_store(s3_endpoint: str, tmp_path: Path) -> None:

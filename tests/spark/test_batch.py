@@ -378,7 +378,10 @@ def test_wrong_arguments_are_refused_before_any_task(
         ({"scan.snapshot-id": "9"}, "snapshot 9"),
         ({"consumer-id": "c"}, "no option 'consumer-id' for spark.read: it is for"),
         ({"scan.mode": "latest"}, "no option 'scan.mode' for spark.read: it is for"),
-        ({"incremental-between": "1,2"}, "no option 'incremental-between' for spark.read"),
+        (
+            {"incremental-between": "1,2"},
+            "no option 'incremental-between' .*: it is one of Paimon's",
+        ),
         ({"snapshot_id": "1"}, "no option 'snapshot_id' .* mean 'scan.snapshot-id'"),
         ({"Scan.Snapshot-ID": "9"}, "snapshot 9"),
         ({"columns": '["id'}, "option 'columns' is not a JSON list"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headwater.catalog.model.tables import TableInfo
 from headwater.client.branches import RestBranches
 from headwater.client.consumers import RestConsumers
+from headwater.client.data_token import AskForToken
 from headwater.client.databases import RestDatabases
 from headwater.client.dropped_tables import RestDroppedTables
 from headwater.client.functions import RestFunctions
@@ -19,12 +21,17 @@ from headwater.client.tables import RestTables
 from headwater.client.tags import RestTags
 from headwater.client.transport import Timeouts
 from headwater.client.views import RestViews
+from headwater.storage.files.access import FileAccess
+from headwater.storage.files.open_files import open_file_access
+from headwater.storage.files.renewed_options import RenewedOptions
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 __all__ = ["RestCatalog"]
 
+# Set by a server that hands out data tokens.
+_DATA_TOKENS = "data-token.enabled"
 # Options of a catalog that file access has no use for.
-_NOT_FOR_STORAGE = ("prefix", "uri", "metastore", "warehouse", "token")
+_NOT_FOR_STORAGE = ("prefix", "uri", "metastore", "warehouse", "token", _DATA_TOKENS)
 
 
 class RestCatalog:
@@ -108,6 +115,17 @@ class RestCatalog:
             if key not in _NOT_FOR_STORAGE
             and not key.startswith((HEADER_PREFIX, TABLE_DEFAULT_PREFIX))
         }
+
+    def table_files(self, info: TableInfo) -> FileAccess:
+        """Access to a table's files, with data tokens where the server hands them out.
+
+        External tables have none: they are reached with the storage options.
+        """
+        enabled = self._requests.connected().options.get(_DATA_TOKENS, "").strip().lower()
+        if enabled != "true" or info.is_external:
+            return open_file_access(info.path, self.storage_options)
+        ask = AskForToken(self._requests, info.identifier, self.storage_options)
+        return open_file_access(info.path, RenewedOptions(ask, self._requests.runtime.now_millis))
 
     def close(self) -> None:
         """Give back connections; later calls make new ones."""

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
 
+from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid
 from headwater.storage.snapshot.snapshot import Snapshot
 
@@ -78,13 +79,17 @@ def refuse_other_options(options: Mapping[str, str], *operations: Operation) -> 
         if name.lower() in known:
             continue
         calls = " or ".join(each.call for each in operations)
+        listed = f"there are {', '.join(taken)}"
         others = [each.call for each in Operation if name.lower() in each.options]
+        near = get_close_matches(name.lower(), taken, 1)
         if others:
             hint = f"it is for {' and '.join(others)}"
+        elif find_option(name.lower()) is not None:
+            hint = f"it is one of Paimon's that Headwater does not support here; {listed}"
+        elif near:
+            hint = f"did you mean '{near[0]}' ({listed})"
         else:
-            near = get_close_matches(name.lower(), taken, 1)
-            meant = f"did you mean '{near[0]}'? " if near else ""
-            hint = f"{meant}There are {', '.join(taken)}"
+            hint = listed
         raise Invalid(f"format(\"headwater\") has no option '{name}' for {calls}: {hint}")
 
 

@@ -19,9 +19,10 @@ from headwater.catalog.model.permissions import Permissions
 from headwater.catalog.model.policies import Policies
 from headwater.catalog.model.protection import Protection
 from headwater.catalog.model.snapshots import Snapshots
-from headwater.catalog.model.tables import Tables
+from headwater.catalog.model.tables import TableInfo, Tables
 from headwater.catalog.model.tags import Tags
 from headwater.catalog.model.views import Views
+from headwater.storage.files.access import FileAccess
 
 __all__ = ["Catalog"]
 
@@ -43,6 +44,10 @@ class Catalog(Protocol):
     @property
     def storage_options(self) -> Mapping[str, str]:
         """The options with which file access reaches the warehouse; never log them."""
+        ...
+
+    def table_files(self, info: TableInfo) -> FileAccess:
+        """Access to a table's files, which pickles without a connection to the catalog."""
         ...
 
     def close(self) -> None:

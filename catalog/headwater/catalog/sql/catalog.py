@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.admin.permissions import SqlPermissions
 from headwater.catalog.sql.admin.policies import SqlPolicies
 from headwater.catalog.sql.admin.warehouses import Warehouses
@@ -186,6 +187,10 @@ class SqlCatalog:
     def storage_options(self) -> Mapping[str, str]:
         """The options with which file access reaches the warehouse; never log them."""
         return self._storage_options
+
+    def table_files(self, info: TableInfo) -> FileAccess:
+        """Access to a table's files, with the warehouse's storage options."""
+        return open_file_access(info.path, self._storage_options)
 
     def repair(self) -> RepairReport:
         """Make storage follow every decision that a crash left open."""

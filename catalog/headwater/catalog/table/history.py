@@ -18,7 +18,6 @@ from headwater.catalog.table.pointer import CatalogPointer
 from headwater.storage.errors import Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
-from headwater.storage.files.open_files import open_file_access
 from headwater.storage.jobs.expire import delete_tag_data
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.change import SchemaChange, check_changes
@@ -57,7 +56,7 @@ class TableHistory:
         self._info = info
         self._runtime = runtime
         self._overlay = dict(options or {})
-        self._files: FileAccess = open_file_access(info.path, catalog.storage_options)
+        self._files: FileAccess = catalog.table_files(info)
         self._storage = self._make_storage()
 
     def _make_storage(self) -> TableStorage:

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.files.renewed_options import RenewedOptions
 
 __all__ = ["open_file_access"]
 
 
-def open_file_access(location: str, options: Mapping[str, str] | None = None) -> FileAccess:
+def open_file_access(
+    location: str, options: Mapping[str, str] | RenewedOptions | None = None
+) -> FileAccess:
     """The file access that reaches a location.
 
     Args:
@@ -33,7 +36,7 @@ def open_file_access(location: str, options: Mapping[str, str] | None = None) ->
                 raise Unsupported(
                     f"{location} needs the object store support: pip install 'headwater[s3]'"
                 ) from error
-            return S3FileAccess(dict(options or {}))
+            return S3FileAccess({} if options is None else options)
         case _ if "://" not in location:
             raise Invalid(f"'{location}' is neither an absolute path nor a URI with a scheme")
         case _:

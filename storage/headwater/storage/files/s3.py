@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -23,6 +23,7 @@ from obstore.store import S3Store
 
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable
 from headwater.storage.files.access import FileStatus
+from headwater.storage.files.renewed_options import RenewedOptions
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -53,15 +54,18 @@ class S3FileAccess:
     is set). Without keys the usual ``AWS_…`` environment variables apply.
     """
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = dict(options)
+    def __init__(self, options: Mapping[str, str] | RenewedOptions) -> None:
+        self._options = options if isinstance(options, RenewedOptions) else dict(options)
+        self._in_force: Mapping[str, str] = {}
         self._stores: dict[str, S3Store] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return "S3FileAccess(…)"  # the options hold secrets
 
-    def __reduce__(self) -> tuple[type[S3FileAccess], tuple[dict[str, str]]]:
+    def __reduce__(
+        self,
+    ) -> tuple[type[S3FileAccess], tuple[dict[str, str] | RenewedOptions]]:
         return S3FileAccess, (self._options,)
 
     def _locate(self, path: str) -> tuple[S3Store, str]:
@@ -69,32 +73,16 @@ class S3FileAccess:
         bucket, _, key = rest.partition("/")
         if not separator or scheme.lower() not in ("s3", "s3a") or not bucket:
             raise Invalid(f"'{path}' is not an S3 path; write it as s3://bucket/key")
+        known = self._options
+        options = known.current() if isinstance(known, RenewedOptions) else known
         with self._lock:
+            if options is not self._in_force:
+                self._in_force = options
+                self._stores.clear()
             store = self._stores.get(bucket)
             if store is None:
-                store = self._stores[bucket] = self._open(bucket)
+                store = self._stores[bucket] = _open(bucket, options)
         return store, key.strip("/")
-
-    def _open(self, bucket: str) -> S3Store:
-        settings: dict[str, str] = {}
-        for setting, names in _SETTINGS.items():
-            for name in names:
-                if self._options.get(name):
-                    settings[setting] = self._options[name]
-                    break
-        endpoint = settings.get("endpoint", "")
-        settings.setdefault("region", "us-east-1")
-        path_style = next(
-            (self._options[name] for name in _PATH_STYLE if name in self._options),
-            "true" if endpoint else "false",
-        )
-        settings["virtual_hosted_style_request"] = str(path_style.lower() != "true").lower()
-        settings["conditional_put"] = "etag"
-        return S3Store(
-            bucket,
-            config=cast("S3Config", settings),
-            client_options={"allow_http": endpoint.startswith("http://")},
-        )
 
     def read(self, path: str) -> bytes:
         """The object's content; raises NotFound."""
@@ -172,29 +160,50 @@ class S3FileAccess:
 
     def open_input(self, path: str) -> pa.NativeFile:
         """Open for random reads; raises NotFound."""
-        store, key = self._locate(path)
-        return pa.PythonFile(_ObjectInput(store, key, path, self.size(path)), mode="r")
+        return pa.PythonFile(_ObjectInput(self._locate, path, self.size(path)), mode="r")
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
         """Open a new object for writing; it appears when the context ends without an exception."""
-        store, key = self._locate(path)
+        self._locate(path)
         # Spooled to the local disk: an aborted upload must leave nothing behind.
         with tempfile.TemporaryDirectory(prefix="headwater-") as folder:
             spool = Path(folder) / "upload"
             with pa.OSFile(str(spool), "wb") as sink:
                 yield sink
+            store, key = self._locate(path)
             with _explained(path):
                 obstore.put(store, key, spool)
+
+
+def _open(bucket: str, options: Mapping[str, str]) -> S3Store:
+    settings: dict[str, str] = {}
+    for setting, names in _SETTINGS.items():
+        for name in names:
+            if options.get(name):
+                settings[setting] = options[name]
+                break
+    endpoint = settings.get("endpoint", "")
+    settings.setdefault("region", "us-east-1")
+    path_style = next(
+        (options[name] for name in _PATH_STYLE if name in options),
+        "true" if endpoint else "false",
+    )
+    settings["virtual_hosted_style_request"] = str(path_style.lower() != "true").lower()
+    settings["conditional_put"] = "etag"
+    return S3Store(
+        bucket,
+        config=cast("S3Config", settings),
+        client_options={"allow_http": endpoint.startswith("http://")},
+    )
 
 
 class _ObjectInput(io.RawIOBase):
     """Random reads of one object."""
 
-    def __init__(self, store: S3Store, key: str, path: str, size: int) -> None:
+    def __init__(self, locate: Callable[[str], tuple[S3Store, str]], path: str, size: int) -> None:
         super().__init__()
-        self._store = store
-        self._key = key
+        self._locate = locate
         self._path = path
         self._size = size
         self._at = 0
@@ -217,8 +226,9 @@ class _ObjectInput(io.RawIOBase):
         end = self._size if size is None or size < 0 else min(self._size, self._at + size)
         if end <= self._at:
             return b""
+        store, key = self._locate(self._path)
         with _explained(self._path):
-            data = obstore.get_range(self._store, self._key, start=self._at, end=end).to_bytes()
+            data = obstore.get_range(store, key, start=self._at, end=end).to_bytes()
         self._at += len(data)
         return data
 

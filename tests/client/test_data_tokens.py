@@ -1,0 +1,131 @@
+"""The tables of a server that hands out data tokens, on an S3-compatible store."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.client.conftest import Proxy
+
+from headwater.catalog.sql import SqlCatalog
+from headwater.client import connect
+from headwater.migrations import upgrade
+from headwater.storage.errors import HeadwaterError
+from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+
+HOUR = 3_600_000
+TOKEN = "db/tables/t/token"
+ROWS = pa.table({"id": list(range(50)), "v": [f"v{i}" for i in range(50)]})
+
+
+@dataclass
+class Clock:
+    """A clock that can be put forward."""
+
+    ahead: int = 0
+
+    @property
+    def runtime(self) -> Runtime:
+        return Runtime(
+            lambda: SYSTEM_RUNTIME.now_millis() + self.ahead,
+            SYSTEM_RUNTIME.new_uuid,
+            lambda seconds: None,
+        )
+
+
+@pytest.fixture
+def address(s3_endpoint: str, tmp_path: Path, serve: Callable[..., str]) -> Iterator[str]:
+    """A server whose tables are on the store; it alone knows where that is, and its keys."""
+    url = f"sqlite:///{tmp_path}/headwater.db"
+    upgrade(url)
+    options = {"s3.endpoint": s3_endpoint, "s3.access-key": "test", "s3.secret-key": "test"}
+    behind = SqlCatalog.open(
+        url, warehouse="main", location="s3://lake/warehouse", storage_options=options
+    )
+    yield serve(behind, data_token_seconds=4 * 3600)
+    behind.close()
+
+
+def test_the_table_is_reached_with_its_token(proxy: Proxy) -> None:
+    with connect(proxy.url) as lake:
+        lake.create_database("db")
+        table = lake.create_table("db.t", ROWS.schema, primary_keys=["id"], options={"bucket": "2"})
+        table.write(ROWS)
+        table.delete("id < 10")
+        table.compact()
+        assert table.scan().count() == 40
+        assert proxy.requests("GET", TOKEN) == 1
+        assert "s3.access-key" not in lake.catalog.storage_options
+
+
+def test_a_token_is_renewed_an_hour_before_it_expires(proxy: Proxy) -> None:
+    clock = Clock()
+    with connect(proxy.url, runtime=clock.runtime) as lake:
+        lake.create_database("db")
+        table = lake.create_table("db.t", ROWS.schema)
+        for ahead, tokens in ((0, 1), (2 * HOUR, 1), (3 * HOUR + 1000, 2), (3 * HOUR + 2000, 2)):
+            clock.ahead = ahead
+            table.write(ROWS)
+            assert proxy.requests("GET", TOKEN) == tokens
+        assert table.scan().count() == 4 * ROWS.num_rows
+
+
+def test_a_token_serves_until_it_expires_when_no_other_can_be_had(proxy: Proxy) -> None:
+    clock = Clock()
+    with connect(proxy.url, runtime=clock.runtime) as lake:
+        lake.create_database("db")
+        table = lake.create_table("db.t", ROWS.schema)
+        table.write(ROWS)
+        scan = table.scan()
+        clock.ahead = 3 * HOUR + 1000
+        proxy.reply(f"GET {TOKEN}", 403, '{"message": "not now", "code": 403}')
+        assert scan.count() == ROWS.num_rows
+        assert scan.to_arrow().num_rows == ROWS.num_rows
+        assert proxy.requests("GET", TOKEN) == 2
+        clock.ahead = 5 * HOUR
+        proxy.reply(f"GET {TOKEN}", 403, '{"message": "not now", "code": 403}')
+        with pytest.raises(HeadwaterError, match="not now"):
+            table.scan().to_arrow()
+
+
+_WORKER = """
+import pickle, sys
+from headwater.storage.read.split import read_split
+with open(sys.argv[1], "rb") as file:
+    storage, splits = pickle.load(file)
+print(sum(batch.num_rows for split in splits for batch in read_split(storage, split)))
+print("headwater.client" in sys.modules)
+"""
+
+
+def test_workers_use_the_drivers_token(proxy: Proxy, tmp_path: Path) -> None:
+    with connect(proxy.url) as lake:
+        lake.create_database("db")
+        table = lake.create_table("db.t", ROWS.schema, primary_keys=["id"], options={"bucket": "2"})
+        table.write(ROWS)
+        work = tmp_path / "work"
+        work.write_bytes(pickle.dumps((table.storage, table.scan().splits)))
+        asked = proxy.requests("GET", TOKEN)
+        done = subprocess.run(
+            [sys.executable, "-c", _WORKER, str(work)], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == [str(ROWS.num_rows), "False"]
+        assert proxy.requests("GET", TOKEN) == asked
+
+
+def test_workers_renew_the_drivers_token(proxy: Proxy) -> None:
+    with connect(proxy.url) as lake:
+        lake.create_database("db")
+        table = lake.create_table("db.t", ROWS.schema)
+        # Never used before it is pickled, so that it holds no token yet.
+        files = pickle.loads(pickle.dumps(lake.table("db.t").storage.files))
+        table.write(ROWS)
+        asked = proxy.requests("GET", TOKEN)
+        assert files.exists(f"{table.info.path}/snapshot/snapshot-1")
+        assert proxy.requests("GET", TOKEN) == asked + 1
