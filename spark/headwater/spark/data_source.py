@@ -55,7 +55,7 @@ class HeadwaterSource(DataSource):
     """Reads and writes tables of a catalog, in batches and streams."""
 
     connection: ClassVar[Connection | None] = None
-    """Where the catalog is, unless the options say otherwise."""
+    """The catalog of the session, unless the options name another."""
 
     format: ClassVar[str] = FORMAT
     """The name it is registered under."""

@@ -55,8 +55,8 @@ def connect(
         target: As `headwater.client.connect` takes it: a folder, a SQL URL or a server's address.
         warehouse: The warehouse's name.
         token: The server's bearer token. Like the storage options it goes to Spark's executors.
-        location: With a SQL URL, where the tables lie.
-        options: What file access needs.
+        location: With a SQL URL, the place of the tables.
+        options: The options of file access, such as ``s3.endpoint``.
 
     Raises:
         Invalid: The session's Python workers run another interpreter than this program; or as
@@ -91,7 +91,7 @@ class SparkLake:
 
     Args:
         spark: The session.
-        connection: Where the catalog is.
+        connection: The catalog's.
     """
 
     def __init__(self, spark: SparkSession, connection: Connection) -> None:
@@ -167,7 +167,7 @@ class SparkLake:
 
         Args:
             name: ``database.table``.
-            columns: Which columns, in this order; None means all.
+            columns: The columns, in this order; None means all.
             where: A SQL condition. Partitions, buckets, files and row groups without matching rows
                 are not read.
             snapshot_id: As of this snapshot, with the columns of then.
@@ -229,7 +229,7 @@ class SparkLake:
         """Write a frame as one commit: upserts for a primary-key table, appended rows otherwise.
 
         Rows are spread by partition and bucket first, so that each bucket gets one sorted run.
-        When two rows of the frame have one key, it is not said which of them stays.
+        When two rows of the frame have the same key, either of them may stay.
 
         Args:
             df: Rows with the table's columns, in any order; nullable ones may be missing. A
@@ -294,8 +294,8 @@ class SparkLake:
         Args:
             name: ``database.table``.
             where: Rows for which this SQL condition is true.
-            keys: Rows with the keys of these: a frame with the primary key's columns. With all
-                NOT NULL columns and those of ``sequence.field`` the table is not read for it.
+            keys: A frame with the primary key's columns: rows with these keys. If it also has all
+                NOT NULL columns and those of ``sequence.field``, the table is not read.
 
         Raises:
             Invalid: Neither or both of `where` and `keys` are given; or the frame lacks columns.

@@ -95,15 +95,15 @@ def refuse_other_options(options: Mapping[str, str], *operations: Operation) -> 
 
 @dataclass(frozen=True)
 class Connection:
-    """How Spark's Python processes on the driver reach the catalog.
+    """The catalog's address, for Spark's Python processes on the driver.
 
     Attributes:
         target: A folder, a SQL URL or an HTTP URL, as `headwater.client.connect` takes it.
         warehouse: The warehouse's name; None is the catalog's only one.
         token: The bearer token of an HTTP catalog.
         location: With a SQL URL, where the tables lie.
-        storage: What file access needs; a secret as the token is.
-        parallelism: How many tasks the session runs at once.
+        storage: The options of file access; a secret as the token is.
+        parallelism: The number of tasks that the session runs at once.
     """
 
     target: str
@@ -149,7 +149,7 @@ class Connection:
 
 
 class SplitChoice(StrEnum):
-    """Which splits of a plan a batch read takes."""
+    """The part of a plan that a batch read takes."""
 
     ALL = "all"
     PYTHON = "python"
@@ -167,13 +167,13 @@ class ReadOptions:
         mode: ``scan.mode`` of a stream.
         columns: ``columns``, separated by commas or as a JSON list; None is all.
         where: ``where``, a SQL condition that is applied where the files are read.
-        splits: Which splits; Headwater's own use.
-        chosen: The snapshot to read, and the id of the schema to read it with; Headwater's own
-            use. A snapshot's id would not do: a tag's snapshot may have expired, and the table may
-            have been altered since the snapshot.
+        splits: The part of the plan that is read; for Headwater's own use.
+        chosen: The snapshot to read, and the id of the schema to read it with; for Headwater's
+            own use. A snapshot's id would not do: a tag's snapshot may have expired, and the table
+            may have been altered since the snapshot.
         consumer_id: ``consumer-id`` of a stream.
-        row_kind: ``include-row-kind``: whether a stream has a column ``_ROW_KIND``; None when it
-            does not say.
+        row_kind: ``include-row-kind``: true for a stream with a column ``_ROW_KIND``; None
+            leaves it to the table.
     """
 
     table: str
@@ -234,13 +234,13 @@ class WriteOptions:
     """The options of a write.
 
     Attributes:
-        connection: Where the catalog is.
+        connection: The catalog's.
         table: ``database.table``.
-        overwrite: Whether the rows replace the table's.
+        overwrite: True if the rows replace the table's.
         partition: With `overwrite`: replace the partitions with these values only.
         dynamic: With `overwrite`, without `partition`: replace only partitions that there are
             rows for; None takes the table's option ``dynamic-partition-overwrite``.
-        clustered: Whether all rows of a bucket come to one task; Headwater's own use.
+        clustered: True if all rows of a bucket come to one task; for Headwater's own use.
         unchanged_since: Refuse when a later snapshot changed rows of the same buckets; likewise.
     """
 

@@ -28,8 +28,8 @@ def local_session(
 
     Args:
         name: The application's name.
-        cores: How many tasks run at once; None is one for each core.
-        memory: What Spark's own process may take, as Spark writes it (``2g``). The Python workers'
+        cores: The number of tasks that run at once; None is one for each core.
+        memory: The memory of Spark's own process, as Spark writes it (``2g``). The Python workers'
             memory comes on top.
         settings: Further Spark settings; they win.
 

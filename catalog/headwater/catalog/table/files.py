@@ -70,7 +70,7 @@ def list_files(storage: TableStorage, snapshot: Snapshot) -> list[FileInfo]:
 
 
 def partitions_of(storage: TableStorage, snapshot: Snapshot) -> list[PartitionInfo]:
-    """What each partition of a snapshot holds, read from its manifests; by name."""
+    """The partitions of a snapshot and their contents, from its manifests; by name."""
     found = [
         PartitionInfo(
             spec=item.spec,

@@ -35,13 +35,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TableHistory:
-    """What a table is and was; `headwater.catalog.table.table.Table` adds reading and writing.
+    """A table's present and past; `headwater.catalog.table.table.Table` adds reading and writing.
 
     Args:
-        catalog: Who keeps the table.
+        catalog: The catalog that keeps the table.
         info: The table as the catalog has it.
         runtime: Clock and names.
-        options: Table options laid over the table's own, for this handle alone.
+        options: Table options that this handle alone lays over the table's own.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class TableHistory:
 
     @property
     def catalog(self) -> Catalog:
-        """Who keeps the table."""
+        """The catalog that keeps the table."""
         return self._catalog
 
     @property
@@ -100,12 +100,12 @@ class TableHistory:
 
     @property
     def storage(self) -> TableStorage:
-        """What storage functions take; it pickles without a connection to the catalog."""
+        """The table as storage functions take it; pickles without a connection to the catalog."""
         return self._storage
 
     @property
     def pointer(self) -> SnapshotPointer:
-        """Who decides which snapshot is the latest: for an external table its own files."""
+        """The authority on the latest snapshot: the catalog, or an external table's own files."""
         if self._info.is_external:
             return FileSnapshotPointer(self._files, self._storage.layout)
         return CatalogPointer(self._catalog, self._info.identifier, self._info.id)
@@ -248,8 +248,8 @@ class TableHistory:
         Args:
             name: The tag.
             snapshot_id: The snapshot; None names the latest.
-            retained: How long the tag is to be kept; None is what the table's
-                ``tag.default-time-retained`` says, and for ever without it.
+            retained: The time for which the tag is kept; None takes the table's
+                ``tag.default-time-retained``, without which it is kept for ever.
 
         Raises:
             AlreadyExists: There is a tag of that name.
@@ -274,7 +274,7 @@ class TableHistory:
         """Delete the tags whose time is over, and the files that they alone kept.
 
         Args:
-            older_than: Tags made before this moment go, too, whatever they say.
+            older_than: Tags made before this moment go, too, whatever their retention.
             dry_run: Only say which would go.
 
         Returns:
@@ -334,7 +334,7 @@ class TableHistory:
         self._catalog.branches.rename(self.identifier, name, new_name)
 
     def fast_forward(self, name: str) -> Self:
-        """Hold what a branch holds from now on; the handle itself, refreshed.
+        """Make the table hold what a branch holds; the handle itself, refreshed.
 
         What both have in common stays; the snapshots and tags after it go away. A branch without
         a snapshot changes nothing.
@@ -352,7 +352,7 @@ class TableHistory:
     # Consumers --------------------------------------------------------------------------------
 
     def consumer(self, consumer_id: str) -> Consumer:
-        """A consumer, whether it has a saved position or not."""
+        """A consumer, with a saved position or without."""
         return Consumer(self, consumer_id)
 
     def consumers(self) -> list[ConsumerInfo]:

@@ -1,4 +1,4 @@
-"""The catalog as the one who decides a table's snapshots."""
+"""The catalog as the authority on a table's snapshots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CatalogPointer:
     """Lets the catalog decide which snapshot of a table is the latest.
 
     Attributes:
-        catalog: Who decides.
+        catalog: The catalog, which decides.
         identifier: The table.
         table_id: Its id, so that a table of the same name made later is not mistaken for it.
     """

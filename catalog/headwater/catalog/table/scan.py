@@ -1,4 +1,4 @@
-"""Reading a table: one snapshot, or the changes between two, in whatever shape is wanted."""
+"""Reading a table: one snapshot, or the changes between two, as Arrow, Polars or pandas."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _BATCH_ROWS = 65536
 
 
 class Rows:
-    """Splits to be read, and the shapes their rows can be had in.
+    """Splits to be read, and their rows as Arrow, Polars or pandas.
 
     It pickles without a connection to the catalog, so that Spark's executors can read its splits.
 
     Args:
         storage: The table, with the schema that the rows are to have.
-        columns: Which columns, in this order; None means all.
+        columns: The columns, in this order; None means all.
         predicate: Only rows for which it is true; None means all.
-        row_kinds: Whether rows bear a column ``_ROW_KIND``.
+        row_kinds: True if rows bear a column ``_ROW_KIND``.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Rows:
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
-        """What is to be read; each split independently of the others."""
+        """The splits to be read, each independently of the others."""
         raise NotImplementedError
 
     def read_split(
@@ -86,7 +86,7 @@ class Rows:
 
     def to_polars(self) -> pl.DataFrame:
         """The rows as a Polars frame."""
-        # Here, because whoever does not want one is not to wait for it.
+        # Here, as programs without Polars need not wait for it.
         import polars as pl
 
         frame = pl.from_arrow(self.to_arrow())
@@ -99,7 +99,7 @@ class Rows:
         return frame
 
     def count(self) -> int:
-        """How many rows there are; of files that need no merge, the metadata tells."""
+        """The number of rows; for files that need no merge, from the metadata."""
         total = 0
         for split in self.splits:
             if split.needs_merge or split.streaming or self.predicate is not None:
@@ -124,7 +124,7 @@ class Scan(Rows):
     Args:
         storage: The table, with the schema that the rows are to have.
         snapshot: The snapshot; None for a table that nobody wrote yet.
-        columns: Which columns, in this order; None means all.
+        columns: The columns, in this order; None means all.
         predicate: Only rows for which it is true; None means all.
     """
 
@@ -140,24 +140,24 @@ class Scan(Rows):
 
     @cached_property
     def plan(self) -> ScanPlan | None:
-        """What is to be read and what was left out; None for a table without a snapshot."""
+        """The plan of the read; None for a table without a snapshot."""
         if self.snapshot is None:
             return None
         return plan_snapshot(self.storage, self.snapshot, predicate=self.predicate)
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
-        """What is to be read; each split independently of the others."""
+        """The splits to be read, each independently of the others."""
         return () if self.plan is None else self.plan.splits
 
 
 class Changes(Rows):
-    """What some snapshots changed: rows with a column ``_ROW_KIND``, in the order of commits.
+    """The changes that some snapshots made: rows with a column ``_ROW_KIND``, in commit order.
 
     Args:
         storage: The table.
         plans: The plans of the snapshots' changes, oldest first.
-        columns: Which columns, in this order; None means all.
+        columns: The columns, in this order; None means all.
         predicate: Only rows for which it is true; None means all.
     """
 
@@ -173,5 +173,5 @@ class Changes(Rows):
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
-        """What is to be read; to keep the order of changes, one after another."""
+        """The splits to be read, one after another to keep the order of changes."""
         return tuple(split for plan in self.plans for split in plan.splits)

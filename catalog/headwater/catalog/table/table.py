@@ -1,7 +1,7 @@
 """The handle by which a program works on one table.
 
-SDK, Spark and command line use tables through this class alone; what it needs of the catalog is
-the `Catalog` protocol, so that it is the same for an embedded catalog and for a server.
+SDK, Spark and command line use tables through this class alone. It knows the catalog by the
+`Catalog` protocol only, so that it is the same for an embedded catalog and for a server.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Table(TableHistory):
     after somebody else altered the table.
 
     Args:
-        catalog: Who keeps the table.
+        catalog: The catalog that keeps the table.
         info: The table as the catalog has it.
         runtime: Clock and names.
-        options: Table options laid over the table's own, for this handle alone.
+        options: Table options that this handle alone lays over the table's own.
     """
 
     # Writing ----------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Table(TableHistory):
         that the table had then; else those of the latest snapshot.
 
         Args:
-            columns: Which columns, in this order; None means all.
+            columns: The columns, in this order; None means all.
             where: A SQL condition, such as ``dt = '2026-01-01' AND amount > 10``.
             snapshot_id: As of this snapshot.
             tag: As of this tag.
@@ -222,7 +222,7 @@ class Table(TableHistory):
         Args:
             since: A snapshot's id; 0 for the beginning.
             until: A snapshot's id; None for the latest.
-            columns: Which columns, in this order; None means all.
+            columns: The columns, in this order; None means all.
             where: A SQL condition; each change is judged for itself.
             skip_overwrites: Leave out what overwrites changed, as Paimon does: they say which
                 files went, and not which rows. Deleting from an append table is an overwrite.
@@ -263,7 +263,7 @@ class Table(TableHistory):
         return [] if snapshot is None else list_files(self._storage, snapshot)
 
     def partitions(self) -> list[PartitionInfo]:
-        """What each partition holds.
+        """The partitions and their contents.
 
         A table with ``metastore.partitioned-table`` keeps its partitions in the catalog; those of
         others are read from the latest snapshot's manifests, and have no times and no mark.
@@ -317,10 +317,10 @@ class Table(TableHistory):
         is taken from the table's ``snapshot.…`` options.
 
         Args:
-            retain_min: So many of the latest snapshots stay in any case.
-            retain_max: Older ones than so many go even when they are young.
-            retain: A snapshot stays until its successor is so old.
-            limit: At most so many go.
+            retain_min: The number of latest snapshots that stay in any case.
+            retain_max: The number beyond which the oldest go even when they are young.
+            retain: The age of its successor at which a snapshot goes.
+            limit: The number of snapshots that go at most.
             dry_run: Only say what would go.
             executor: Deletes the data files; this process unless given.
 

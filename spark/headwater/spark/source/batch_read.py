@@ -18,7 +18,7 @@ __all__ = ["BatchReader", "SplitsPartition", "pack_splits"]
 
 
 class SplitsPartition(InputPartition):
-    """What one task reads, in this order.
+    """The splits that one task reads, in this order.
 
     Args:
         splits: Splits of a plan.
@@ -33,10 +33,10 @@ class BatchReader(DataSourceReader):
     """Reads splits of one snapshot.
 
     Args:
-        rows: What to read; its columns are those of `schema`.
-        splits: Which splits of it.
+        rows: The table's rows, with the columns of `schema`.
+        splits: Those of their splits that are read.
         schema: The frame's schema.
-        parallelism: How many tasks run at once.
+        parallelism: The number of tasks that run at once.
     """
 
     def __init__(
@@ -67,15 +67,15 @@ class BatchReader(DataSourceReader):
 def pack_splits(
     groups: Sequence[Sequence[Split]], options: TableOptions, parallelism: int
 ) -> list[list[Split]]:
-    """Groups of splits put together, so that small ones do not each cost a task.
+    """Pack groups of splits together, so that small ones do not each cost a task.
 
     As Spark does with its own files: up to ``source.split.target-size``, but not so much that a
     core has nothing to do. A group stays together and in order.
 
     Args:
-        groups: What is to be read.
-        options: The table's.
-        parallelism: How many tasks run at once.
+        groups: The splits to be read.
+        options: The table's options.
+        parallelism: The number of tasks that run at once.
     """
     cost = options.split_open_file_cost
     sized = [(sum(split.size + cost for split in group), group) for group in groups]

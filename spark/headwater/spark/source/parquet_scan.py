@@ -41,11 +41,11 @@ _NO_LITERAL = {Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ, Root.BINARY, Root.
 
 @dataclass(frozen=True)
 class Division:
-    """Who reads which splits.
+    """The splits of a plan, divided between two readers.
 
     Attributes:
-        native: Spark's own Parquet scan.
-        python: Headwater's reader in Python workers.
+        native: Those that Spark's own Parquet scan reads.
+        python: Those that Headwater's reader reads, in Python workers.
     """
 
     native: tuple[Split, ...]
@@ -53,7 +53,7 @@ class Division:
 
 
 def divide(storage: TableStorage, splits: Sequence[Split], columns: Sequence[str]) -> Division:
-    """Decide who reads which splits; the same answer wherever it is asked.
+    """Divide splits between the readers, in the same way on the driver and elsewhere.
 
     Args:
         storage: The table.
@@ -104,7 +104,7 @@ def native_frame(
 
 
 def _distinct(storage: TableStorage, split: Split) -> bool:
-    """Whether no key occurs twice in the split's files."""
+    """True if no key occurs twice in the split's files."""
     if not split.needs_merge:
         return True
     return all(len(section.runs) == 1 for section in key_sections(storage, split.files))

@@ -1,7 +1,7 @@
 """Follow a table's changes in a streaming query.
 
-An offset is a `StreamPosition`: what the query wants next. A batch is the full read that a new
-query may start with, or the changes of all snapshots up to the latest.
+An offset is a `StreamPosition`: the snapshot that the query wants next. A batch is the full read
+that a new query may start with, or the changes of all snapshots up to the latest.
 
 With a consumer id the position is saved in the catalog, where it outlives the checkpoint and holds
 back snapshot expiry. It moves only when Spark says that a batch is done: Spark tells a source so
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamReader"]
 
-# Spark asks for news a hundred times a second; the catalog is asked this seldom, in ms.
+# Spark asks for news a hundred times a second; the catalog is asked again after so long.
 _POLL_SECONDS = 0.1
 
 
@@ -54,9 +54,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     `read` it sends to its tasks.
 
     Args:
-        connection: Where the catalog is.
-        options: What is asked for.
-        table: The table. Its columns of now are read, whatever becomes of them.
+        connection: The catalog's.
+        options: The options of the read.
+        table: The table. The stream keeps its present columns, whatever becomes of them.
         schema: The frame's schema.
     """
 
@@ -85,7 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # On the driver ----------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, int | bool]:
-        """Where a query without a checkpoint starts."""
+        """The start of a query without a checkpoint."""
         if self._initial is None:
             self._initial = self._start()
         return self._initial.to_json()
@@ -116,7 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
-        """What the tasks of a batch read."""
+        """The splits of a batch, packed for its tasks."""
         first, last = StreamPosition.from_json(start), StreamPosition.from_json(end)
         if first >= last:
             return []
@@ -128,7 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SplitsPartition(each) for each in packed]
 
     def commit(self, end: Mapping[str, object]) -> None:
-        """A batch is done."""
+        """Take note that a batch is done."""
         self._done(StreamPosition.from_json(end))
 
     def _catalog_table(self) -> Table:
@@ -136,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._table
 
     def _newest(self) -> Snapshot | None:
-        """The latest snapshot, not asked for more often than is decent."""
+        """The latest snapshot; waits if the catalog was asked a moment ago."""
         runtime = self._rows.storage.runtime
         if self._polled is not None:
             early = self._polled + _POLL_SECONDS - runtime.monotonic()
@@ -198,7 +198,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _done(self, position: StreamPosition) -> None:
-        """Save the position; everything before it is done for good."""
+        """Save the position, before which everything is done for good."""
         consumer_id = self._options.consumer_id
         if consumer_id is None or not position.changes:
             return

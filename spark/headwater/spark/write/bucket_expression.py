@@ -1,7 +1,7 @@
 """The bucket of a row as a Spark expression, for keys of whole numbers and dates.
 
 Spark computes it in generated code. The same in a Python function costs about as much as the rest
-of a shuffle, as every row waits in a queue for its answer; other types of key take that way.
+of a shuffle, as every row waits in a queue for its answer; other types of key take the slow way.
 `headwater.storage.rows.bucket` is the rule that both must agree with.
 """
 
@@ -26,7 +26,7 @@ _MOST_FIELDS = 56
 
 
 def can_compute(fields: Sequence[DataField]) -> bool:
-    """Whether `with_bucket` knows the types of a bucket key."""
+    """True if `with_bucket` knows the types of a bucket key."""
     return 0 < len(fields) <= _MOST_FIELDS and all(
         isinstance(field.type, AtomicType) and field.type.root in _BITS and not field.type.nullable
         for field in fields
@@ -39,7 +39,7 @@ def with_bucket(df: DataFrame, fields: Sequence[DataField], buckets: int, name: 
     Args:
         df: Holds the columns of the bucket key.
         fields: The bucket key.
-        buckets: How many buckets there are.
+        buckets: The number of buckets.
         name: The new column's name.
     """
     state = _SEED

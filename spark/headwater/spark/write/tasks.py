@@ -59,7 +59,7 @@ class WrittenFiles(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class _Target:
-    """What a task must know of the write; no connection to the catalog.
+    """The part of a write that its tasks know; no connection to the catalog.
 
     Attributes:
         plan: The write.

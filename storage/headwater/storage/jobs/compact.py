@@ -30,7 +30,7 @@ def compact_table(
 
     Args:
         storage: The table.
-        pointer: Who decides which snapshot is the latest.
+        pointer: The authority on the latest snapshot.
         executor: Runs the tasks.
         partition: Only partitions with these values.
 

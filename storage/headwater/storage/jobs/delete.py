@@ -24,7 +24,7 @@ def delete_from_table(
 
     Args:
         storage: The table.
-        pointer: Who decides which snapshot is the latest.
+        pointer: The authority on the latest snapshot.
         executor: Runs the tasks.
         predicate: The filter; rows for which it is null stay.
 

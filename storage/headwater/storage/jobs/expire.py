@@ -38,8 +38,8 @@ def expire_snapshots(
     Args:
         storage: The table.
         latest: Its latest snapshot.
-        retention: What stays; None takes the table's options.
-        dry_run: Only say what would go.
+        retention: The snapshots to keep; None takes the table's options.
+        dry_run: Delete nothing, and only tell the outcome.
         executor: Deletes the data files; None is this process, with some threads.
 
     Raises:

@@ -55,7 +55,7 @@ def run_job(job: Job[Task], pointer: SnapshotPointer, executor: Executor) -> Sna
 
     Args:
         job: The work.
-        pointer: Who decides which snapshot is the latest.
+        pointer: The authority on the latest snapshot.
         executor: Runs the tasks.
 
     Returns:

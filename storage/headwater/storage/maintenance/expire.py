@@ -53,10 +53,10 @@ class Retention:
     """The snapshots that expiry keeps.
 
     Attributes:
-        least: So many of the latest stay in any case, at least 1.
-        most: Older ones than so many go even when they are young.
-        millis: A snapshot stays until its successor is so old.
-        limit: One run expires at most so many.
+        least: The number of latest snapshots that stay in any case, at least 1.
+        most: The number beyond which the oldest go even when they are young.
+        millis: The age of its successor at which a snapshot goes.
+        limit: The number of snapshots that one run expires at most.
     """
 
     least: int
@@ -92,7 +92,7 @@ class ExpireResult:
     """The outcome of an expiry, or of its dry run.
 
     Attributes:
-        dry_run: Whether nothing was deleted.
+        dry_run: True if nothing was deleted.
         expired: Ids of the snapshots that went.
         earliest: The earliest snapshot that stays; None for a table without one.
         data_files: Data and changelog files deleted.
@@ -158,7 +158,7 @@ def plan_expiry(
     Args:
         storage: The table.
         latest: Its latest snapshot.
-        retention: What stays; None takes the table's options.
+        retention: The snapshots to keep; None takes the table's options.
         dry_run: Noted in the result.
 
     Raises:
