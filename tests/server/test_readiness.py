@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Callable
@@ -10,16 +12,20 @@ from pathlib import Path
 import anyio
 import httpx
 import psycopg
+import pyarrow as pa
 import pytest
 
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.open_database import opened_database
+from headwater.catalog.table.table import Table
 from headwater.migrations import upgrade
 from headwater.server.probes import probes_of
 from headwater.server.readiness import KEPT_MILLIS, Readiness
 from headwater.storage.errors import Forbidden, Unavailable
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.runtime import Runtime
+from headwater.storage.schema.table_schema import Schema
 
 Serve = Callable[..., str]
 
@@ -123,8 +129,8 @@ def test_what_hangs_is_not_asked_again_until_it_answers() -> None:
 class Refusing(LocalFileAccess):
     """Storage that refuses everything."""
 
-    def exists(self, path: str) -> bool:
-        raise Forbidden(f"{path}: access denied")
+    def check_directory(self, directory: str) -> None:
+        raise Forbidden(f"{directory}: access denied")
 
 
 def test_one_warehouse_out_of_reach_does_not_take_the_others_out_of_service(
@@ -142,6 +148,90 @@ def test_one_warehouse_out_of_reach_does_not_take_the_others_out_of_service(
         probes_of(database, dict)["storage"]()
         probes_of(database, dict)["database"]()
     broken.close()
+
+
+def _readiness(catalog: SqlCatalog, serve: Serve) -> Callable[[], httpx.Response]:
+    """Asks a server of one warehouse whether it is ready, each time anew."""
+    watch = Watch()
+    with opened_database(str(catalog.operation.database.engine.url)) as database:
+        probes = probes_of(database, lambda: {"main": catalog})
+    address = serve(catalog, parts={"probes": probes, "runtime": watch.runtime})
+
+    def ask() -> httpx.Response:
+        watch.millis += KEPT_MILLIS
+        return httpx.get(f"{address}/readyz", trust_env=False, timeout=60)
+
+    return ask
+
+
+def test_a_warehouse_whose_folder_is_gone_is_not_ready_and_not_made_anew(
+    catalog: SqlCatalog, serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask = _readiness(catalog, serve)
+    assert ask().status_code == 200
+    orders = Identifier("sales", "orders")
+    catalog.databases.create("sales")
+    schema = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
+    catalog.tables.create(orders, schema)
+    table = Table(catalog, catalog.tables.get(orders))
+    (tmp_path / "lake").rename(tmp_path / "elsewhere")
+    answer = ask()
+    assert (answer.status_code, "storage" in answer.json()["message"]) == (503, True)
+    assert "is missing: mount it" in caplog.text
+    with pytest.raises(Unavailable, match="is missing, and nothing is written"):
+        table.write({"order_id": [1]})
+    with pytest.raises(Unavailable, match="is missing, and nothing is written"):
+        catalog.tables.create(Identifier("sales", "more"), schema)
+    catalog.databases.create("more")
+    # Nor when a server starts.
+    catalog.begin()
+    assert not (tmp_path / "lake").exists()
+    (tmp_path / "elsewhere").rename(tmp_path / "lake")
+    assert ask().status_code == 200
+    table.write({"order_id": [1]})
+    assert table.scan().to_arrow().num_rows == 1
+
+
+_ON_A_SMALL_DISK = """
+import os, subprocess, sys
+from headwater.storage.errors import HeadwaterError
+from headwater.storage.files.local import LocalFileAccess
+folder = sys.argv[1]
+files = LocalFileAccess()
+def check():
+    try:
+        files.check_directory("file://" + folder)
+    except HeadwaterError as error:
+        return error.message
+    return "well"
+print(check())
+with open(folder + "/big", "wb") as sink:
+    try:
+        sink.write(bytes(1 << 20)); sink.flush()
+    except OSError:
+        pass
+    print(check())
+    os.truncate(sink.fileno(), 0)
+print(check())
+subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+print(check())
+"""
+
+
+def test_a_full_or_read_only_disk_is_not_ready(tmp_path: Path) -> None:
+    """On a disk of its own, which only this test sees."""
+    apart = ["unshare", "--user", "--map-root-user", "--mount"]
+    mount = f"mount -t tmpfs -o size=64k tmpfs {tmp_path}"
+    if subprocess.run([*apart, "sh", "-c", mount], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody mount a disk of their own")
+    script = tmp_path.parent / "small_disk.py"
+    script.write_text(_ON_A_SMALL_DISK)
+    run = [*apart, "sh", "-c", f"{mount} && {sys.executable} {script} {tmp_path}"]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    well, full, again, read_only = done.stdout.splitlines()
+    assert (well, again) == ("well", "well")
+    assert "No space left" in full
+    assert "Read-only" in read_only
 
 
 @pytest.mark.postgresql

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,14 +21,17 @@ from headwater.server.settings import load_settings
 from headwater.storage.errors import Invalid
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [
+def _command(tmp_path: Path) -> list[str]:
+    return [
         *(sys.executable, "-m", "headwater.cli.main", "serve", "--port", "0", "--workers", "2"),
         *("--database-url", f"sqlite:///{tmp_path}/headwater.db"),
         *("--warehouse", f"main={tmp_path}/lake", "--log-format", "json"),
     ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(_command(tmp_path), stderr=subprocess.PIPE, text=True) as started:
         yield started
         started.terminate()
         assert started.wait(timeout=120) in (0, -signal.SIGTERM)
@@ -60,6 +65,57 @@ def test_their_counts_add_up_and_one_that_dies_is_replaced(server: subprocess.Po
     # What the dead one counted still counts; what it had open is open no longer.
     assert found[config] == asked + 1
     assert found[("headwater_http_requests_in_progress",)] == 1
+
+
+def test_workers_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    """And do not hold its port."""
+    with subprocess.Popen(_command(tmp_path), stderr=subprocess.PIPE, text=True) as started:
+        assert started.stderr is not None
+        lines = (json.loads(line) for line in started.stderr)
+        address = next(
+            line["message"].rpartition(" ")[2]
+            for line in lines
+            if str(line.get("message")).startswith("serving ")
+        )
+        assert len({_starting(lines), _starting(lines)}) == 2
+        httpx.get(f"{address}/healthz", trust_env=False, timeout=120).raise_for_status()
+        started.kill()
+        # Until the last process that writes to it is gone.
+        said = [str(line.get("message")) for line in lines]
+    assert sum("is gone: stopping" in message for message in said) == 2
+    host, port = address.removeprefix("http://").split(":")
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, int(port)))
+        listener.listen()
+
+
+@pytest.mark.slow
+def test_a_worker_that_takes_long_to_start_is_waited_for(tmp_path: Path) -> None:
+    """For longer than the five seconds that its parent gives one by itself."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    hold = "import sys\nif '--multiprocessing-fork' in sys.argv:\n    open({!r}).read()\n"
+    (tmp_path / "sitecustomize.py").write_text(hold.format(str(gate)))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    log = tmp_path / "log"
+    with (
+        log.open("w") as sink,
+        subprocess.Popen(_command(tmp_path), stderr=sink, env=environment) as started,
+    ):
+        with gate.open("w"):  # opens when the first worker is there
+            with pytest.raises(subprocess.TimeoutExpired):
+                started.wait(timeout=8)
+            assert "died" not in log.read_text()
+            # It can be stopped meanwhile, too.
+            started.terminate()
+            ended = threading.Thread(target=started.wait)
+            ended.start()
+            ended.join(timeout=5)
+        ended.join()
+    said = log.read_text()
+    assert "Received SIGTERM" in said
+    assert "died" not in said
 
 
 def _starting(lines: Iterator[dict[str, Any]]) -> int:

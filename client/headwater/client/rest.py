@@ -123,7 +123,9 @@ class RestCatalog:
         """
         enabled = self._requests.connected().options.get(_DATA_TOKENS, "").strip().lower()
         if enabled != "true" or info.is_external:
-            return open_file_access(info.path, self.storage_options)
+            # Its schema is there already, unless other engines are to write it.
+            root = None if info.is_external else info.path
+            return open_file_access(info.path, self.storage_options, root=root)
         ask = AskForToken(self._requests, info.identifier, self.storage_options)
         return open_file_access(info.path, RenewedOptions(ask, self._requests.runtime.now_millis))
 

@@ -106,7 +106,7 @@ def catalogs_on(
             undrop_millis=settings.undrop_millis,
             external_locations=settings.external_locations,
         )
-        catalogs[name].repair()
+        catalogs[name].begin()
     return catalogs
 
 

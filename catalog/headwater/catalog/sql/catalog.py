@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from headwater.catalog.model.tables import TableInfo
@@ -28,15 +29,18 @@ from headwater.catalog.sql.tables.bulk_reads import BulkReads
 from headwater.catalog.sql.tables.databases import SqlDatabases
 from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
 from headwater.catalog.sql.tables.external_schemas import ExternalSchemas
+from headwater.catalog.sql.tables.places import make_warehouse_folder
 from headwater.catalog.sql.tables.protection import SqlProtection
 from headwater.catalog.sql.tables.tables import SqlTables
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import HeadwaterError, Invalid
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.location import Place, parse_location
 from headwater.storage.files.open_files import open_file_access
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 __all__ = ["SqlCatalog"]
+
+_LOG = logging.getLogger(__name__)
 
 
 class SqlCatalog:
@@ -128,7 +132,7 @@ class SqlCatalog:
                 create_missing_tables(database)
             check_revision(database)
             Warehouses(database, runtime).claim({warehouse: catalog.location})
-            catalog.repair()
+            catalog.begin()
         except BaseException:
             database.close()
             raise
@@ -164,7 +168,7 @@ class SqlCatalog:
             raise Invalid(f"'{warehouse}' is not a warehouse name: it is empty or has a slash")
         location = parse_location(location)
         options = dict(storage_options or {})
-        files = open_file_access(location, options) if files is None else files
+        files = open_file_access(location, options, root=location) if files is None else files
         places = None
         if external_locations is not None:
             places = tuple(Place.of(each) for each in external_locations)
@@ -190,7 +194,20 @@ class SqlCatalog:
 
     def table_files(self, info: TableInfo) -> FileAccess:
         """Access to a table's files, with the warehouse's storage options."""
-        return open_file_access(info.path, self._storage_options)
+        return open_file_access(
+            info.path, self._storage_options, root=None if info.is_external else info.path
+        )
+
+    def begin(self) -> None:
+        """Make the folder of a new warehouse, and repair what a crash left half done.
+
+        Storage that does not answer keeps nobody from beginning: it may do so later.
+        """
+        try:
+            make_warehouse_folder(self._context)
+        except HeadwaterError as error:
+            _LOG.warning("warehouse %s: %s", self.warehouse, error)
+        self.repair()
 
     def repair(self) -> RepairReport:
         """Make storage follow every decision that a crash left open."""

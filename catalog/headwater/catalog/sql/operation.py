@@ -14,9 +14,6 @@ from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
 
 __all__ = ["Backlog", "Operation", "SweepReport"]
 
-# Asked whether it exists, to see whether storage answers; nothing ever makes it.
-_PROBE = ".headwater-probe"
-
 
 @dataclass(frozen=True)
 class SweepReport:
@@ -88,5 +85,5 @@ class Operation:
             connection.execute(select(1)).scalar_one()
 
     def check_storage(self) -> None:
-        """Ask the warehouse's storage for something; raises Unavailable or Forbidden."""
-        self._context.files.exists(f"{self._context.location}/{_PROBE}")
+        """Raise Unavailable or Forbidden unless files can be written in the warehouse."""
+        self._context.files.check_directory(self._context.location)

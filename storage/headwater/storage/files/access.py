@@ -78,6 +78,13 @@ class FileAccess(Protocol):
         """Make a directory, and those above it, where a store has directories at all."""
         ...
 
+    def check_directory(self, directory: str) -> None:
+        """Raise unless the directory, or its bucket, is there and files can be written in it.
+
+        Where writing costs money, it is only looked for.
+        """
+        ...
+
     def delete_tree(self, directory: str) -> None:
         """Delete everything below a directory, and the directory."""
         ...

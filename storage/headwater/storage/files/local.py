@@ -21,6 +21,8 @@ __all__ = ["LocalFileAccess", "local_path", "local_uri"]
 # Names a temporary file uniquely among the threads of one process.
 _counter = itertools.count()
 _TEMPORARY = ".headwater-tmp"
+# More than what a file system keeps beside a file's name.
+_PROBE_SIZE = 8192
 
 
 def local_path(uri: str) -> str:
@@ -56,7 +58,17 @@ class LocalFileAccess:
     by a rename (replace) or a hard link (put-if-absent); then the directory is flushed too. What
     need not be durable and differs in its last byte only, as most hints do, is changed in place: no
     reader sees half a byte, and a file for each number costs some file systems dearly.
+
+    Args:
+        root: A directory, as a URI, that only `make_directory` makes: while it is missing, such as
+            a disk that is not mounted, nothing is written in it.
     """
+
+    _root: str | None = None
+
+    def __init__(self, root: str | None = None) -> None:
+        if root is not None:
+            self._root = local_path(root)
 
     def read(self, path: str) -> bytes:
         """The file's content; raises NotFound."""
@@ -79,6 +91,7 @@ class LocalFileAccess:
             target = local_path(path)
             if not durable and _change_last_byte(target, data):
                 return
+            self._make_parent(target)
             temporary = _write_temporary(target, data, durable=durable)
             os.replace(temporary, target)
             if durable:
@@ -88,6 +101,7 @@ class LocalFileAccess:
         """Create a file, atomically and durably; False, changing nothing, when it exists."""
         with _explained(path):
             target = local_path(path)
+            self._make_parent(target)
             temporary = _write_temporary(target, data)
             try:
                 os.link(temporary, target)
@@ -109,7 +123,35 @@ class LocalFileAccess:
     def make_directory(self, directory: str) -> None:
         """Make a directory, and those above it."""
         with _explained(directory):
-            os.makedirs(local_path(directory), exist_ok=True)
+            path = local_path(directory)
+            if path != self._root:
+                self._require_root(path)
+            os.makedirs(path, exist_ok=True)
+
+    def check_directory(self, directory: str) -> None:
+        """Raise unless the directory is there and takes a file of some kilobytes."""
+        path = local_path(directory)
+        with _explained(directory):
+            if not os.path.isdir(path):
+                raise Unavailable(f"the folder {directory} is missing: mount it, or restore it")
+            target = os.path.join(path, "probe")
+            os.unlink(_write_temporary(target, bytes(_PROBE_SIZE), durable=False))
+
+    def _make_parent(self, target: str) -> None:
+        directory = os.path.dirname(target)
+        if not os.path.isdir(directory):
+            self._require_root(directory)
+            _make_directory(directory)
+
+    def _require_root(self, path: str) -> None:
+        root = self._root
+        if root is None or os.path.isdir(root):
+            return
+        if path == root or path.startswith(f"{root.rstrip('/')}/"):
+            raise Unavailable(
+                f"the folder file://{root} is missing, and nothing is written until it is there "
+                "again: mount it, or restore it"
+            )
 
     def delete_tree(self, directory: str) -> None:
         """Delete everything below a directory, and the directory."""
@@ -163,7 +205,7 @@ class LocalFileAccess:
         with _explained(path):
             target = local_path(path)
             temporary = _temporary_name(target)
-            _make_directory(os.path.dirname(target))
+            self._make_parent(target)
             try:
                 with pa.OSFile(temporary, "wb") as sink:
                     yield sink
@@ -202,7 +244,6 @@ def _temporary_name(target: str) -> str:
 
 def _write_temporary(target: str, data: bytes, *, durable: bool = True) -> str:
     temporary = _temporary_name(target)
-    _make_directory(os.path.dirname(target))
     try:
         with open(temporary, "wb") as sink:
             sink.write(data)

@@ -13,13 +13,17 @@ __all__ = ["open_file_access"]
 
 
 def open_file_access(
-    location: str, options: Mapping[str, str] | RenewedOptions | None = None
+    location: str,
+    options: Mapping[str, str] | RenewedOptions | None = None,
+    *,
+    root: str | None = None,
 ) -> FileAccess:
     """The file access that reaches a location.
 
     Args:
         location: A ``file:`` or ``s3:`` URI, or an absolute local path.
         options: Storage options, such as ``s3.endpoint``; see `S3FileAccess`.
+        root: A directory that writing does not make; see `LocalFileAccess`.
 
     Raises:
         Invalid: The location is not a URI with a scheme, nor an absolute path.
@@ -28,7 +32,7 @@ def open_file_access(
     scheme = "file" if location.startswith("/") else location.partition(":")[0].lower()
     match scheme:
         case "file":
-            return LocalFileAccess()
+            return LocalFileAccess(root)
         case "s3" | "s3a":
             try:
                 from headwater.storage.files.s3 import S3FileAccess

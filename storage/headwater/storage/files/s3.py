@@ -40,6 +40,8 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "session_token": ("s3.session.token", "s3.session-token", "fs.s3.securityToken"),
     "region": ("s3.region", "fs.s3.region", "s3.endpoint.region"),
 }
+# Nothing ever makes it: listing it shows that the bucket is there.
+_PROBE = ".headwater-probe"
 _PATH_STYLE = ("s3.path.style.access", "s3.path-style-access")
 
 
@@ -132,6 +134,13 @@ class S3FileAccess:
     def make_directory(self, directory: str) -> None:
         """Nothing: a directory is there as soon as an object is in it."""
         self._locate(directory)
+
+    def check_directory(self, directory: str) -> None:
+        """Raise unless the bucket is there and answers."""
+        try:
+            self.list(f"{directory.rstrip('/')}/{_PROBE}")
+        except NotFound as error:
+            raise Unavailable(f"the bucket of {directory} does not exist") from error
 
     def delete_tree(self, directory: str) -> None:
         """Delete everything below a directory."""

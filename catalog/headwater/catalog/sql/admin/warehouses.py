@@ -72,13 +72,14 @@ class Warehouses:
         Raises:
             AlreadyExists: There is one of that name.
             Invalid: The name or the location is not one, or the location overlaps another's.
+            Forbidden, Unavailable: Its folder cannot be made.
             Unsupported: Nothing here reaches such a location.
         """
         check_warehouse_name(name)
         uri = parse_location(location)
         wanted = _claim(name, uri)
         _check_options(name, options)
-        open_file_access(uri, dict(options))
+        files = open_file_access(uri, dict(options))
         now = self._runtime.now_millis()
         info = WarehouseInfo(name, uri, dict(options), now, now)
 
@@ -97,6 +98,7 @@ class Warehouses:
             }
             connection.execute(insert(WarehouseRow), row)
             refuse_overlap(connection, wanted, f"warehouse '{name}'")
+            files.make_directory(uri)
             if not _is_claimed(connection, wanted):
                 claim(connection, wanted)
 

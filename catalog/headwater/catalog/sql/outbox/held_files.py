@@ -64,6 +64,9 @@ class _HeldFiles:
     def make_directory(self, directory: str) -> None:
         self._held().make_directory(directory)
 
+    def check_directory(self, directory: str) -> None:
+        self._held().check_directory(directory)
+
     def delete_tree(self, directory: str) -> None:
         with self._asking():
             self._held().delete_tree(directory)

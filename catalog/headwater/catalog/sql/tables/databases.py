@@ -35,6 +35,7 @@ from headwater.catalog.sql.queries.names import (
     pattern_clause,
 )
 from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
+from headwater.catalog.sql.tables.places import make_warehouse_folder
 from headwater.catalog.sql.tables.protection import refuse_protected
 from headwater.catalog.sql.tables.rows import drop_table_rows, lock_table
 from headwater.storage.errors import AlreadyExists, Invalid, ResourceType
@@ -117,6 +118,7 @@ class SqlDatabases:
             "updated_by": current_principal(),
         }
 
+        make_warehouse_folder(self._context)
         wanted = Claim(Place.of(location), Kind.DATABASE, self._context.warehouse, database_id)
 
         def work(connection: Connection) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "find_database",
     "is_in_warehouse",
     "is_readable",
+    "make_warehouse_folder",
     "refuse_taken_name",
     "table_claim",
     "table_location",
@@ -84,6 +85,27 @@ def check_external_path(context: CatalogContext, identifier: Identifier, locatio
             f"table {identifier}: an external table's path must not overlap the warehouse "
             f"{context.location}, whose files the catalog manages; leave option 'path' out"
         )
+
+
+def make_warehouse_folder(context: CatalogContext) -> None:
+    """Make the folder of a warehouse that has no tables yet.
+
+    One that has tables and no folder has lost it, or its disk is not mounted: a new folder would
+    hide that.
+
+    Raises:
+        Forbidden, Unavailable: It cannot be made.
+    """
+    tables = (
+        select(TableRow.id)
+        .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+        .where(DatabaseRow.warehouse == context.warehouse, TableRow.is_external.is_(False))
+        .limit(1)
+    )
+    with context.database.read() as connection:
+        has_tables = connection.execute(tables).first() is not None
+    if not has_tables:
+        context.files.make_directory(context.location)
 
 
 def is_readable(context: CatalogContext, path: str) -> bool:
