@@ -14,13 +14,11 @@ def test_a_token_is_shown_once_then_listed_and_revoked(headwater: Headwater) -> 
     made = headwater("token", "create", "spark", "--expires-in", "90 d")
     secret = made.stdout.strip()
     assert (made.returncode, secret[:3]) == (0, "hw_")
-    headwater("token", "create", "flink")
+    headwater("token", "create", "flink", "--management")
     listed = headwater("token", "list", "--json")
     rows = [json.loads(line) for line in listed.stdout.splitlines()]
-    assert [(row["name"], row["expires"] is None, row["valid"]) for row in rows] == [
-        ("flink", True, True),
-        ("spark", False, True),
-    ]
+    shown = [(row["name"], row["expires"] is None, row["valid"], row["management"]) for row in rows]
+    assert shown == [("flink", True, True, True), ("spark", False, True, False)]
     assert secret not in listed.stdout
     assert headwater("token", "revoke", "spark").returncode == 0
     assert "spark" not in headwater("token", "list").stdout
@@ -36,6 +34,7 @@ def test_mistakes_are_one_line(headwater: Headwater) -> None:
         (["create", "spark"], "already"),
         (["create", "other", "--expires-in", "soon"], "--expires-in"),
         (["create", "other", "--expires-in", "0 s"], "longer than nothing"),
+        (["create", "other", "--expires-in", "5"], "'5' has no unit"),
         (["revoke", "nobody"], "nobody"),
     ):
         result = headwater("token", *arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,3 +151,16 @@ def test_command_lines_on_the_page_exist(page: Path) -> None:
         assert names, f"no such command: {line}"
         given = {word.partition("=")[0] for word in words if word.startswith("-")}
         assert given <= known[names[0]].options, line
+
+
+def test_the_readme_installs_what_there_is() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / "README.md").read_text()
+    section = text.partition("## Install\n")[2].partition("\n## ")[0]
+    assert f"Python {project['requires-python'].removeprefix('>=')} or newer" in section
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    extras = set(project["optional-dependencies"])
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == extras
+    asked = re.findall(r"(?:\.|headwater)\[([\w,]+)\]", section)
+    assert asked
+    assert {name for names in asked for name in names.split(",")} <= extras

@@ -1,4 +1,4 @@
-"""Arguments that several commands take, and what their texts mean."""
+"""Arguments that several commands take, and the values that their texts stand for."""
 
 from __future__ import annotations
 
@@ -43,24 +43,22 @@ TableName = Annotated[
 Database = Annotated[str, typer.Argument(metavar="DATABASE", help="The database.")]
 MaybeDatabase = Annotated[
     str | None,
-    typer.Argument(metavar="DATABASE", help="Only what is in this database."),
+    typer.Argument(metavar="DATABASE", help="Only this database."),
 ]
 Pattern = Annotated[
     str | None,
     typer.Option(
         "--pattern",
         metavar="LIKE",
-        help="Only names like this: % is any text, _ one character, a backslash before means it.",
+        help="Only names like this: % is any text, _ one character; \\ before either means it.",
     ),
 ]
-IfExists = Annotated[
-    bool, typer.Option("--if-exists", help="It is no error if there is no such thing.")
-]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing if it does not exist.")]
 IfNotExists = Annotated[
-    bool, typer.Option("--if-not-exists", help="It is no error if the name is taken.")
+    bool, typer.Option("--if-not-exists", help="Do nothing if it exists already.")
 ]
 Comment = Annotated[
-    str | None, typer.Option("--comment", metavar="TEXT", help="A comment; '' for none.")
+    str | None, typer.Option("--comment", metavar="TEXT", help="The comment; '' removes it.")
 ]
 Options = Annotated[
     list[str] | None,
@@ -75,7 +73,7 @@ Unset = Annotated[
 def pairs(
     given: Sequence[str] | None, option: str = "--option", form: str = "KEY=VALUE"
 ) -> dict[str, str]:
-    """What an option of the form ``KEY=VALUE`` was given; a wrong command line for another form."""
+    """The pairs of an option of the form ``KEY=VALUE``; any other form is a wrong command line."""
     found: dict[str, str] = {}
     for item in given or ():
         key, equals, value = item.partition("=")
@@ -89,7 +87,7 @@ def pairs(
 
 
 def text_of(given: str) -> str:
-    """A text, or with ``@FILE`` what a file holds, or with ``-`` what standard input does.
+    """A text itself, or with ``@FILE`` a file's content, or with ``-`` standard input's.
 
     Raises:
         Unavailable: The file cannot be read as text.
@@ -108,8 +106,9 @@ def text_of(given: str) -> str:
 
 def duration(given: str, option: str) -> timedelta:
     """A time such as ``90 d``; raises Invalid, also for a number without a unit."""
-    if given.strip().isdigit():
-        raise Invalid(f"{option}: '{given}' has no unit; write it as '{given.strip()} d' or '… h'")
+    number = given.strip()
+    if number.isdigit():
+        raise Invalid(f"{option}: '{number}' has no unit; write '{number} d' or '{number} h'")
     try:
         return timedelta(milliseconds=parse_duration(given, option))
     except OverflowError:
@@ -130,6 +129,6 @@ def changed_properties(
 
 
 def require_changes(changes: Sequence[object]) -> None:
-    """A wrong command line without any change."""
+    """Refuse a command line that changes nothing."""
     if not changes:
         raise typer.BadParameter("say what to change: '--help' shows the options")

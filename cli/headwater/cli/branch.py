@@ -28,7 +28,7 @@ def list_branches(
     table: TableName,
     as_json: AsJson = False,
 ) -> None:
-    """List a table's branches, with the snapshot and schema that each has come to."""
+    """List a table's branches with their latest snapshots and schemas."""
     rows: list[tuple[str, int | None, int, str]] = []
     for branch in lake.catalog.branches.list(table):
         identifier = branch_of(table, branch)
@@ -50,14 +50,10 @@ def create(
     lake: Lake,
     table: TableName,
     branch: BranchName,
-    tag: Annotated[
-        str | None, typer.Option(metavar="TAG", help="Begin with what this tag names.")
-    ] = None,
-    snapshot: Annotated[
-        int | None, typer.Option(min=1, help="Begin with this snapshot instead.")
-    ] = None,
+    tag: Annotated[str | None, typer.Option(metavar="TAG", help="Start from this tag.")] = None,
+    snapshot: Annotated[int | None, typer.Option(min=1, help="Start from this snapshot.")] = None,
 ) -> None:
-    """Begin a branch with the table's schema: empty, or with a tag or a snapshot."""
+    """Create a branch with the table's schema, empty or starting from a tag or a snapshot."""
     lake.catalog.branches.create(table, branch, from_tag=tag, from_snapshot=snapshot)
     print(f"branch {branch_of(table, branch)} is created")
 
@@ -70,7 +66,7 @@ def rename(
     branch: BranchName,
     new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="Its new name.")],
 ) -> None:
-    """Give a branch another name."""
+    """Rename a branch."""
     lake.catalog.branches.rename(table, branch, new_name)
     print(f"branch {branch_of(table, branch)} is now {branch_of(table, new_name)}")
 
@@ -82,7 +78,7 @@ def forward(
     table: TableName,
     branch: BranchName,
 ) -> None:
-    """Make a table hold what a branch holds; what it has of its own since then goes away."""
+    """Fast-forward a table to a branch; the table's own later snapshots are discarded."""
     lake.catalog.branches.fast_forward(table, branch)
     print(f"table {table} is what {branch_of(table, branch)} is")
 

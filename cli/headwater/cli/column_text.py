@@ -75,7 +75,7 @@ def field_path(name: str) -> tuple[str, ...]:
 
 
 def column_text(column: Column) -> str:
-    """What a column of a view is, or a parameter: its type and comment as SQL writes them."""
+    """A view column's or a parameter's type and comment as SQL writes them."""
     try:
         return str(column.data_type) + _clause("COMMENT", column.description)
     except Unsupported:
@@ -83,7 +83,7 @@ def column_text(column: Column) -> str:
 
 
 def field_text(field: DataField) -> str:
-    """What a table's column is: its type, default and comment as SQL writes them."""
+    """A table column's type, default and comment as SQL writes them."""
     default = _clause("DEFAULT", field.default_value)
     return str(field.type) + default + _clause("COMMENT", field.description)
 
@@ -131,7 +131,7 @@ def _type(text: str, ids: FieldIds) -> Json:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between the commas that are in no brackets, quotes or backquotes."""
+    """The parts between commas outside brackets, quotes and backquotes."""
     parts, depth, quote = [""], 0, ""
     for character in text:
         if quote:

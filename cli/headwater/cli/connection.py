@@ -1,4 +1,4 @@
-"""How a command reaches a catalog: the options that say which, and the lake they open."""
+"""The connection of a command to a catalog: its options, and the lake that they open."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "DatabaseOption", "on_lake"]
 
 DEFAULT_CATALOG = "http://127.0.0.1:8080"
-"""Where `headwater serve` listens unless it is told otherwise."""
+"""The address of `headwater serve` by default."""
 
 DEFAULT_DATABASE = "sqlite:///headwater.db"
-"""The database of `headwater serve` unless it is told otherwise."""
+"""The database of `headwater serve` by default."""
 
 DatabaseOption = Annotated[
     str,
@@ -34,7 +34,7 @@ DatabaseOption = Annotated[
         "mariadb://user@host/name.",
     ),
 ]
-_PANEL = "Which catalog"
+_PANEL = "The catalog"
 _Catalog = Annotated[
     str,
     typer.Option(
@@ -52,7 +52,7 @@ _Warehouse = Annotated[
         rich_help_panel=_PANEL,
         envvar="HEADWATER_CATALOG_WAREHOUSE",
         metavar="NAME",
-        help="Which of the catalog's warehouses; not needed if there is one.",
+        help="The warehouse; needed only if the catalog has several.",
     ),
 ]
 _Token = Annotated[
@@ -62,7 +62,7 @@ _Token = Annotated[
         rich_help_panel=_PANEL,
         envvar="HEADWATER_CATALOG_TOKEN",
         metavar="TOKEN",
-        help="The bearer token that the server asks for.",
+        help="The server's bearer token.",
     ),
 ]
 _Location = Annotated[
@@ -72,7 +72,7 @@ _Location = Annotated[
         rich_help_panel=_PANEL,
         envvar="HEADWATER_CATALOG_LOCATION",
         metavar="LOCATION",
-        help="With a SQL database's URL: the folder or URI where the tables lie.",
+        help="With a SQL database's URL: the folder or URI of the tables.",
     ),
 ]
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="The consumers of a table: where each goes on.", no_args_is_help=True)
+app = typer.Typer(
+    help="The consumers of a table: saved positions in its history.", no_args_is_help=True
+)
 
 ConsumerId = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer's id.")]
 
@@ -23,7 +25,7 @@ ConsumerId = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consume
 @app.command("list")
 @on_lake
 def list_consumers(lake: Lake, table: TableName, as_json: AsJson = False) -> None:
-    """List a table's consumers: where each goes on, and how far it lags behind.
+    """List a table's consumers, their positions and how far they lag behind.
 
     The lag is in snapshots, in rows of them yet to be read, and in milliseconds since the oldest
     of them was committed.
@@ -53,10 +55,10 @@ def reset(
     table: TableName,
     consumer: ConsumerId,
     next_snapshot: Annotated[
-        int, typer.Argument(metavar="SNAPSHOT", min=1, help="The snapshot to go on with.")
+        int, typer.Argument(metavar="SNAPSHOT", min=1, help="The next snapshot to read.")
     ],
 ) -> None:
-    """Move a consumer to a snapshot, making the consumer if need be."""
+    """Move a consumer to a snapshot; create it if it does not exist."""
     lake.table(str(table)).consumer(consumer).reset(next_snapshot)
     print(f"consumer '{consumer}' of {table} goes on with snapshot {next_snapshot}")
 
@@ -64,6 +66,6 @@ def reset(
 @app.command()
 @on_lake
 def delete(lake: Lake, table: TableName, consumer: ConsumerId) -> None:
-    """Forget a consumer's position; nothing happens when there is none."""
+    """Delete a consumer; nothing happens if it does not exist."""
     lake.table(str(table)).consumer(consumer).delete()
     print(f"consumer '{consumer}' of {table} is deleted")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="The databases of a catalog: they hold tables, views and functions.", no_args_is_help=True
+    help="The databases of a catalog, which hold tables, views and functions.", no_args_is_help=True
 )
 
 
@@ -39,7 +39,7 @@ def list_databases(lake: Lake, pattern: Pattern = None, as_json: AsJson = False)
 @app.command()
 @on_lake
 def show(lake: Lake, database: Database, as_json: AsJson = False) -> None:
-    """Show where a database lies, and its options."""
+    """Show a database's location and options."""
     info = lake.get_database(database)
     print_properties(
         [
@@ -82,10 +82,12 @@ def drop(
     database: Database,
     cascade: Annotated[
         bool,
-        typer.Option("--cascade", help="Drop what is in it, too: views and functions for good."),
+        typer.Option(
+            "--cascade", help="Also drop what is in it; views and functions cannot be restored."
+        ),
     ] = False,
     if_exists: IfExists = False,
 ) -> None:
-    """Drop a database that holds nothing, or, with --cascade, all that it holds."""
+    """Drop an empty database, or with --cascade a database and all that is in it."""
     lake.drop_database(database, cascade=cascade, ignore_if_not_exists=if_exists)
     print(f"database {database} is dropped")

@@ -15,7 +15,7 @@ app = typer.Typer(help="The SQL database that holds a catalog.", no_args_is_help
 
 @app.command()
 def current(database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
-    """Show which revision the database is at, and what to run if it is not this version's."""
+    """Show the database's revision, and the command to run if this version needs another."""
     from headwater.migrations import current as current_revision
     from headwater.migrations import newest
 
@@ -57,7 +57,7 @@ def downgrade(
     ] = False,
     database_url: DatabaseOption = DEFAULT_DATABASE,
 ) -> None:
-    """Bring the database back to an earlier version's schema; stop the servers before."""
+    """Take the database back to an earlier version's schema; stop the servers first."""
     from headwater.migrations import downgrade as bring_down
 
     print(f"the database is at revision {bring_down(database_url, revision, discard=discard)}")

@@ -31,7 +31,7 @@ def list_dropped(
     database: MaybeDatabase = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the dropped tables that can be restored, and until when."""
+    """List the dropped tables that can be restored, and the end of that time."""
     dropped = lake.catalog.dropped_tables
     found = all_pages(lambda token: dropped.list(database=database, page_token=token))
     print_rows(
@@ -58,11 +58,13 @@ def restore(
     to: Annotated[
         str | None,
         typer.Option(
-            "--as", metavar="DATABASE.TABLE", help="What to call it; what it was called without."
+            "--as",
+            metavar="DATABASE.TABLE",
+            help="The restored table's name; by default its old one.",
         ),
     ] = None,
 ) -> None:
-    """Undo a drop: the table is what it was, with its history."""
+    """Restore a dropped table with its history."""
     destination = None if to is None else Identifier.parse(to)
     restored = lake.catalog.dropped_tables.restore(table_id, destination)
     print(f"table {restored} is restored")

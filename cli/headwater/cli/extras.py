@@ -1,4 +1,4 @@
-"""Which optional parts of Headwater are installed."""
+"""The optional parts of Headwater, and whether they are installed."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ Sql = Annotated[
     typer.Option(
         "--sql",
         metavar=_SQL,
-        help="What an engine computes, such as trino='length * width'; may be repeated.",
+        help="An engine's expression, such as trino='length * width'; may be repeated.",
     ),
 ]
 Definitions = Annotated[
@@ -62,7 +62,7 @@ Definitions = Annotated[
     typer.Option(
         "--definition",
         metavar=_JSON,
-        help="A definition of any kind as the API has it, or ENGINE=@FILE; may be repeated.",
+        help="A definition as the API's JSON, or ENGINE=@FILE; may be repeated.",
     ),
 ]
 
@@ -143,7 +143,9 @@ def create(
     definition: Definitions = None,
     not_deterministic: Annotated[
         bool,
-        typer.Option("--not-deterministic", help="The same input may give different results."),
+        typer.Option(
+            "--not-deterministic", help="Say that the same input may give different results."
+        ),
     ] = False,
     option: Options = None,
     comment: Comment = None,
@@ -171,13 +173,13 @@ def alter(
     definition: Definitions = None,
     drop_definition: Annotated[
         list[str] | None,
-        typer.Option("--drop-definition", metavar="ENGINE", help="Take a definition away."),
+        typer.Option("--drop-definition", metavar="ENGINE", help="Remove an engine's definition."),
     ] = None,
     option: Options = None,
     unset: Unset = None,
     comment: Comment = None,
 ) -> None:
-    """Set and remove definitions, options and the comment, all or none."""
+    """Change definitions, options and the comment: all of it, or nothing."""
     definitions = _definitions(sql, definition)
     properties = changed_properties(option, unset, comment)
     require_changes([*(drop_definition or ()), *definitions, *properties])

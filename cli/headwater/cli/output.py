@@ -48,11 +48,11 @@ def time_text(millis: int | None) -> str | None:
 
 
 class Audited(Protocol):
-    """What knows who made it, and when."""
+    """A thing with an owner and the times and authors of its changes."""
 
     @property
     def owner(self) -> str | None:
-        """Whose it is."""
+        """The owner."""
         ...
 
     @property
@@ -62,7 +62,7 @@ class Audited(Protocol):
 
     @property
     def created_by(self) -> str | None:
-        """Who made it."""
+        """Its creator."""
         ...
 
     @property
@@ -72,12 +72,12 @@ class Audited(Protocol):
 
     @property
     def updated_by(self) -> str | None:
-        """Who changed it last."""
+        """The author of its last change."""
         ...
 
 
 def audit(info: Audited) -> list[Sequence[Cell]]:
-    """Who made a thing, and when, as properties."""
+    """A thing's owner, and the times and authors of its changes, as properties."""
     return [
         ("owner", info.owner),
         ("created", time_text(info.created_at)),
@@ -88,12 +88,12 @@ def audit(info: Audited) -> list[Sequence[Cell]]:
 
 
 def print_properties(rows: Iterable[Sequence[Cell]], *, as_json: bool) -> None:
-    """Print what one thing is, a property a row."""
+    """Print a thing's properties, one a row."""
     print_rows(["property", "value"], rows, as_json=as_json)
 
 
 class Objects(Protocol):
-    """Views or functions: what is listed by name, in a database and in all of them."""
+    """Views or functions, which are listed by name in one database or in all."""
 
     def list(
         self, database: str, *, pattern: str | None = None, page_token: str | None = None
@@ -122,7 +122,7 @@ def print_objects(
 
 
 def count_on_terminal(what: str) -> Callable[[int, int], None] | None:
-    """Shows how many of how many are done on standard error; None where nobody looks at it."""
+    """Shows progress on standard error; None where that is no terminal."""
     if not sys.stderr.isatty():
         return None
 

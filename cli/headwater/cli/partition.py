@@ -25,7 +25,7 @@ Specs = Annotated[
     list[str],
     typer.Argument(
         metavar="PARTITION...",
-        help="Such as dt=2026-01-01/hour=5, or a JSON object, which a value with a slash needs.",
+        help="Such as dt=2026-01-01/hour=5; a JSON object if a value has a slash.",
     ),
 ]
 
@@ -35,7 +35,7 @@ Specs = Annotated[
 def list_partitions(
     lake: Lake, table: TableName, pattern: Pattern = None, as_json: AsJson = False
 ) -> None:
-    """List a table's partitions and what each holds.
+    """List a table's partitions and their sizes.
 
     A pattern is for tables that keep their partitions in the catalog
     (metastore.partitioned-table).
@@ -87,7 +87,7 @@ def mark_done(lake: Lake, table: TableName, partitions: Specs) -> None:
 @app.command()
 @on_lake
 def forget(lake: Lake, table: TableName, partitions: Specs, if_exists: IfExists = False) -> None:
-    """Take partitions out of the catalog, all or none, and leave their rows alone."""
+    """Remove partitions from the catalog, all or none; their rows stay."""
     specs = _specs(partitions)
     done = lake.catalog.partitions.drop(table, specs, ignore_if_not_exists=if_exists)
     print(f"{len(done.dropped)} of {len(partitions)} partitions of {table} are forgotten")
@@ -96,7 +96,7 @@ def forget(lake: Lake, table: TableName, partitions: Specs, if_exists: IfExists 
 @app.command()
 @on_lake
 def drop(lake: Lake, table: TableName, partitions: Specs) -> None:
-    """Delete the rows of partitions as one commit; some of the columns name several partitions."""
+    """Delete the rows of partitions in one commit; some of the columns select several."""
     specs = _specs(partitions)
     found = lake.table(str(table))
     columns = found.schema.field_by_name

@@ -1,4 +1,4 @@
-"""`headwater permission`: who was granted what, on the command line."""
+"""`headwater permission`: the records of grants, on the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Who was granted what: records that nothing enforces.", no_args_is_help=True)
+app = typer.Typer(
+    help="Records of granted permissions, which nothing enforces.", no_args_is_help=True
+)
 
 _KINDS = ("table", "view", "function")
 _IN_A_DATABASE = {
@@ -36,7 +38,7 @@ _IN_A_DATABASE = {
     TargetType.FUNCTION: "function",
 }
 
-Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="Whom.")]
+Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="A person or a program.")]
 AccessName = Annotated[
     Access, typer.Argument(metavar="ACCESS", case_sensitive=False, help="Such as SELECT or ALL.")
 ]
@@ -52,7 +54,7 @@ TargetKind = Annotated[
 TargetName = Annotated[
     str | None,
     typer.Argument(
-        metavar="NAME", help="What: nothing, DATABASE or DATABASE.NAME, as the type asks for."
+        metavar="NAME", help="The target: DATABASE or DATABASE.NAME, or nothing, by its type."
     ),
 ]
 
@@ -64,7 +66,7 @@ def list_permissions(
     target_type: TargetKind,
     name: TargetName = None,
     principal: Annotated[
-        str | None, typer.Option(metavar="PRINCIPAL", help="Only what this one was granted.")
+        str | None, typer.Option(metavar="PRINCIPAL", help="Only this principal's grants.")
     ] = None,
     access: Annotated[
         Access | None,
@@ -72,7 +74,7 @@ def list_permissions(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what was granted on exactly this thing."""
+    """List the grants on exactly this target."""
     target = _target(target_type, name)
     permissions = lake.catalog.permissions
     found = all_pages(
@@ -113,11 +115,13 @@ def grant_access(
     expires: Annotated[
         str | None,
         typer.Option(
-            "--expires-in", metavar="DURATION", help="How long, such as '90 d'; for ever without."
+            "--expires-in",
+            metavar="DURATION",
+            help="How long it lasts, such as '90 d'; else for ever.",
         ),
     ] = None,
 ) -> None:
-    """Record a grant, in place of one of the same target, access and principal."""
+    """Record a grant; it replaces one of the same target, access and principal."""
     until = None
     if expires is not None:
         lasts = duration(expires, "--expires-in") // timedelta(milliseconds=1)
@@ -137,7 +141,7 @@ def revoke(
     target_type: TargetKind,
     name: TargetName = None,
 ) -> None:
-    """Take a grant back; it is no error when there is none."""
+    """Revoke a grant; nothing happens if there is none."""
     target = _target(target_type, name)
     lake.catalog.permissions.revoke(target, access, principal)
     print(f"{principal} is not granted {access} on {_shown(target_type, name)}")

@@ -21,14 +21,14 @@ Name = Annotated[
 
 @on_lake
 def protect(lake: Lake, name: Name) -> None:
-    """Refuse to drop a database or a table from now on."""
+    """Protect a database or a table from being dropped."""
     _set(lake, name, True)
     print(f"{name} is protected")
 
 
 @on_lake
 def unprotect(lake: Lake, name: Name) -> None:
-    """Let a database or a table be dropped again."""
+    """Allow a database or a table to be dropped again."""
     _set(lake, name, False)
     print(f"{name} is not protected")
 

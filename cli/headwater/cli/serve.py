@@ -57,14 +57,15 @@ def serve(
         bool | None,
         typer.Option(
             "--require-token",
-            help="Let nobody in without a token of 'headwater token create' (or of --token).  "
+            help="Require a token: one of 'headwater token create' or of --token.  "
             "[env: HEADWATER_REQUIRE_TOKEN]",
         ),
     ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
-            help="How many processes answer requests.  [default: 1; env: HEADWATER_WORKERS]"
+            help="The number of processes that answer requests.  "
+            "[default: 1; env: HEADWATER_WORKERS]"
         ),
     ] = None,
     undrop_retention: Annotated[
@@ -79,7 +80,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="How often left-overs are repaired and deleted; '0 s' is never.  "
+            help="How often to repair what crashes left and purge expired tables; '0 s' is never.  "
             "[default: 1 min; env: HEADWATER_SWEEP_INTERVAL]",
         ),
     ] = None,
@@ -95,14 +96,14 @@ def serve(
         str | None,
         typer.Option(
             metavar="json|text",
-            help="How the log looks.  [default: json; env: HEADWATER_LOG_FORMAT]",
+            help="The log's format.  [default: json; env: HEADWATER_LOG_FORMAT]",
         ),
     ] = None,
     log_level: Annotated[
         str | None,
         typer.Option(
             metavar="LEVEL",
-            help="The least that is logged: DEBUG, INFO, WARNING or ERROR.  "
+            help="The lowest level that is logged: DEBUG, INFO, WARNING or ERROR.  "
             "[default: INFO; env: HEADWATER_LOG_LEVEL]",
         ),
     ] = None,

@@ -47,9 +47,7 @@ app = typer.Typer(help="The tables of a catalog.", no_args_is_help=True)
 
 FromSnapshot = Annotated[
     int | None,
-    typer.Option(
-        "--from-snapshot", min=1, help="Refuse if the latest snapshot is another than this."
-    ),
+    typer.Option("--from-snapshot", min=1, help="Refuse unless this is the latest snapshot."),
 ]
 Columns = Annotated[
     list[str] | None,
@@ -80,7 +78,7 @@ def list_tables(
         typer.Option("--type", case_sensitive=False, help="Only tables of this type."),
     ] = None,
     details: Annotated[
-        bool, typer.Option("--details", help="Say what each is, and not its name only.")
+        bool, typer.Option("--details", help="Show the type, schema, keys and comment of each.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -147,7 +145,7 @@ def show(
         typer.Argument(parser=Identifier.parse, metavar="DATABASE.TABLE", help="The table."),
     ] = None,
     table_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The table with this id instead.")
+        str | None, typer.Option("--id", metavar="ID", help="Show the table with this id.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -237,7 +235,7 @@ def replace(
     option: Options = None,
     comment: Comment = None,
 ) -> None:
-    """Give a table another schema and no rows; its id and history stay."""
+    """Replace a table's schema and remove its rows; its id and history stay."""
     schema = _schema(column, primary_key, partition_by, option, comment)
     lake.catalog.tables.replace(table, schema)
     print(f"table {table} is replaced")
@@ -269,7 +267,7 @@ def register(
     table: TableName,
     path: Annotated[str, typer.Argument(metavar="PATH", help="The folder or URI of its files.")],
 ) -> None:
-    """Give the table whose files are at a path a name."""
+    """Register the table whose files are at a path."""
     lake.catalog.tables.register(table, path)
     print(f"table {table} is registered")
 
@@ -284,7 +282,7 @@ def rename(
         typer.Argument(parser=Identifier.parse, metavar="NEW_NAME", help="As DATABASE.TABLE."),
     ],
 ) -> None:
-    """Give a table another name, in another database if so asked; its files stay."""
+    """Rename a table, also into another database; its files stay where they are."""
     lake.catalog.tables.rename(table, new_name)
     print(f"table {table} is now {new_name}")
 
@@ -292,7 +290,7 @@ def rename(
 @app.command()
 @on_lake
 def drop(lake: Lake, table: TableName, if_exists: IfExists = False) -> None:
-    """Drop a table; a server keeps it for a while, see 'headwater dropped'."""
+    """Drop a table; for a while, 'headwater dropped restore' brings it back."""
     lake.catalog.tables.drop(table, ignore_if_not_exists=if_exists)
     print(f"table {table} is dropped")
 
@@ -302,15 +300,11 @@ def drop(lake: Lake, table: TableName, if_exists: IfExists = False) -> None:
 def rollback(
     lake: Lake,
     table: TableName,
-    snapshot: Annotated[
-        int | None, typer.Option(min=1, help="Make this snapshot the latest.")
-    ] = None,
-    tag: Annotated[
-        str | None, typer.Option(metavar="TAG", help="Make what this tag names the latest.")
-    ] = None,
+    snapshot: Annotated[int | None, typer.Option(min=1, help="Roll back to this snapshot.")] = None,
+    tag: Annotated[str | None, typer.Option(metavar="TAG", help="Roll back to this tag.")] = None,
     from_snapshot: FromSnapshot = None,
 ) -> None:
-    """Make an earlier snapshot the latest; later ones and their tags go away."""
+    """Roll a table back; later snapshots and their tags are deleted."""
     if snapshot is not None and tag is None:
         lake.catalog.snapshots.rollback_to_snapshot(table, snapshot, from_snapshot)
         print(f"table {table} is at snapshot {snapshot}")
@@ -328,7 +322,7 @@ def rollback_schema(
     table: TableName,
     schema: Annotated[int, typer.Argument(metavar="SCHEMA", min=0, help="The schema's number.")],
 ) -> None:
-    """Make an earlier schema the latest, if no snapshot, tag or changelog needs a later one."""
+    """Roll a table's schema back, unless a snapshot, tag or changelog needs a later one."""
     lake.catalog.snapshots.rollback_schema(table, schema)
     print(f"table {table} is at schema {schema}")
 
@@ -338,7 +332,9 @@ def rollback_schema(
 def snapshots(
     lake: Lake,
     table: TableName,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=1, help="The most snapshots to list, the newest first.")
+    ] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List a table's snapshots, the newest first."""
@@ -377,7 +373,7 @@ def snapshot(
     ] = "LATEST",
     as_json: AsJson = False,
 ) -> None:
-    """Show all that a snapshot says."""
+    """Show every field of a snapshot."""
     known = version.upper() if version.upper() in ("EARLIEST", "LATEST") else version
     document = lake.catalog.snapshots.get(table, known).document
     print_properties(
@@ -428,7 +424,9 @@ def remove_orphan_files(
             "any write takes.",
         ),
     ] = "1 d",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the files without deleting them.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete the files that no snapshot, tag or changelog of any branch needs, and list them."""

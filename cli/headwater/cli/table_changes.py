@@ -79,12 +79,14 @@ def alter(
     column_comment: Annotated[
         list[str] | None,
         typer.Option(
-            "--column-comment", metavar="COLUMN=TEXT", help="Comment on a column; '' for none."
+            "--column-comment", metavar="COLUMN=TEXT", help="Set a column's comment; '' removes it."
         ),
     ] = None,
     default: Annotated[
         list[str] | None,
-        typer.Option("--default", metavar="COLUMN=VALUE", help="The value of rows that give none."),
+        typer.Option(
+            "--default", metavar="COLUMN=VALUE", help="Set the value of rows that give none."
+        ),
     ] = None,
     drop_default: Annotated[
         list[str] | None,
@@ -99,7 +101,7 @@ def alter(
         ),
     ] = None,
 ) -> None:
-    """Change a table's schema: all changes happen, in the order of the options below, or none.
+    """Change a table's schema: make all changes, in the order of the options below, or none.
 
     All of them but --comment may be repeated. A nested field is PARENT.NAME; `element` and
     `value` lead into arrays and maps.

@@ -27,7 +27,7 @@ def list_tags(
     table: TableName,
     as_json: AsJson = False,
 ) -> None:
-    """List a table's tags: which snapshot each names, and when its time is over."""
+    """List a table's tags, their snapshots and when they expire."""
     rows = [
         (
             tag.name,
@@ -49,7 +49,7 @@ def create(
     table: TableName,
     tag: TagName,
     snapshot: Annotated[
-        int | None, typer.Option(min=1, help="Which snapshot; the latest unless given.")
+        int | None, typer.Option(min=1, help="The snapshot; by default the latest.")
     ] = None,
     retain: Annotated[
         str | None,
@@ -59,7 +59,7 @@ def create(
         ),
     ] = None,
 ) -> None:
-    """Name a snapshot, so that expiry keeps what it needs to be read."""
+    """Create a tag: a name for a snapshot, which expiry then keeps."""
     retained = None if retain is None else duration(retain, "--retain")
     lake.table(str(table)).create_tag(tag, snapshot, retained=retained)
     print(f"tag '{tag}' of {table} is created")
@@ -82,9 +82,11 @@ def delete(
 def expire(
     lake: Lake,
     table: TableName,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the tags without deleting them.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the tags whose time is over, and list them."""
+    """Delete the tags that have expired, and list them."""
     rows = [(tag,) for tag in lake.table(str(table)).expire_tags(dry_run=dry_run)]
     print_rows(["tag"], rows, as_json=as_json)

@@ -33,18 +33,16 @@ def create(
         typer.Option(
             "--expires-in",
             metavar="DURATION",
-            help="How long it opens the server, such as '90 d' or '12 h'; for ever without.",
+            help="How long it is valid, such as '90 d' or '12 h'; by default for ever.",
         ),
     ] = None,
     management: Annotated[
         bool,
-        typer.Option(
-            "--management", help="Let it add, change and remove warehouses over HTTP, too."
-        ),
+        typer.Option("--management", help="Let its holder manage warehouses over HTTP, too."),
     ] = False,
     database_url: DatabaseOption = DEFAULT_DATABASE,
 ) -> None:
-    """Make a token and print it; it cannot be shown again."""
+    """Create a token and print it; it cannot be shown again."""
     lifetime = None if expires is None else duration(expires, "--expires-in")
     with _tokens(database_url) as tokens:
         print(tokens.create(name, lifetime=lifetime, may_manage=management).secret)

@@ -93,7 +93,8 @@ def create(
     query: Annotated[
         str,
         typer.Argument(
-            metavar="QUERY", help="For engines without one of their own; @FILE or - (stdin), too."
+            metavar="QUERY",
+            help="The query of all other engines, @FILE, or - for standard input.",
         ),
     ],
     column: Annotated[
@@ -125,13 +126,13 @@ def alter(
     dialect: Dialects = None,
     drop_dialect: Annotated[
         list[str] | None,
-        typer.Option("--drop-dialect", metavar="NAME", help="Take an engine's own query away."),
+        typer.Option("--drop-dialect", metavar="NAME", help="Remove an engine's own query."),
     ] = None,
     option: Options = None,
     unset: Unset = None,
     comment: Comment = None,
 ) -> None:
-    """Set and remove engines' queries, options and the comment, all or none."""
+    """Change engines' queries, options and the comment: all of it, or nothing."""
     queries, properties = _queries(dialect), changed_properties(option, unset, comment)
     require_changes([*(drop_dialect or ()), *queries, *properties])
     views = lake.catalog.views
@@ -158,7 +159,7 @@ def rename(
         typer.Argument(parser=Identifier.parse, metavar="NEW_NAME", help="As DATABASE.VIEW."),
     ],
 ) -> None:
-    """Give a view another name, in another database if so asked."""
+    """Rename a view, also into another database."""
     lake.catalog.views.rename(view, new_name)
     print(f"view {view} is now {new_name}")
 

@@ -1,4 +1,4 @@
-"""`headwater warehouse`: the warehouses that the servers of a database serve."""
+"""`headwater warehouse`: the warehouses in a catalog's database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="The warehouses that every server of a database serves, beside those it is started with.",
+    help="The warehouses in a catalog's database, which all of its servers serve.",
     no_args_is_help=True,
 )
 
@@ -30,9 +30,9 @@ Options = Annotated[
     typer.Option(
         "--option",
         metavar="KEY=VALUE",
-        help="What file access needs, such as s3.endpoint=http://minio:9000; may be repeated. Give "
-        "a secret as KEY=- to be asked for it (or to have it read from standard input): a command "
-        "line can be seen by others.",
+        help="A storage option, such as s3.endpoint=http://minio:9000; may be repeated. Write a "
+        "secret as KEY=- to be asked for it, or to read it from standard input: others on the "
+        "machine can see a command line.",
     ),
 ]
 
@@ -41,7 +41,7 @@ Options = Annotated[
 def add(
     name: Name,
     location: Annotated[
-        str, typer.Argument(metavar="LOCATION", help="The folder or URI where its tables lie.")
+        str, typer.Argument(metavar="LOCATION", help="The folder or URI of its tables.")
     ],
     option: Options = None,
     database_url: DatabaseOption = DEFAULT_DATABASE,
@@ -56,9 +56,9 @@ def add(
 def list_warehouses(
     database_url: DatabaseOption = DEFAULT_DATABASE, as_json: AsJson = False
 ) -> None:
-    """List the warehouses, without those that a server is started with.
+    """List the warehouses in the database.
 
-    What may be secret of their options is shown as ***.
+    Option values that may be secret are shown as ***.
     """
     with _warehouses(database_url) as warehouses:
         found = warehouses.list().items
@@ -84,7 +84,7 @@ def set_options(
     unset: Unset = None,
     database_url: DatabaseOption = DEFAULT_DATABASE,
 ) -> None:
-    """Change a warehouse's options; running servers go by them within five seconds."""
+    """Change a warehouse's options; running servers follow within five seconds."""
     options = _asked(option)
     if not options and not unset:
         raise typer.BadParameter("give --option or --unset")
@@ -95,7 +95,7 @@ def set_options(
 
 @app.command()
 def remove(name: Name, database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
-    """Remove a warehouse that holds nothing; running servers stop serving it in five seconds."""
+    """Remove an empty warehouse; running servers stop serving it within five seconds."""
     with _warehouses(database_url) as warehouses:
         warehouses.remove(name)
     print(f"warehouse '{name}' is removed")

@@ -1,4 +1,4 @@
-"""Whether what Headwater answers is what plain Spark computes from the source data."""
+"""Checks of Headwater's answers against what plain Spark computes from the source data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Difference(Exception):
 
 @dataclass(frozen=True)
 class Digest:
-    """What a set of rows comes to, whatever their order.
+    """A digest of rows, whatever their order.
 
     Attributes:
         rows: How many there are.

@@ -1,4 +1,4 @@
-"""What the demo shows: a line for each step done, the step under way, the closing table."""
+"""The demo's progress: a line for each step done, the step under way, the closing table."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Display:
 
     @contextmanager
     def shown(self) -> Generator[None]:
-        """While this lasts, the progress is on the console."""
+        """Show the progress on the console while the block runs."""
         with self._progress:
             yield
 

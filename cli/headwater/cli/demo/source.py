@@ -43,10 +43,10 @@ __all__ = [
 MONTHS = 12
 
 FLIGHT_KEY = ("month", "day", "carrier", "flight", "origin")
-"""What makes a flight of 2013 that flight: no two rows of the source agree in all of it."""
+"""The columns that identify a flight of 2013: no two rows of the source agree in all."""
 
 ADDED_COLUMN = "seats"
-"""How many seats the plane has: the column that the table gets half way through the year."""
+"""The plane's seats: the column that the table gets half way through the year."""
 
 FLIGHT_SCHEMA = pa.schema(
     [
@@ -89,7 +89,7 @@ _AIRPORT_SCHEMA = pa.schema([pa.field("faa", pa.string()), pa.field("name", pa.s
 
 
 class Kind(StrEnum):
-    """What a batch of the feed brings."""
+    """The kind of changes in a batch of the feed."""
 
     NEW = "new"
     CORRECTED = "corrected"
@@ -110,7 +110,7 @@ class Batch:
 
     @property
     def number(self) -> int:
-        """Its place in the feed."""
+        """The batch's position in the feed."""
         return self.month * len(Kind) + list(Kind).index(self.kind)
 
 
@@ -167,11 +167,11 @@ class Feed:
         return rows.select(*self.columns(batch.month))
 
     def count(self, months: int) -> int:
-        """How many changes the first months of the feed bring."""
+        """The number of changes in the first months of the feed."""
         return self._until(Batch(months, Kind.CANCELLED)).count()
 
     def state_after(self, batch: Batch) -> DataFrame:
-        """What the first batches, up to this one, come to: for each flight its last change.
+        """The result of all batches up to this one: the last change of each flight.
 
         The columns are those of the table at that time.
         """

@@ -48,7 +48,7 @@ KEPT_SNAPSHOTS = 5
 BUCKETS = "2"
 
 CHAPTERS = 12
-"""How many steps `Story.tell` shows."""
+"""The number of steps that `Story.tell` shows."""
 
 
 class Story:
