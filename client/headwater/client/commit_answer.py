@@ -1,4 +1,4 @@
-"""Which of the four answers to a commit an HTTP answer is."""
+"""HTTP answers as the four answers to a commit."""
 
 from __future__ import annotations
 

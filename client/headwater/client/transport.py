@@ -73,7 +73,7 @@ _NOT_SENT = (
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long to wait for a server, in seconds.
+    """The times to wait for a server, in seconds.
 
     Attributes:
         connect: For a connection.
@@ -86,7 +86,7 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered."""
+    """A server's answer."""
 
     status: int
     text: str
@@ -158,7 +158,7 @@ def encode_path(*segments: str) -> str:
 
 
 def seconds_to_wait(attempt: int, retry_after: float | None = None) -> float:
-    """How long to wait before an attempt is repeated: longer each time, or as the server says.
+    """The wait before an attempt is repeated: longer each time, or as the server says.
 
     Args:
         attempt: The number of attempts made, from 1.

@@ -1,4 +1,4 @@
-"""Whose a bearer token is, asked of the database no more often than need be."""
+"""The owners of bearer tokens, asked of the database no more often than need be."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class TokenCheck:
         self._limiter: CapacityLimiter | None = None
 
     async def principal(self, token: str) -> str | None:
-        """Whose a token is; None when it opens nothing.
+        """The owner of a token; None when it opens nothing.
 
         Raises:
             Unavailable: The database had to be asked and did not answer.

@@ -60,7 +60,7 @@ class PartitionStatistics:
 
 
 class Fate(Enum):
-    """What became of a snapshot that was to be a table's latest.
+    """The fate of a snapshot that was to be a table's latest.
 
     Attributes:
         TAKEN: It is, or was, the latest.

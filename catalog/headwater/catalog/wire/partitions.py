@@ -144,7 +144,7 @@ class CreatePartitionsRequest(WireModel):
 
 
 class CreatePartitionsResponse(WireModel):
-    """Which partitions are new, and which were there."""
+    """The new partitions, and those that were there."""
 
     model_config = example({"created": [{"dt": "2026-01-01"}], "existed": []})
 
@@ -174,7 +174,7 @@ class DropPartitionsRequest(WireModel):
 
 
 class DropPartitionsResponse(WireModel):
-    """Which partitions are gone, and which were not there."""
+    """The partitions that are gone, and those that were not there."""
 
     model_config = example({"dropped": [{"dt": "2026-01-01"}], "missing": []})
 

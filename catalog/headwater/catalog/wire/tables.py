@@ -181,7 +181,7 @@ class AlterDatabaseRequest(WireModel):
 
 
 class AlterDatabaseResponse(WireModel):
-    """Which options were removed, which set, and which of those to remove were not there."""
+    """The options removed and set, and those to remove that were not there."""
 
     model_config = example({"removed": ["comment"], "updated": ["owner"], "missing": []})
 

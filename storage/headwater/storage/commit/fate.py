@@ -142,7 +142,7 @@ def commit_snapshot(
 def _is_in_history(
     storage: TableStorage, pointer: SnapshotPointer, snapshot: Snapshot
 ) -> bool | None:
-    """Whether it was taken, by the catalog or else by its file; None while that is open."""
+    """True if it was taken, by the catalog or else by its file; None while that is open."""
     try:
         return pointer.was_taken(snapshot)
     except HeadwaterError as error:

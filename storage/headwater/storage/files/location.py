@@ -104,11 +104,11 @@ class Place:
         return self.key if self.key == "file:///" else self.key[:-1]
 
     def holds(self, other: Place) -> bool:
-        """Whether another place is this one or lies in it."""
+        """True if another place is this one or lies in it."""
         return other.key.startswith(self.key)
 
     def overlaps(self, other: Place) -> bool:
-        """Whether two places are the same or one lies in the other."""
+        """True if two places are the same or one lies in the other."""
         return self.holds(other) or other.holds(self)
 
     @property

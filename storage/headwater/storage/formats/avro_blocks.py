@@ -213,7 +213,7 @@ class BlockReader:
         raise CorruptData(f"file {self._path} cannot be read: a number of 10 bytes has no end")
 
     def blocks(self) -> Iterator[Block]:
-        """What follows the header.
+        """The blocks after the header.
 
         Raises:
             CorruptData: The file ends in a block, or the end of one is not where it should be.

@@ -66,14 +66,14 @@ def encode_rows(rows: pa.RecordBatch, fields: Sequence[DataField]) -> pa.Array:
 
 
 def _joined(parts: Sequence[pa.Array | pa.Scalar], count: int) -> pa.Array:
-    """What stands side by side, as one column."""
+    """Columns that stand side by side, as one column."""
     if not any(isinstance(part, pa.Array) for part in parts):
         parts = [pa.repeat(_NOTHING, count), *parts]
     return pc.binary_join_element_wise(*parts, _NOTHING)
 
 
 def _parts(array: pa.Array, data_type: DataType, column: str) -> list[pa.Array | pa.Scalar]:
-    """What a column contributes to each row, from left to right."""
+    """The parts that a column contributes to each row, from left to right."""
     if not array.null_count:
         marks = [_VALUE] if data_type.nullable else []
         return [*marks, *_values(array, data_type, column)]

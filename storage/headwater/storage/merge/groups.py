@@ -69,7 +69,7 @@ def sort_groups(firsts: Indices, newness: Comparable, ranks: Indices) -> Indices
 
 
 def _begins(ordered: Comparable) -> _Mask:
-    """Which of sorted keys differ from the one before."""
+    """A mask of the sorted keys that differ from the one before."""
     begins = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
     return begins

@@ -27,7 +27,7 @@ _ADDED = OrderColumn(pa.bool_())
 
 @dataclass(frozen=True)
 class MergeRules:
-    """How a table's rows are merged.
+    """The rules by which a table's rows are merged.
 
     Attributes:
         keys: Key columns, in the order files are sorted by.
@@ -86,7 +86,7 @@ class MergeRules:
 
 
 def added_rows(batch: pa.RecordBatch) -> pa.BooleanArray | None:
-    """Which rows of a batch do not retract; None when all do not."""
+    """A mask of the rows of a batch that do not retract; None when all do not."""
     at = batch.schema.get_field_index(KIND_FIELD.name)
     if at < 0:
         return None

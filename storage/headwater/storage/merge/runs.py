@@ -60,7 +60,7 @@ class SortedRun:
 
 
 def needs_age(runs: Sequence[SortedRun], rules: MergeRules) -> bool:
-    """Whether rows must be compared one by one, or a newer run's rows are newer as a whole."""
+    """True if rows must be compared one by one, or a newer run's rows are newer as a whole."""
     if rules.sequence_fields:
         return True
     compared = [run for run in runs if not run.keys_only]
@@ -127,7 +127,7 @@ class _Part:
 
 @dataclass
 class _Cursor:
-    """How far a run has been read and merged."""
+    """A reading position in a run."""
 
     run: SortedRun
     rules: MergeRules
@@ -206,7 +206,7 @@ class _Cursor:
 
     @property
     def encoded(self) -> bool:
-        """Whether the keys at hand are comparable with those that were there before."""
+        """True if the keys at hand are comparable with those that were there before."""
         return self._encoding is not None
 
     @property
@@ -245,7 +245,7 @@ def _encode(live: Sequence[_Cursor], rules: MergeRules) -> None:
 
 @dataclass
 class _Merge:
-    """What becomes of the rows of one key range."""
+    """The merge of the rows of one key range."""
 
     rules: MergeRules
     columns: Sequence[str]

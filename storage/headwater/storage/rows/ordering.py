@@ -51,7 +51,7 @@ class OrderColumn:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How text and binary columns become bytes of a fixed width.
+    """The encoding of text and binary columns in bytes of a fixed width.
 
     Comparable arrays compare only with those of the same encoding.
 
@@ -190,7 +190,7 @@ def _integers(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _is_wasteful(width: int, rows: int, arrays: Sequence[pa.Array]) -> bool:
-    """Whether values padded to the longest take far more room than they need."""
+    """True if values padded to the longest take far more room than they need."""
     padded = width * rows
     if width <= _RANKED_WIDTH or padded <= _PADDED_BYTES:
         return False

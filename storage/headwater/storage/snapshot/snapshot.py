@@ -100,7 +100,7 @@ class Snapshot:
         return json.dumps(dict(self.document), indent=2, ensure_ascii=False)
 
     def is_same_commit(self, other: Snapshot) -> bool:
-        """Whether two snapshots are one commit, be it that a catalog does not keep uuids."""
+        """True if two snapshots are one commit, be it that a catalog does not keep uuids."""
         if self.uuid is not None and other.uuid is not None:
             return self.uuid == other.uuid
         # Its name is a uuid of its own.

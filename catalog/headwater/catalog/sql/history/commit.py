@@ -78,7 +78,7 @@ class Offer:
     principal: str | None = field(default_factory=current_principal)
 
     def follows(self, head: Head) -> bool:
-        """Whether it builds on what is the latest."""
+        """True if it builds on what is the latest."""
         if head.snapshot_id != self.snapshot.id - 1:
             return False
         # A rollback of the schema at the same time must not take away what this names.
@@ -133,7 +133,7 @@ def _inserting(count: int) -> Prepared:
 
 @cache
 def _as_of(count: int) -> Prepared:
-    """What snapshots of different tables hold."""
+    """The sizes of snapshots of different tables."""
     return Prepared(
         select(
             SnapshotRow.table_id,
@@ -311,7 +311,7 @@ class Commits:
     def _obstacle(
         self, connection: Connection, offer: Offer, record: TableRecord
     ) -> _Decision | None:
-        """What is to be said where a file lies in the place of the snapshot's; None to go on."""
+        """The error about a file in the place of the snapshot's; None to go on."""
         now = find_tables(connection, self._context, [offer.identifier])[0]
         if now is None or now.is_pending:
             # A rollback, perhaps, that has yet to delete the file.
@@ -349,7 +349,7 @@ class Commits:
     def _before(
         self, connection: Connection, moving: Sequence[tuple[Offer, TableRecord]]
     ) -> Mapping[str, tuple[Sizes, StreamCounts | None]]:
-        """What the tables held before, by their ids; one without snapshots is left out."""
+        """The sizes of the tables before, by their ids; one without snapshots is left out."""
         names: Sequence[Mapping[str, str | int]] = [
             {"table": record.id, "branch": record.branch, "number": offer.snapshot.id - 1}
             for offer, record in padded(moving)
@@ -361,7 +361,7 @@ class Commits:
         }
 
     def _unmoved(self, connection: Connection, offer: Offer, record: TableRecord) -> _Decision:
-        """What is to be said of a snapshot that does not build on the latest."""
+        """The answer to a snapshot that does not build on the latest."""
         if self._is_repeated(connection, record, offer.snapshot):
             return _Outcome.REPEATED, record
         if offer.snapshot.schema_id > record.schema_id:
@@ -372,7 +372,7 @@ class Commits:
         return _Outcome.CONFLICT, record
 
     def _is_repeated(self, connection: Connection, record: TableRecord, snapshot: Snapshot) -> bool:
-        """Whether this very snapshot was committed before, be it the latest still or not.
+        """True if this very snapshot was committed before, be it the latest still or not.
 
         Answering False for one that is in the history would make its client write it again.
         """

@@ -1,4 +1,4 @@
-"""How storage follows what the database decided.
+"""Bringing storage in line with the database's decisions.
 
 May import database, queries.
 """

@@ -1,4 +1,4 @@
-"""How storage follows decisions about branches; each function can be repeated from any point.
+"""Storage following decisions about branches; each function can be repeated from any point.
 
 A branch's schemas and snapshots are in the database, word for word as they stand in its files.
 Its tags and consumers are files alone: they are copied. The caller holds the branch row's lock.

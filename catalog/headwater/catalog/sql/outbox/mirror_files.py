@@ -39,7 +39,7 @@ class PlaceTaken(CorruptData):
 
 
 def is_taken(files: FileAccess, path: str, document: str) -> bool:
-    """Whether another file than the one to be written is there."""
+    """True if another file than the one to be written is there."""
     try:
         found = files.read(path)
     except NotFound:

@@ -52,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Action(StrEnum):
-    """What storage has to do.
+    """An action that storage has to take.
 
     Attributes:
         SCHEMA: Write the schema file `number`.
@@ -90,7 +90,7 @@ SCHEMA_ACTIONS = tuple(
 
 @dataclass(frozen=True)
 class RepairReport:
-    """What a repair did.
+    """The outcome of a repair.
 
     Attributes:
         settled: How many left-over decisions storage follows now.
@@ -143,7 +143,7 @@ def _removing(count: int) -> Prepared:
 
 @cache
 def _open(count: int) -> Prepared:
-    """What is open about branches of different tables."""
+    """The open decisions about branches of different tables."""
     return Prepared(
         select(OutboxRow.id, OutboxRow.table_id, OutboxRow.action, OutboxRow.number)
         .where(or_(*keyed(count, table=OutboxRow.table_id, branch=OutboxRow.branch)))
@@ -188,7 +188,7 @@ class Outbox:
         run_together(connection, [self._adding([(action, table_id, branch, number, path)])])
 
     def adding(self, committed: Sequence[Committed]) -> Change:
-        """What leaves a row for each of some snapshots, likewise."""
+        """The statement that leaves a row for each of some snapshots, likewise."""
         return self._adding(
             [
                 (Action.SNAPSHOT, item.table_id, item.layout.branch, item.snapshot.id, "")
@@ -260,7 +260,7 @@ class Outbox:
     def _follow(
         self, connection: Connection, committed: Sequence[Committed]
     ) -> tuple[Sequence[int], dict[int, HeadwaterError]]:
-        """Which were not plain enough; and the failures, by their place."""
+        """The rows that were not plain enough; and the failures, by their place."""
         places = [(item.table_id, item.layout.branch) for item in committed]
         heads = lock_branches(connection, places)
         names = [{"table": table_id, "branch": branch} for table_id, branch in padded(places)]
@@ -307,7 +307,7 @@ class Outbox:
         return failures
 
     def occupied(self, paths: Mapping[int, str]) -> set[int]:
-        """Which of some paths hold a file already; one that cannot be looked at is left out.
+        """The paths that hold a file already; one that cannot be looked at is left out.
 
         It is a look ahead, and cheap: who writes the file finds out for certain.
         """

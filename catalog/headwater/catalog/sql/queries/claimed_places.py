@@ -36,7 +36,7 @@ __all__ = [
 
 
 class Kind(StrEnum):
-    """What a place is for.
+    """The purpose of a place.
 
     Attributes:
         WAREHOUSE: A warehouse's databases.
