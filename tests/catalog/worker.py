@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -87,7 +88,8 @@ def crash(url: str, location: str, operation: str, step: str, snapshot_json: str
     replacement = replace(kept.to_schema(), fields=(*kept.fields[:3], extra))
     operations: dict[str, Callable[[], object]] = {
         "create": lambda: catalog.tables.create(Identifier("sales", "new"), schema),
-        "alter": lambda: catalog.tables.alter(TABLE, [SetOption("write-only", "true")]),
+        # Another value each time: an option that is set to what it is makes no version.
+        "alter": lambda: catalog.tables.alter(TABLE, [SetOption("alteration", str(uuid.uuid4()))]),
         "alter-external": lambda: catalog.tables.alter(
             EXTERNAL, [AddColumn((f"c{step}",), AtomicType(Root.INT))]
         ),

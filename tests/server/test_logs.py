@@ -16,15 +16,18 @@ from headwater.server.request_log import ACCESS_LOGGER
 Serve = Callable[..., str]
 
 
+class _TellingDatabases:
+    def list(self, **_: object) -> None:
+        # In a thread of its own, as all of a catalog's work.
+        logging.getLogger("headwater.catalog").warning("a\nwarning")
+        raise RuntimeError("over")
+
+
 class _Telling:
     """As much of a catalog as logs something while it answers."""
 
     warehouse = "main"
-
-    def list_databases(self, **_: object) -> None:
-        # In a thread of its own, as all of a catalog's work.
-        logging.getLogger("headwater.catalog").warning("a\nwarning")
-        raise RuntimeError("over")
+    databases = _TellingDatabases()
 
 
 @pytest.mark.parametrize("form", [JsonLines, TextLines])
