@@ -20,7 +20,7 @@ from headwater.catalog.table.scan import Changes, Scan
 from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, NotFound, ResourceType, Unavailable
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.jobs.compact import compact_table
 from headwater.storage.jobs.delete import delete_from_table
@@ -34,6 +34,7 @@ from headwater.storage.rows.ingest import TabularData, arrow_table
 from headwater.storage.scan.stream import after, plans_before
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["Table"]
 
@@ -80,8 +81,27 @@ class Table(TableHistory):
             OutcomeUnknown: The commit may have happened.
         """
         plan = WritePlan(self._storage).upon(self.pointer.latest())
-        messages = write_rows(plan, data, row_kinds)
+        messages = self._write_rows(plan, data, row_kinds)
         return plan.commit(self._new_commit(), messages, properties=properties)
+
+    def _write_rows(
+        self,
+        plan: WritePlan,
+        data: TabularData,
+        row_kinds: pa.Array | pa.ChunkedArray | None = None,
+    ) -> list[CommitMessage]:
+        try:
+            return write_rows(plan, data, row_kinds)
+        except Unavailable as error:
+            # The folder of a dropped table is missing, too, and nobody should mount it.
+            if self.catalog.tables.get(self.identifier).id == self.info.id:
+                raise
+            raise NotFound(
+                f"table {self.name} was dropped, and there is another of its name now; "
+                "take a new handle",
+                resource_type=ResourceType.TABLE,
+                resource_name=self.name,
+            ) from error
 
     def overwrite(
         self,
@@ -112,7 +132,7 @@ class Table(TableHistory):
         if partition is not None:
             data = with_partition(self._storage, arrow_table(data), partition)
         plan = WritePlan(self._storage, Replacement(partition, dynamic))
-        messages = write_rows(plan, data)
+        messages = self._write_rows(plan, data)
         return plan.commit(self._new_commit(), messages, properties=properties)
 
     def truncate(self) -> Snapshot:
