@@ -211,7 +211,9 @@ def test_a_server_that_is_gone_was_sent_nothing(
 def test_without_a_name_or_encryption_nothing_is_sent(
     server: RawServer, make_snapshot: MakeSnapshot, url: str
 ) -> None:
-    lost = RestCatalog(url.format(address=server.address), retries=0)
+    # The server waits for a request, and the client for the beginning of the encryption.
+    briefly = Timeouts(connect=0.5)
+    lost = RestCatalog(url.format(address=server.address), retries=0, timeouts=briefly)
     assert _commit(lost, make_snapshot(1)).fate is Fate.NOT_SENT
     assert server.commits == 0
 

@@ -145,7 +145,7 @@ def test_a_commit_without_its_parts_is_refused(http: httpx.Client, orders: str) 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"{}", b'{"snapshot": null}', b'{"snapshot": {"id": 0}}', b"\xff", b"[]"],
+    [b"", b"{", b"{}", b'{"snapshot": null}', b'{"snapshot": {"id": 0}}', b"[]"],
 )
 def test_a_commit_to_a_table_that_is_not_there_is_404_whatever_it_says(
     http: httpx.Client, orders: str, body: bytes
