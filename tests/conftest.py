@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -215,6 +215,18 @@ def postgresql_programs() -> Path | None:
     return places[-1].parent if places else None
 
 
+def _prepare(command: Sequence[str], room: Path, owner: str | None) -> None:
+    """Run a program that makes, starts or stops a server; what it printed is told if it fails."""
+    # Its output goes to a file: a server that it starts keeps its end of a pipe open.
+    with tempfile.TemporaryFile() as printed:
+        ended = subprocess.run(
+            command, check=False, stdout=printed, stderr=printed, user=owner, cwd=room
+        )
+        printed.seek(0)
+        text = printed.read().decode(errors="replace")
+    assert ended.returncode == 0, f"{command[0]} ended with {ended.returncode}:\n{text}"
+
+
 @pytest.fixture(scope="session")
 def postgresql_url() -> Iterator[str]:
     """The URL of a private PostgreSQL server on a loopback port, without a database's name."""
@@ -237,8 +249,7 @@ def postgresql_url() -> Iterator[str]:
     data = str(room / "data")
 
     def run(program: str, *arguments: str) -> None:
-        command = [str(programs / program), *arguments]
-        subprocess.run(command, check=True, capture_output=True, user=owner, cwd=room)
+        _prepare([str(programs / program), *arguments], room, owner)
 
     settings = (
         f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={room} "
@@ -341,10 +352,10 @@ def mariadb_url() -> Iterator[str]:
         shutil.chown(room, owner)
     install, server = map(str, programs)
     try:
-        subprocess.run(
+        _prepare(
             [install, "--no-defaults", f"--datadir={room}/data",
              "--auth-root-authentication-method=normal", "--skip-test-db"],
-            check=True, capture_output=True, user=owner, cwd=room,
+            room, owner,
         )  # fmt: skip
         with _mysql_server(server, room, owner, "") as port:
             yield f"mariadb://headwater@127.0.0.1:{port}"
@@ -381,9 +392,9 @@ def mysql_url() -> Iterator[str]:
     user = ["--user=root"] if os.geteuid() == 0 else []
     settings = [*user, "--mysqlx=OFF", "--performance-schema=OFF", "--secure-file-priv=NULL"]
     try:
-        subprocess.run(
+        _prepare(
             [program, "--no-defaults", "--initialize-insecure", f"--datadir={room}/data", *user],
-            check=True, capture_output=True, cwd=room,
+            room, None,
         )  # fmt: skip
         with _mysql_server(program, room, None, " IDENTIFIED BY 'a secret'", *settings) as port:
             yield f"mysql://headwater:a%20secret@127.0.0.1:{port}"
