@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headwater.catalog.model.audit import Audited
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page, all_pages
 
 __all__ = [
     "AsJson",
-    "Audited",
     "Cell",
     "audit",
     "count_on_terminal",
@@ -45,35 +45,6 @@ def time_text(millis: int | None) -> str | None:
         # Another engine's, or a tag that is to be kept for as long as a number allows.
         return "after the year 9999" if millis > 0 else "before the year 1"
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-class Audited(Protocol):
-    """A thing with an owner and the times and authors of its changes."""
-
-    @property
-    def owner(self) -> str | None:
-        """The owner."""
-        ...
-
-    @property
-    def created_at(self) -> int:
-        """Milliseconds since the epoch."""
-        ...
-
-    @property
-    def created_by(self) -> str | None:
-        """Its creator."""
-        ...
-
-    @property
-    def updated_at(self) -> int:
-        """Milliseconds since the epoch."""
-        ...
-
-    @property
-    def updated_by(self) -> str | None:
-        """The author of its last change."""
-        ...
 
 
 def audit(info: Audited) -> list[Sequence[Cell]]:

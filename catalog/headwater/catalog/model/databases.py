@@ -6,24 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headwater.catalog.model.audit import Audited
 from headwater.catalog.model.page import Page
 
 __all__ = ["DatabaseInfo", "Databases"]
 
 
 @dataclass(frozen=True)
-class DatabaseInfo:
-    """A database: ``id`` is a UUID, ``location`` a URI, times are milliseconds."""
+class DatabaseInfo(Audited):
+    """A database: ``id`` is a UUID, ``location`` a URI."""
 
     id: str
     name: str
     location: str
     options: Mapping[str, str] = field(default_factory=dict)
-    owner: str | None = None
-    created_at: int = 0
-    created_by: str | None = None
-    updated_at: int = 0
-    updated_by: str | None = None
 
 
 class Databases(Protocol):

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
+from headwater.catalog.model.audit import Audited
 from headwater.catalog.model.column import Column
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.page import Page
-from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
-from headwater.storage.schema.change import RemoveOption, SetOption, UpdateComment
+from headwater.catalog.model.named_objects import ContentEdit, NamedObjects, PropertyChange
+from headwater.storage.errors import ResourceType
 
 __all__ = [
     "AddDefinition",
@@ -98,17 +98,12 @@ class FunctionSpec:
 
 
 @dataclass(frozen=True)
-class FunctionInfo:
-    """A function as the catalog has it: ``id`` is a UUID, times are milliseconds."""
+class FunctionInfo(Audited):
+    """A function as the catalog has it: ``id`` is a UUID."""
 
     id: str
     identifier: Identifier
     spec: FunctionSpec
-    owner: str | None = None
-    created_at: int = 0
-    created_by: str | None = None
-    updated_at: int = 0
-    updated_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -134,9 +129,7 @@ class DropDefinition:
     name: str
 
 
-FunctionChange: TypeAlias = (
-    SetOption | RemoveOption | UpdateComment | AddDefinition | UpdateDefinition | DropDefinition
-)
+FunctionChange: TypeAlias = PropertyChange | AddDefinition | UpdateDefinition | DropDefinition
 
 
 def changed_function(
@@ -148,106 +141,26 @@ def changed_function(
         NotFound: There is no such definition (DEFINITION).
         AlreadyExists: There is one to add already (DEFINITION).
     """
-    definitions = dict(spec.definitions)
-    options = dict(spec.options)
-    comment = spec.comment
+    edit = ContentEdit(
+        f"function {identifier}",
+        ResourceType.DEFINITION,
+        "definition for",
+        spec.definitions,
+        spec.options,
+        spec.comment,
+    )
     for change in changes:
         match change:
-            case SetOption():
-                options[change.key] = change.value
-            case RemoveOption():
-                options.pop(change.key, None)
-            case UpdateComment():
-                comment = change.comment
             case AddDefinition():
-                if change.name in definitions:
-                    raise AlreadyExists(
-                        f"function {identifier} has a definition '{change.name}' already; "
-                        "update it",
-                        resource_type=ResourceType.DEFINITION,
-                        resource_name=change.name,
-                    )
-                definitions[change.name] = change.definition
+                edit.add(change.name, change.definition)
             case UpdateDefinition():
-                _require_definition(identifier, definitions, change.name)
-                definitions[change.name] = change.definition
+                edit.update(change.name, change.definition)
             case DropDefinition():
-                _require_definition(identifier, definitions, change.name)
-                del definitions[change.name]
-    return replace(spec, definitions=definitions, options=options, comment=comment)
+                edit.drop(change.name)
+            case _:
+                edit.change(change)
+    return replace(spec, definitions=edit.entries, options=edit.options, comment=edit.comment)
 
 
-def _require_definition(
-    identifier: Identifier, definitions: Mapping[str, FunctionDefinition], name: str
-) -> None:
-    if name not in definitions:
-        raise NotFound(
-            f"function {identifier} has no definition '{name}', but "
-            f"{', '.join(sorted(definitions)) or 'none'}",
-            resource_type=ResourceType.DEFINITION,
-            resource_name=name,
-        )
-
-
-class Functions(Protocol):
-    """The functions of one warehouse."""
-
-    def list(
-        self,
-        database: str,
-        *,
-        pattern: str | None = None,
-        max_results: int | None = None,
-        page_token: str | None = None,
-    ) -> Page[str]:
-        """Function names; NotFound (DATABASE)."""
-        ...
-
-    def list_details(
-        self,
-        database: str,
-        *,
-        pattern: str | None = None,
-        max_results: int | None = None,
-        page_token: str | None = None,
-    ) -> Page[FunctionInfo]:
-        """Functions in the order of their names; NotFound (DATABASE)."""
-        ...
-
-    def list_globally(
-        self,
-        *,
-        database_pattern: str | None = None,
-        pattern: str | None = None,
-        max_results: int | None = None,
-        page_token: str | None = None,
-    ) -> Page[Identifier]:
-        """Functions of all databases, by database and name."""
-        ...
-
-    def create(
-        self,
-        identifier: Identifier,
-        spec: FunctionSpec,
-        *,
-        ignore_if_exists: bool = False,
-    ) -> None:
-        """Create a function; NotFound (DATABASE), AlreadyExists (FUNCTION)."""
-        ...
-
-    def get(self, identifier: Identifier) -> FunctionInfo:
-        """A function; NotFound (FUNCTION)."""
-        ...
-
-    def alter(self, identifier: Identifier, changes: Sequence[FunctionChange]) -> None:
-        """Apply changes, all or none.
-
-        Raises:
-            NotFound: No such function (FUNCTION) or definition (DEFINITION).
-            AlreadyExists: There is such a definition already (DEFINITION).
-        """
-        ...
-
-    def drop(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
-        """Drop a function; NotFound (FUNCTION)."""
-        ...
+class Functions(NamedObjects[FunctionSpec, FunctionChange, FunctionInfo], Protocol):
+    """The functions of one warehouse; Paimon's API has no way to rename one."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from headwater.catalog.model.audit import Audited
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.storage.schema.change import SchemaChange
@@ -15,19 +16,14 @@ __all__ = ["TableInfo", "Tables"]
 
 
 @dataclass(frozen=True)
-class TableInfo:
-    """A table as the catalog has it: ``id`` is a UUID, ``path`` a URI, times are milliseconds."""
+class TableInfo(Audited):
+    """A table as the catalog has it: ``id`` is a UUID, ``path`` a URI."""
 
     id: str
     identifier: Identifier
     path: str
     is_external: bool
     schema: TableSchema
-    owner: str | None = None
-    created_at: int = 0
-    created_by: str | None = None
-    updated_at: int = 0
-    updated_by: str | None = None
 
 
 class Tables(Protocol):
