@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -284,3 +284,29 @@ def test_the_check_asks_the_same_whatever_there_is(catalog: SqlCatalog, tmp_path
     first = create(0)
     for number in range(1, 20):
         assert create(number) == first
+
+
+@pytest.mark.postgresql
+def test_no_statement_about_places_is_compiled_before_it_is_run(
+    new_postgresql_database: Callable[[], str], tmp_path: Path
+) -> None:
+    url = new_postgresql_database()
+    upgrade(url)
+    with opened_database(url) as database:
+        statements: list[tuple[str, Mapping[str, object]]] = []
+        event.listen(
+            database.engine,
+            "before_cursor_execute",
+            lambda _connection, _cursor, text, parameters, *_: statements.append(
+                (text, parameters)
+            ),
+        )
+        catalog = _open(database, Warehouses(database, SYSTEM_RUNTIME), "main", tmp_path / "lake")
+        catalog.tables.create(Identifier("sales", "others"), _external(tmp_path / "others"))
+        # Those with numbered parameters are commits', which name no places.
+        run = [each for each in statements if each[0].startswith("SELECT") and "$1" not in each[0]]
+        assert any("FOR UPDATE" in text for text, _ in run)
+        with database.engine.connect() as connection:
+            for text, parameters in run:
+                plan = connection.exec_driver_sql(f"EXPLAIN ANALYZE {text}", parameters)
+                assert "JIT" not in "\n".join(plan.scalars()), text

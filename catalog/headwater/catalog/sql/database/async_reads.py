@@ -14,7 +14,7 @@ from weakref import finalize
 from sqlalchemy import Engine
 
 from headwater.catalog.sql.database.connection_counts import ConnectionCounts
-from headwater.catalog.sql.database.drivers import PREPARED_STATEMENTS, SCANS_OFF
+from headwater.catalog.sql.database.drivers import PLANNING, PREPARED_STATEMENTS
 from headwater.catalog.sql.database.prepared import Prepared
 from headwater.storage.errors import Unavailable
 
@@ -84,13 +84,16 @@ class AsyncReads:
         limits = {"connect_timeout": _SECONDS, "tcp_user_timeout": _SECONDS * 1000}
         made = await AsyncConnection.connect(**{**limits, **arguments}, autocommit=True)
         connection = _Connection(made, self._counts)
-        await made.execute(f"SET statement_timeout = {_SECONDS * 1000}")
-        await made.execute(f"SET {SCANS_OFF}")
-        # Look-ups are by keys: a plan that was made for one value is good for all.
-        await made.execute("SET plan_cache_mode = force_generic_plan")
-        # Tables are joined as the statement says: a planner that knows nothing yet of a table that
-        # grows fast would read all of a table's snapshots to find the latest.
-        await made.execute("SET join_collapse_limit = 1")
+        settings = [
+            f"statement_timeout = {_SECONDS * 1000}",
+            *PLANNING,
+            # Look-ups are by keys: a plan that was made for one value is good for all.
+            "plan_cache_mode = force_generic_plan",
+            # Tables are joined as the statement says: a planner that knows nothing yet of a table
+            # that grows fast would read all of a table's snapshots to find the latest.
+            "join_collapse_limit = 1",
+        ]
+        await made.execute("; ".join(f"SET {setting}" for setting in settings).encode())
         made.cursor_factory = AsyncRawCursor
         made.prepared_max = PREPARED_STATEMENTS
         return connection

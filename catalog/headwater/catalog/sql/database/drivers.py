@@ -19,8 +19,8 @@ from headwater.storage.errors import Invalid, Unavailable, Unsupported
 __all__ = [
     "IDLE_SECONDS",
     "IMMEDIATE",
+    "PLANNING",
     "PREPARED_STATEMENTS",
-    "SCANS_OFF",
     "SETTINGS",
     "PoolSettings",
     "Timeouts",
@@ -36,8 +36,12 @@ IMMEDIATE = "headwater_immediate"
 SETTINGS = "headwater_settings"
 """The execution option with what PostgreSQL is told when a transaction begins."""
 
-SCANS_OFF = "enable_seqscan = off"
-"""The setting with which PostgreSQL plans by indexes."""
+PLANNING = ("enable_seqscan = off", "jit = off")
+"""The settings with which PostgreSQL plans by indexes.
+
+A scan that cannot be avoided, such as of a table with one row, then looks so expensive that its
+statement would be compiled before it is run, which takes 20 to 100 ms.
+"""
 
 PREPARED_STATEMENTS = 400
 """The number of statements that a connection to PostgreSQL remembers."""
@@ -296,21 +300,26 @@ def _prepare_postgresql(
     connection.prepared_max = PREPARED_STATEMENTS
     # Otherwise it would be another one, too, for small numbers in other places.
     connection.adapters.register_dumper(int, Int8Dumper)
-    cursor = connection.cursor()
-    try:
+    settings = [
+        f"{name} = {ceil(seconds * 1000)}"
         for name, seconds in (
             ("lock_timeout", timeouts.lock_seconds),
             ("idle_in_transaction_session_timeout", timeouts.idle_seconds),
             ("statement_timeout", timeouts.statement_seconds),
-        ):
-            cursor.execute(f"SET {name} = {ceil(seconds * 1000)}")
-        # Every statement has its index. A plan is made once, maybe while a table was so small that
-        # reading all of it looked cheaper, and would be kept while the table grows.
-        cursor.execute(f"SET {SCANS_OFF}")
-        # The locks of a machine that vanished are given back within a minute, not after hours.
-        cursor.execute("SET tcp_keepalives_idle = 30")
-        cursor.execute("SET tcp_keepalives_interval = 10")
-        cursor.execute("SET tcp_keepalives_count = 3")
+        )
+    ]
+    # Every statement has its index. A plan is made once, maybe while a table was so small that
+    # reading all of it looked cheaper, and would be kept while the table grows.
+    settings += PLANNING
+    # The locks of a machine that vanished are given back within a minute, not after hours.
+    settings += [
+        "tcp_keepalives_idle = 30",
+        "tcp_keepalives_interval = 10",
+        "tcp_keepalives_count = 3",
+    ]
+    cursor = connection.cursor()
+    try:
+        cursor.execute("; ".join(f"SET {setting}" for setting in settings))
     finally:
         cursor.close()
 
