@@ -16,6 +16,8 @@ from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.capabilities import OPTIONS, Operation, Option, find_option
 from headwater.storage.errors import Unsupported
+from headwater.storage.merge.registry import MERGE_ENGINES
+from headwater.storage.options import MergeEngine
 
 ROOT = Path(__file__).parents[2]
 KEYS = Path(__file__).parent / "paimon_options.txt"
@@ -182,3 +184,14 @@ def test_deletes_are_ignored_under_the_older_names_too(tables: Mapping[bool, Tab
         table = tables[True].with_options({f"{engine}.ignore-delete": "true"})
         table.write({"k": [0], "_ROW_KIND": ["-D"]})
         assert table.scan().to_arrow().num_rows == 2
+
+
+def test_the_merge_engines_of_the_registry_are_those_that_are_not_refused() -> None:
+    option = find_option("merge-engine")
+    assert option is not None
+    supported = {
+        engine
+        for engine in MergeEngine
+        if option.forbidden(engine.value, Operation.READ, {}, keyed=True) is None
+    }
+    assert supported == set(MERGE_ENGINES)

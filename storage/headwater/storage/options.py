@@ -151,6 +151,11 @@ class TableOptions:
         return self._choice("merge-engine", MergeEngine.DEDUPLICATE)
 
     @property
+    def computes_rows(self) -> bool:
+        """True if merging may give values that none of the merged rows has."""
+        return self.merge_engine not in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
+
+    @property
     def hides_level_zero(self) -> bool:
         """True if rows are part of the table only when a compaction has taken them up."""
         return self.merge_engine is MergeEngine.FIRST_ROW

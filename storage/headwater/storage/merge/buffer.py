@@ -32,14 +32,24 @@ def merge_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:
     in_order = bool(np.all(np.greater_equal(newness[1:], newness[:-1])))
     by_age = None if in_order else np.argsort(newness, kind="stable")
     order, firsts = groups_of_rows(keys, by_age)
-    # Keys with one row are given to the engine, too: to one that picks rows it makes no difference.
+    sizes = np.diff(np.append(firsts, len(order)))
+    shared = sizes > 1
+    if not shared.any():
+        return take_rows([rows], order)
+    candidates = order[np.repeat(shared, sizes)]
     groups = RowGroups(
-        len(order), firsts, lambda names: take_rows([rows.select(list(names))], order)
+        len(candidates),
+        np.cumsum(sizes[shared]) - sizes[shared],
+        lambda names: take_rows([rows.select(list(names))], candidates),
     )
-    merged = rules.engine.merge(groups, rows.schema.names)
-    if isinstance(merged, pa.RecordBatch):
-        return merged.select(rows.schema.names)
-    return take_rows([rows], order[merged])
+    merged = rules.merge(groups, rows.schema.names)
+    result = order[firsts]
+    if not isinstance(merged, pa.RecordBatch):
+        result[shared] = candidates[merged]
+        return take_rows([rows], result)
+    result[shared] = rows.num_rows + np.arange(len(groups.firsts))
+    computed = pa.RecordBatch.from_arrays(merged.columns, schema=rows.schema)
+    return take_rows([rows, computed], result)
 
 
 def sort_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:

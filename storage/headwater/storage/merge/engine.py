@@ -29,9 +29,8 @@ class RowGroups:
     Attributes:
         row_count: The rows of all groups.
         firsts: The position of each group's first, oldest row.
-        gather: Columns of these rows by name: those of the table that the engine asked for with
-            `MergeEngine.inputs`, ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND``. Nothing is read before
-            it is called.
+        gather: Columns of these rows by name: the keys, ``_VALUE_KIND``, and what the engine
+            asked for with `MergeEngine.inputs`. Nothing is copied before it is called.
     """
 
     row_count: int
@@ -54,23 +53,25 @@ class MergeEngine(ABC):
 
     An engine is stateless. It sees the rows of a key range at a time, and all rows of a key
     together, unless they are still to be merged with others later: merging must be associative.
+    It does not see keys with one row, which stays as it is (``ReducerMergeFunctionWrapper.java``).
 
     Attributes:
         takes_retractions: Whether ``-U`` and ``-D`` rows may be merged; if not, they are refused.
-        merges_single_rows: Whether keys with one row are handed over as well. Else they keep it.
         compacted_rows_first: Whether rows above level 0 count as older than all of level 0,
             whatever their sequence numbers.
     """
 
     takes_retractions: bool = True
-    merges_single_rows: bool = False
     compacted_rows_first: bool = False
 
     def inputs(self, columns: Sequence[str]) -> Sequence[str]:
-        """The table's columns that must be read to compute some of the result's.
+        """The columns that must be read to compute some of the result's.
 
         Args:
             columns: The wanted columns of the result, without keys and system columns.
+
+        Returns:
+            Columns of the table, and ``_SEQUENCE_NUMBER`` if it counts.
         """
         return ()
 
@@ -80,9 +81,10 @@ class MergeEngine(ABC):
 
         Args:
             groups: At least one group.
-            columns: The wanted columns of the result.
+            columns: The wanted columns of the result, without keys and system columns.
 
         Returns:
             The position of the row that stays, for each group; or the merged rows, one for each
-            group, with the wanted columns and ``_VALUE_KIND``.
+            group in the groups' order, with the wanted columns, of the types they have in the
+            table, and ``_VALUE_KIND``. The key and the newest row's sequence number are added.
         """

@@ -1,4 +1,7 @@
-"""The merge engines by the name that the option ``merge-engine`` gives them."""
+"""The merge engines by the name that the option ``merge-engine`` gives them.
+
+A new engine is a file, a line here, and its name among the capabilities.
+"""
 
 from __future__ import annotations
 

@@ -7,13 +7,14 @@ greater sequence number, then the one that adds rather than retracts
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
-from headwater.storage.merge.engine import MergeEngine
+from headwater.storage.merge.engine import Indices, MergeEngine, RowGroups
 from headwater.storage.merge.registry import merge_engine
 from headwater.storage.rows.ordering import Comparable, OrderColumn, RowOrder
 from headwater.storage.schema.table_schema import TableSchema
@@ -83,6 +84,34 @@ class MergeRules:
             columns.append(_ADDED)
             arrays.append(added)
         return RowOrder(columns).encode(arrays)
+
+    def merge(self, groups: RowGroups, columns: Sequence[str]) -> Indices | pa.RecordBatch:
+        """Merge each group into one row, see `MergeEngine.merge`.
+
+        Args:
+            groups: At least one group.
+            columns: The wanted columns of the result, keys and system columns among them.
+
+        Returns:
+            The position of the row that stays, for each group; or the merged rows with all of
+            `columns` and ``_VALUE_KIND``.
+        """
+        system = (SEQUENCE_FIELD.name, KIND_FIELD.name)
+        computed = [name for name in columns if name not in self.keys and name not in system]
+        merged = self.engine.merge(groups, computed)
+        if not isinstance(merged, pa.RecordBatch):
+            return merged
+        copied = [name for name in columns if name in self.keys or name == SEQUENCE_FIELD.name]
+        newest = groups.gather(copied).take(pa.array(groups.lasts)) if copied else None
+        names = dict.fromkeys([*columns, KIND_FIELD.name])
+        return pa.RecordBatch.from_arrays(
+            [
+                newest.column(name) if newest is not None and name in copied
+                else merged.column(name)
+                for name in names
+            ],
+            names=list(names),
+        )  # fmt: skip
 
 
 def added_rows(batch: pa.RecordBatch) -> pa.BooleanArray | None:

@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.storage.errors import CorruptData
+from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.merge.engine import Indices, RowGroups
-from headwater.storage.merge.groups import groups_of_rows, shared_keys, sort_groups
+from headwater.storage.merge.groups import shared_keys, sort_groups
 from headwater.storage.merge.rules import MergeRules, added_rows
 from headwater.storage.rows.gather import gather, take_rows
 from headwater.storage.rows.ordering import Comparable, Encoding, argsort, concatenate
@@ -263,7 +264,7 @@ class _Merge:
         if not len(firsts):
             yield from self._result(parts, None, None)
             return
-        merged = self.rules.engine.merge(
+        merged = self.rules.merge(
             RowGroups(len(rows), firsts, lambda names: _pick(parts, rows, names)), self.columns
         )
         stays = np.ones(sum(part.batch.num_rows for part in parts), np.bool_)
@@ -276,13 +277,7 @@ class _Merge:
 
     def _groups(self, parts: Sequence[_Part]) -> tuple[Indices, Indices]:
         """The rows that the engine must see, in groups by key, and the start of each group."""
-        keys = [part.keys for part in parts]
-        if not self.rules.engine.merges_single_rows:
-            rows, firsts = shared_keys(keys)
-        elif len(parts) == 1:
-            rows = firsts = np.arange(parts[0].batch.num_rows)
-        else:
-            rows, firsts = groups_of_rows(concatenate(keys))
+        rows, firsts = shared_keys([part.keys for part in parts])
         if self.by_age and len(firsts) and len(parts) > 1:
             rows = rows[sort_groups(firsts, *self._ages(parts, rows))]
         return rows, firsts
@@ -363,4 +358,12 @@ def _pick(parts: Sequence[_Part], rows: Indices, names: Sequence[str]) -> pa.Rec
         skipped = np.array([part.run.keys_only for part in parts]) * sizes
         part_of_row = np.searchsorted(np.cumsum(sizes), rows, side="right")
         rows = rows - np.cumsum(skipped)[part_of_row]
-    return take_rows([part.batch.select(list(names)) for part in whole], rows)
+    return take_rows([_select(part.batch, names) for part in whole], rows)
+
+
+def _select(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """Columns of a batch; ``_VALUE_KIND`` is left out of those in which no row retracts."""
+    kind = KIND_FIELD.name
+    if kind in names and kind not in batch.schema.names:
+        batch = batch.append_column(kind, pa.repeat(pa.scalar(0, pa.int8()), batch.num_rows))
+    return batch.select(list(names))

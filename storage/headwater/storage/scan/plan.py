@@ -385,7 +385,7 @@ def _keyed_splits(
     kept: list[list[DataFile]] = []
     merged: set[str] = set()
     for section in key_sections(storage, (entry.file for entry in bucket)):
-        files = _worth_reading(section, matching)
+        files = _worth_reading(section, matching, options)
         found.files_skipped += len(section.files) - len(files)
         if len(section.runs) > 1 or any(_may_delete(file, options) for file in files):
             merged.update(file.file_name for file in files)
@@ -411,15 +411,20 @@ def _keyed_splits(
     ]
 
 
-def _worth_reading(section: Section, matching: Collection[str]) -> list[DataFile]:
+def _worth_reading(
+    section: Section, matching: Collection[str], options: TableOptions
+) -> list[DataFile]:
     """The section's files, unless no version of its rows matches.
 
     In one run every key occurs once, so each file answers for itself. With more runs a file that
-    does not match may supersede one that does.
+    does not match may supersede one that does, and values may be computed that match where those
+    of no file do.
     """
     files = section.files
     if len(section.runs) == 1:
         return [file for file in files if file.file_name in matching]
+    if options.computes_rows:
+        return files
     return files if any(file.file_name in matching for file in files) else []
 
 
