@@ -25,7 +25,7 @@ from headwater.catalog.model.functions import (
 )
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.wire.examples import AUDIT, example
-from headwater.catalog.wire.objects import (
+from headwater.catalog.wire.named_objects import (
     ColumnModel,
     RemoveOptionModel,
     SetOptionModel,

@@ -18,7 +18,7 @@ from headwater.catalog.model.views import (
     ViewSchema,
 )
 from headwater.catalog.wire.examples import AUDIT, example
-from headwater.catalog.wire.objects import (
+from headwater.catalog.wire.named_objects import (
     ColumnModel,
     RemoveOptionModel,
     SetOptionModel,

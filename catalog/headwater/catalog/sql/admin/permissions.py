@@ -24,6 +24,7 @@ from headwater.catalog.sql.database.models import (
     DatabaseRow,
     FunctionRow,
     GrantRow,
+    NamedRow,
     TableRow,
     ViewRow,
 )
@@ -209,15 +210,17 @@ class SqlPermissions:
         return found
 
 
-_OF_DATABASES: dict[TargetType, type[TableRow] | type[ViewRow] | type[FunctionRow]] = {
+_OF_DATABASES: dict[TargetType, type[TableRow] | type[NamedRow]] = {
     TargetType.TABLE: TableRow,
     TargetType.COLUMN: TableRow,
     TargetType.VIEW: ViewRow,
     TargetType.FUNCTION: FunctionRow,
 }
-_MODELS: dict[
-    TargetType, type[DatabaseRow] | type[TableRow] | type[ViewRow] | type[FunctionRow]
-] = {TargetType.DATABASE: DatabaseRow, TargetType.DATABASE_ALL: DatabaseRow, **_OF_DATABASES}
+_MODELS: dict[TargetType, type[DatabaseRow] | type[TableRow] | type[NamedRow]] = {
+    TargetType.DATABASE: DatabaseRow,
+    TargetType.DATABASE_ALL: DatabaseRow,
+    **_OF_DATABASES,
+}
 
 
 def _not_found(target: PermissionTarget) -> NotFound:

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.dialects.mysql import VARCHAR as MYSQL_VARCHAR
 from sqlalchemy.dialects.postgresql import VARCHAR as POSTGRESQL_VARCHAR
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 
 __all__ = [
     "REVISION",
@@ -41,6 +41,7 @@ __all__ = [
     "DroppedTableRow",
     "FunctionRow",
     "GrantRow",
+    "NamedRow",
     "OutboxRow",
     "PartitionRow",
     "PlaceRow",
@@ -225,38 +226,36 @@ class DroppedTableRow(Base):
     dropped_by: Mapped[str | None] = mapped_column(String(255))
 
 
-class ViewRow(Base):
+class NamedRow(Base):
+    """A named object of a database that is a document alone; a subclass is a table of its own."""
+
+    __abstract__ = True
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[UniqueConstraint]:
+        return (UniqueConstraint("database_id", "name"),)
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))
+    name: Mapped[str] = mapped_column(_NAME)
+    document: Mapped[str] = mapped_column(_DOCUMENT)
+    owner: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[str | None] = mapped_column(String(255))
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+    updated_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class ViewRow(NamedRow):
     """A view: `document` is its schema, dialects and options as JSON."""
 
     __tablename__ = "hw_views"
-    __table_args__ = (UniqueConstraint("database_id", "name"),)
-
-    id: Mapped[str] = mapped_column(_ID, primary_key=True)
-    database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))
-    name: Mapped[str] = mapped_column(_NAME)
-    document: Mapped[str] = mapped_column(_DOCUMENT)
-    owner: Mapped[str | None] = mapped_column(String(255))
-    created_at: Mapped[int] = mapped_column(BigInteger)
-    created_by: Mapped[str | None] = mapped_column(String(255))
-    updated_at: Mapped[int] = mapped_column(BigInteger)
-    updated_by: Mapped[str | None] = mapped_column(String(255))
 
 
-class FunctionRow(Base):
+class FunctionRow(NamedRow):
     """A function: `document` is its parameters, definitions and options as JSON."""
 
     __tablename__ = "hw_functions"
-    __table_args__ = (UniqueConstraint("database_id", "name"),)
-
-    id: Mapped[str] = mapped_column(_ID, primary_key=True)
-    database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))
-    name: Mapped[str] = mapped_column(_NAME)
-    document: Mapped[str] = mapped_column(_DOCUMENT)
-    owner: Mapped[str | None] = mapped_column(String(255))
-    created_at: Mapped[int] = mapped_column(BigInteger)
-    created_by: Mapped[str | None] = mapped_column(String(255))
-    updated_at: Mapped[int] = mapped_column(BigInteger)
-    updated_by: Mapped[str | None] = mapped_column(String(255))
 
 
 class BranchRow(Base):

@@ -19,7 +19,8 @@ from headwater.catalog.sql.history.snapshot_reads import (
 from headwater.catalog.sql.history.statistics import read_schema
 from headwater.catalog.sql.outbox.mirror_files import tag_names
 from headwater.catalog.sql.outbox.outbox import Outbox
-from headwater.catalog.sql.queries.lookup import find_table, lock_branch, name_page
+from headwater.catalog.sql.queries.listing import name_page
+from headwater.catalog.sql.queries.lookup import find_table, lock_branch
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.snapshot.tag import (

@@ -1,4 +1,4 @@
-"""Views and functions: documents with a name in a database.
+"""Named objects: views and functions, one implementation with a shape for each.
 
 May import admin, queries, database.
 """

@@ -1,4 +1,4 @@
-"""Listings of all databases: tables, views or functions, in pages.
+"""Listings in pages, of one database and of all: tables, and each kind of named object.
 
 A page costs what it holds, however large the catalog is: names are read in the order of the index
 over (database, name), from where the page before ended. No statement joins databases with what is
@@ -8,26 +8,66 @@ in them, so the plan does not depend on what a database's planner guesses.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVarTuple
 
-from sqlalchemy import ColumnElement, literal, select, union_all
+from sqlalchemy import ColumnElement, Select, literal, select, union_all
 from sqlalchemy.engine import Connection
+from sqlalchemy.orm import InstrumentedAttribute
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import DatabaseRow, FunctionRow, TableRow, ViewRow
+from headwater.catalog.sql.database.models import DatabaseRow, NamedRow, TableRow
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.names import check_page, pattern_clause
 from headwater.storage.errors import Invalid
 
-__all__ = ["OfDatabase", "list_globally"]
+__all__ = ["OfDatabase", "list_globally", "name_page", "one_page"]
 
-OfDatabase: TypeAlias = type[TableRow] | type[ViewRow] | type[FunctionRow]
+OfDatabase: TypeAlias = type[TableRow] | type[NamedRow]
 """The rows that have a name in a database."""
 
 # How many databases one statement looks into; it starts with one, which is often enough.
 _MOST_DATABASES = 64
+
+Ts = TypeVarTuple("Ts")
+
+
+def one_page(
+    query: Select[*Ts],
+    name: InstrumentedAttribute[str],
+    *,
+    pattern: str | None,
+    max_results: int | None,
+    token: str | None,
+    is_sqlite: bool,
+) -> Select[*Ts]:
+    """The part of a query that is a page in the order of a name, and one row more.
+
+    Args:
+        query: Of everything there is.
+        name: The column of the name.
+        pattern: A LIKE pattern of names.
+        max_results: How many a page holds; None is all.
+        token: The last name of the page before.
+        is_sqlite: Whether the database is SQLite.
+
+    Raises:
+        Invalid: The page could hold nothing.
+    """
+    check_page(max_results)
+    if pattern:
+        query = query.where(pattern_clause(name, pattern, is_sqlite=is_sqlite))
+    if token:
+        query = query.where(name > token)
+    return query.order_by(name).limit(None if max_results is None else max_results + 1)
+
+
+def name_page(names: Sequence[str], max_results: int | None) -> Page[str]:
+    """A page of names, from a query for one more than it may hold."""
+    if max_results is None or len(names) <= max_results:
+        return Page(tuple(names))
+    return Page(tuple(names[:max_results]), names[max_results - 1])
 
 
 def list_globally(

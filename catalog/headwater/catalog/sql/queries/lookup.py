@@ -10,9 +10,14 @@ from sqlalchemy import exists, or_, select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.page import Page
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import BranchRow, OutboxRow, SchemaRow, TableRow
+from headwater.catalog.sql.database.models import (
+    BranchRow,
+    DatabaseRow,
+    OutboxRow,
+    SchemaRow,
+    TableRow,
+)
 from headwater.catalog.sql.database.prepared import Prepared, keyed, numbered, padded
 from headwater.catalog.sql.queries.named_tables import about_tables, place_values
 from headwater.storage.errors import Conflict, NotFound, ResourceType, Unsupported
@@ -24,12 +29,12 @@ __all__ = [
     "Head",
     "TableRecord",
     "database_not_found",
+    "find_database_id",
     "find_table",
     "find_tables",
     "latest_schema",
     "lock_branch",
     "lock_branches",
-    "name_page",
     "read_table",
     "table_not_found",
 ]
@@ -251,8 +256,13 @@ def database_not_found(name: str) -> NotFound:
     )
 
 
-def name_page(names: Sequence[str], max_results: int | None) -> Page[str]:
-    """A page of names, from a query for one more than it may hold."""
-    if max_results is None or len(names) <= max_results:
-        return Page(tuple(names))
-    return Page(tuple(names[:max_results]), names[max_results - 1])
+def find_database_id(connection: Connection, context: CatalogContext, name: str) -> str:
+    """A database's id; raises NotFound (DATABASE)."""
+    found = connection.execute(
+        select(DatabaseRow.id).where(
+            DatabaseRow.warehouse == context.warehouse, DatabaseRow.name == name
+        )
+    ).scalar_one_or_none()
+    if found is None:
+        raise database_not_found(name)
+    return found

@@ -12,13 +12,13 @@ from sqlalchemy.exc import IntegrityError
 from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
-from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.admin.grants import drop_grants
 from headwater.catalog.sql.admin.warehouse_lock import hold_warehouse
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, TableRow
-from headwater.catalog.sql.objects.objects import drop_objects_of_database
+from headwater.catalog.sql.objects.named_objects import drop_objects_of_database
 from headwater.catalog.sql.outbox.outbox import Outbox
+from headwater.catalog.sql.queries.audit import audit_of, created, updated
 from headwater.catalog.sql.queries.claimed_places import (
     Claim,
     Kind,
@@ -28,11 +28,10 @@ from headwater.catalog.sql.queries.claimed_places import (
     release,
 )
 from headwater.catalog.sql.queries.index_hint import along
-from headwater.catalog.sql.queries.lookup import database_not_found, name_page
+from headwater.catalog.sql.queries.listing import name_page, one_page
+from headwater.catalog.sql.queries.lookup import database_not_found
 from headwater.catalog.sql.queries.names import (
     check_database_name,
-    check_page,
-    pattern_clause,
 )
 from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
 from headwater.catalog.sql.tables.places import make_warehouse_folder
@@ -70,20 +69,14 @@ class SqlDatabases:
         page_token: str | None = None,
     ) -> Page[str]:
         """Database names in their order."""
-        check_page(max_results)
-        query = (
-            select(DatabaseRow.name)
-            .where(DatabaseRow.warehouse == self._context.warehouse)
-            .order_by(DatabaseRow.name)
+        query = one_page(
+            select(DatabaseRow.name).where(DatabaseRow.warehouse == self._context.warehouse),
+            DatabaseRow.name,
+            pattern=pattern,
+            max_results=max_results,
+            token=page_token,
+            is_sqlite=self._sql.is_sqlite,
         )
-        if pattern:
-            query = query.where(
-                pattern_clause(DatabaseRow.name, pattern, is_sqlite=self._sql.is_sqlite)
-            )
-        if page_token:
-            query = query.where(DatabaseRow.name > page_token)
-        if max_results is not None:
-            query = query.limit(max_results + 1)
         query = along(query, DatabaseRow.warehouse, DatabaseRow.name)
         with self._sql.read() as connection:
             names = connection.execute(query).scalars().all()
@@ -104,7 +97,6 @@ class SqlDatabases:
                     f"database {name}: location {location} is outside the warehouse "
                     f"{self._context.location}"
                 )
-        now = self._context.runtime.now_millis()
         database_id = self._context.runtime.new_uuid()
         row = {
             "id": database_id,
@@ -112,10 +104,7 @@ class SqlDatabases:
             "name": name,
             "location": location,
             "options": json.dumps(options),
-            "created_at": now,
-            "created_by": current_principal(),
-            "updated_at": now,
-            "updated_by": current_principal(),
+            **created(self._context.runtime.now_millis()),
         }
 
         make_warehouse_folder(self._context)
@@ -161,11 +150,7 @@ class SqlDatabases:
             name=row.name,
             location=row.location,
             options=json.loads(row.options),
-            owner=row.owner,
-            created_at=row.created_at,
-            created_by=row.created_by,
-            updated_at=row.updated_at,
-            updated_by=row.updated_by,
+            **audit_of(row),
         )
 
     def alter(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> None:
@@ -191,8 +176,7 @@ class SqlDatabases:
                 .where(DatabaseRow.id == row.id)
                 .values(
                     options=json.dumps(options),
-                    updated_at=self._context.runtime.now_millis(),
-                    updated_by=current_principal(),
+                    **updated(self._context.runtime.now_millis()),
                 )
             )
 

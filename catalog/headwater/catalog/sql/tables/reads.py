@@ -20,15 +20,10 @@ from headwater.catalog.sql.database.models import (
     TableRow,
 )
 from headwater.catalog.sql.outbox.outbox import SCHEMA_ACTIONS, Outbox
+from headwater.catalog.sql.queries.audit import audit_of
 from headwater.catalog.sql.queries.index_hint import along
-from headwater.catalog.sql.queries.listing import list_globally
-from headwater.catalog.sql.queries.lookup import (
-    database_not_found,
-    find_table,
-    name_page,
-    table_not_found,
-)
-from headwater.catalog.sql.queries.names import check_page, pattern_clause
+from headwater.catalog.sql.queries.listing import list_globally, name_page, one_page
+from headwater.catalog.sql.queries.lookup import find_database_id, find_table, table_not_found
 from headwater.catalog.sql.tables.external_schemas import ExternalSchemas
 from headwater.storage.errors import NotFound, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH
@@ -178,27 +173,23 @@ class TableReads:
         token: str | None,
     ) -> Select[str]:
         """The query for a page of names and one more."""
-        check_page(max_results)
-        database_id = connection.execute(
-            select(DatabaseRow.id).where(
-                DatabaseRow.warehouse == self._context.warehouse, DatabaseRow.name == database
-            )
-        ).scalar_one_or_none()
-        if database_id is None:
-            raise database_not_found(database)
-        query = select(TableRow.name).where(TableRow.database_id == database_id)
+        query = select(TableRow.name)
         if table_type:
             # A type that does not exist here may in clients to come: no table has it.
             query = query.where(TableRow.kind == table_type.strip().lower())
             query = along(query, TableRow.database_id, TableRow.kind, TableRow.name)
         else:
             query = along(query, TableRow.database_id, TableRow.name)
-        if pattern:
-            is_sqlite = self._sql.is_sqlite
-            query = query.where(pattern_clause(TableRow.name, pattern, is_sqlite=is_sqlite))
-        if token:
-            query = query.where(TableRow.name > token)
-        return query.order_by(TableRow.name).limit(None if max_results is None else max_results + 1)
+        query = one_page(
+            query,
+            TableRow.name,
+            pattern=pattern,
+            max_results=max_results,
+            token=token,
+            is_sqlite=self._sql.is_sqlite,
+        )
+        database_id = find_database_id(connection, self._context, database)
+        return query.where(TableRow.database_id == database_id)
 
     def _infos(
         self, connection: Connection, database: str, names: dict[str, str]
@@ -273,9 +264,5 @@ def _info(identifier: Identifier, row: Row[tuple[object, ...]]) -> TableInfo:
         path=row.path,
         is_external=row.is_external,
         schema=TableSchema.from_json(row.document, f"the schema of table {identifier}"),
-        owner=row.owner,
-        created_at=row.created_at,
-        created_by=row.created_by,
-        updated_at=row.updated_at,
-        updated_by=row.updated_by,
+        **audit_of(row),
     )

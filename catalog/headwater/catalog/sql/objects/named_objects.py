@@ -1,118 +1,146 @@
-"""Views and functions in the SQL database: documents with a name in a database."""
+"""Named objects in the SQL database, which has all there is of them: documents with names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVarTuple
+from typing import Generic, Protocol, TypeVar, TypeVarTuple, Unpack
 
 from sqlalchemy import Row, Select, delete, insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from headwater.catalog.model.audit import AuditFields
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.admin.grants import drop_grants
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import DatabaseRow, FunctionRow, ViewRow
+from headwater.catalog.sql.database.models import DatabaseRow, FunctionRow, NamedRow, ViewRow
+from headwater.catalog.sql.queries.audit import audit_of, created, updated
 from headwater.catalog.sql.queries.index_hint import along
-from headwater.catalog.sql.queries.listing import list_globally
-from headwater.catalog.sql.queries.lookup import database_not_found, name_page
-from headwater.catalog.sql.queries.names import check_page, pattern_clause
+from headwater.catalog.sql.queries.listing import list_globally, name_page, one_page
+from headwater.catalog.sql.queries.lookup import find_database_id
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType, Unavailable
 
-__all__ = ["NamedDocuments", "ObjectRecord", "drop_objects_of_database"]
+__all__ = ["ObjectShape", "SqlNamedObjects", "drop_objects_of_database"]
 
 # How often a name is looked up again after a race for it was lost.
 _ATTEMPTS = 5
 
 Ts = TypeVarTuple("Ts")
+ContentT = TypeVar("ContentT")
+ChangeT = TypeVar("ChangeT")
+InfoT = TypeVar("InfoT")
+_Content = TypeVar("_Content", contravariant=True)
+_Info = TypeVar("_Info", covariant=True)
 
-_Model: TypeAlias = type[ViewRow] | type[FunctionRow]
-_Everything: TypeAlias = tuple[str, str, str, str | None, int, str | None, int, str | None]
+
+class _MakeInfo(Protocol[_Content, _Info]):
+    def __call__(
+        self, id: str, identifier: Identifier, content: _Content, /, **audit: Unpack[AuditFields]
+    ) -> _Info: ...
 
 
 @dataclass(frozen=True)
-class ObjectRecord:
-    """A view or function as the database has it: `document` is what it says, as JSON."""
+class ObjectShape(Generic[ContentT, ChangeT, InfoT]):
+    """The differences between one kind of named object and the others.
 
-    id: str
-    identifier: Identifier
-    document: str
-    owner: str | None
-    created_at: int
-    created_by: str | None
-    updated_at: int
-    updated_by: str | None
+    Attributes:
+        kind: What errors about an object are about.
+        model: The table of the database that has them.
+        check_name: Refuses a name that none may have; raises Invalid.
+        to_json: Writes the document of a content.
+        from_json: Reads it.
+        changed: Applies changes to a content.
+        info: Makes an object of its id, identifier, content and authors.
+    """
+
+    kind: ResourceType
+    model: type[NamedRow]
+    check_name: Callable[[Identifier], None]
+    to_json: Callable[[ContentT], str]
+    from_json: Callable[[str], ContentT]
+    changed: Callable[[Identifier, ContentT, Sequence[ChangeT]], ContentT]
+    info: _MakeInfo[ContentT, InfoT]
 
 
-class NamedDocuments:
-    """The views, or the functions, of one warehouse.
+class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
+    """Implements `headwater.catalog.model.named_objects.NamedObjects` for one kind.
 
     Args:
         context: The warehouse, its database and its storage.
-        model: Which table of the database has them.
-        kind: What errors about them are about.
+        shape: The kind.
     """
 
-    def __init__(self, context: CatalogContext, model: _Model, kind: ResourceType) -> None:
+    def __init__(
+        self, context: CatalogContext, shape: ObjectShape[ContentT, ChangeT, InfoT]
+    ) -> None:
         self._context = context
         self._sql = context.database
-        self._model = model
-        self._kind = kind
-        self._noun = kind.value.lower()
+        self._shape = shape
+        self._model = shape.model
+        self._noun = shape.kind.value.lower()
 
-    def names(
-        self, database: str, pattern: str | None, max_results: int | None, token: str | None
+    def list(
+        self,
+        database: str,
+        *,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
     ) -> Page[str]:
-        """Names in their order; NotFound (DATABASE)."""
-        rows = self._rows(select(self._model.name), database, pattern, max_results, token)
+        """Names in their order; all of them when `max_results` is None; NotFound (DATABASE)."""
+        rows = self._rows(select(self._model.name), database, pattern, max_results, page_token)
         return name_page([row.name for row in rows], max_results)
 
-    def records(
-        self, database: str, pattern: str | None, max_results: int | None, token: str | None
-    ) -> Page[ObjectRecord]:
-        """All there is about them, in the order of their names; NotFound (DATABASE)."""
-        rows = self._rows(self._everything(), database, pattern, max_results, token)
+    def list_details(
+        self,
+        database: str,
+        *,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[InfoT]:
+        """Objects in the order of their names; NotFound (DATABASE)."""
+        rows = self._rows(self._everything(), database, pattern, max_results, page_token)
         names = name_page([row.name for row in rows], max_results)
-        found = [_record(database, row) for row in rows[: len(names.items)]]
+        found = [self._info(database, row) for row in rows[: len(names.items)]]
         return Page(tuple(found), names.next_token)
 
-    def names_globally(
+    def list_globally(
         self,
-        database_pattern: str | None,
-        pattern: str | None,
-        max_results: int | None,
-        token: str | None,
+        *,
+        database_pattern: str | None = None,
+        pattern: str | None = None,
+        max_results: int | None = None,
+        page_token: str | None = None,
     ) -> Page[Identifier]:
-        """Names of all databases, by database and name."""
+        """The objects of all databases, by database and name."""
         return list_globally(
             self._context,
             self._model,
             database_pattern=database_pattern,
             pattern=pattern,
             max_results=max_results,
-            token=token,
+            token=page_token,
         )
 
-    def create(self, identifier: Identifier, document: str, ignore_if_exists: bool) -> None:
-        """Add one; NotFound (DATABASE), AlreadyExists."""
-        now = self._context.runtime.now_millis()
-        who = current_principal()
+    def create(
+        self, identifier: Identifier, content: ContentT, *, ignore_if_exists: bool = False
+    ) -> None:
+        """Create an object; Invalid for its name, NotFound (DATABASE), AlreadyExists."""
+        self._shape.check_name(identifier)
         row = {
             "id": self._context.runtime.new_uuid(),
             "name": identifier.name,
-            "document": document,
-            "owner": who,
-            "created_at": now,
-            "created_by": who,
-            "updated_at": now,
-            "updated_by": who,
+            "document": self._shape.to_json(content),
+            "owner": current_principal(),
+            **created(self._context.runtime.now_millis()),
         }
 
         def work(connection: Connection) -> None:
-            database_id = self._database(connection, identifier.database)
+            database_id = find_database_id(connection, self._context, identifier.database)
             self._refuse_taken(connection, database_id, identifier)
             connection.execute(insert(self._model), {**row, "database_id": database_id})
 
@@ -122,45 +150,52 @@ class NamedDocuments:
             if not ignore_if_exists:
                 raise
 
-    def get(self, identifier: Identifier) -> ObjectRecord:
-        """One of them; NotFound."""
+    def get(self, identifier: Identifier) -> InfoT:
+        """An object; NotFound."""
         with self._sql.read() as connection:
             row = connection.execute(self._named(self._everything(), identifier)).one_or_none()
         if row is None:
             raise self._not_found(identifier)
-        return _record(identifier.database, row)
+        return self._info(identifier.database, row)
 
-    def change(self, identifier: Identifier, edit: Callable[[str], str]) -> None:
-        """Replace a document by what `edit` makes of it; nobody else changes it meanwhile."""
+    def alter(self, identifier: Identifier, changes: Sequence[ChangeT]) -> None:
+        """Apply changes, all or none; nobody else changes the object meanwhile."""
 
         def work(connection: Connection) -> None:
             row = self._lock(connection, identifier)
+            content = self._shape.from_json(row.document)
+            document = self._shape.to_json(self._shape.changed(identifier, content, changes))
             connection.execute(
                 update(self._model)
                 .where(self._model.id == row.id)
-                .values(document=edit(row.document), updated_at=self._context.runtime.now_millis())
+                .values(document=document, updated_at=self._context.runtime.now_millis())
             )
 
         self._sql.write(work)
 
-    def rename(self, source: Identifier, destination: Identifier) -> None:
-        """Another name, perhaps in another database; NotFound, AlreadyExists."""
+    def _rename(self, source: Identifier, destination: Identifier) -> None:
+        """Give an object another name, for the kinds that can have one; NotFound, AlreadyExists."""
+        self._shape.check_name(destination)
 
         def work(connection: Connection) -> None:
             row = self._lock(connection, source)
-            database_id = self._database(connection, destination.database)
+            database_id = find_database_id(connection, self._context, destination.database)
             if source != destination:
                 self._refuse_taken(connection, database_id, destination)
             connection.execute(
                 update(self._model)
                 .where(self._model.id == row.id)
-                .values(database_id=database_id, name=destination.name, **self._touched())
+                .values(
+                    database_id=database_id,
+                    name=destination.name,
+                    **updated(self._context.runtime.now_millis()),
+                )
             )
 
         self._write(work, destination)
 
-    def drop(self, identifier: Identifier, ignore_if_not_exists: bool) -> None:
-        """Take one away; NotFound."""
+    def drop(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
+        """Drop an object; NotFound."""
 
         def work(connection: Connection) -> None:
             row = self._lock(connection, identifier)
@@ -172,10 +207,6 @@ class NamedDocuments:
         except NotFound:
             if not ignore_if_not_exists:
                 raise
-
-    def _touched(self) -> dict[str, object]:
-        now = self._context.runtime.now_millis()
-        return {"updated_at": now, "updated_by": current_principal()}
 
     def _write(self, work: Callable[[Connection], None], identifier: Identifier) -> None:
         for _ in range(_ATTEMPTS):
@@ -196,22 +227,19 @@ class NamedDocuments:
         token: str | None,
     ) -> Sequence[Row[*Ts]]:
         """One more than a page holds, if there are more."""
-        check_page(max_results)
-        query = along(columns, self._model.database_id, self._model.name)
-        query = query.order_by(self._model.name)
-        if pattern:
-            query = query.where(
-                pattern_clause(self._model.name, pattern, is_sqlite=self._sql.is_sqlite)
-            )
-        if token:
-            query = query.where(self._model.name > token)
-        if max_results is not None:
-            query = query.limit(max_results + 1)
+        query = one_page(
+            along(columns, self._model.database_id, self._model.name),
+            self._model.name,
+            pattern=pattern,
+            max_results=max_results,
+            token=token,
+            is_sqlite=self._sql.is_sqlite,
+        )
         with self._sql.read() as connection:
-            database_id = self._database(connection, database)
+            database_id = find_database_id(connection, self._context, database)
             return connection.execute(query.where(self._model.database_id == database_id)).all()
 
-    def _everything(self) -> Select[*_Everything]:
+    def _everything(self) -> Select[str, str, str, str | None, int, str | None, int, str | None]:
         model = self._model
         return select(
             model.id,
@@ -222,6 +250,12 @@ class NamedDocuments:
             model.created_by,
             model.updated_at,
             model.updated_by,
+        )
+
+    def _info(self, database: str, row: Row[*tuple[object, ...]]) -> InfoT:
+        identifier = Identifier(database, row.name)
+        return self._shape.info(
+            row.id, identifier, self._shape.from_json(row.document), **audit_of(row)
         )
 
     def _named(self, columns: Select[*Ts], identifier: Identifier) -> Select[*Ts]:
@@ -253,16 +287,6 @@ class NamedDocuments:
                 return row
         raise self._not_found(identifier)
 
-    def _database(self, connection: Connection, name: str) -> str:
-        found = connection.execute(
-            select(DatabaseRow.id).where(
-                DatabaseRow.warehouse == self._context.warehouse, DatabaseRow.name == name
-            )
-        ).scalar_one_or_none()
-        if found is None:
-            raise database_not_found(name)
-        return found
-
     def _refuse_taken(
         self, connection: Connection, database_id: str, identifier: Identifier
     ) -> None:
@@ -272,7 +296,7 @@ class NamedDocuments:
         if connection.execute(taken).one_or_none() is not None:
             raise AlreadyExists(
                 f"{self._noun} {identifier} exists already",
-                resource_type=self._kind,
+                resource_type=self._shape.kind,
                 resource_name=identifier.name,
             )
 
@@ -280,26 +304,13 @@ class NamedDocuments:
         """It is about the object even when its database is missing: clients know no other."""
         return NotFound(
             f"{self._noun} {identifier} does not exist",
-            resource_type=self._kind,
+            resource_type=self._shape.kind,
             resource_name=identifier.name,
         )
 
 
-def _record(database: str, row: Row[*_Everything]) -> ObjectRecord:
-    return ObjectRecord(
-        id=row.id,
-        identifier=Identifier(database, row.name),
-        document=row.document,
-        owner=row.owner,
-        created_at=row.created_at,
-        created_by=row.created_by,
-        updated_at=row.updated_at,
-        updated_by=row.updated_by,
-    )
-
-
 def drop_objects_of_database(connection: Connection, database_id: str) -> None:
-    """Take away the views and functions of a database that is locked and about to go."""
+    """Take away the named objects of a database that is locked and about to go."""
     for model in (ViewRow, FunctionRow):
         ids = connection.execute(
             select(model.id).where(model.database_id == database_id).with_for_update()

@@ -1,0 +1,31 @@
+"""Owners and authors in rows of the database."""
+
+from __future__ import annotations
+
+from sqlalchemy import Row
+
+from headwater.catalog.model.audit import AuditFields
+from headwater.catalog.model.principal import current_principal
+
+__all__ = ["audit_of", "created", "updated"]
+
+
+def audit_of(row: Row[*tuple[object, ...]]) -> AuditFields:
+    """The owner and the authors in a row that has these columns."""
+    return AuditFields(
+        owner=row.owner,
+        created_at=row.created_at,
+        created_by=row.created_by,
+        updated_at=row.updated_at,
+        updated_by=row.updated_by,
+    )
+
+
+def updated(now: int) -> dict[str, int | str | None]:
+    """The columns of whoever changes a row now, in milliseconds since the epoch."""
+    return {"updated_at": now, "updated_by": current_principal()}
+
+
+def created(now: int) -> dict[str, int | str | None]:
+    """The columns of whoever makes a row now, but for its owner."""
+    return {"created_at": now, "created_by": current_principal(), **updated(now)}
