@@ -159,6 +159,9 @@ def test_the_log_names_the_caller_and_no_secret(
     assert not any(secret in line or "hw_wrong" in line for line in lines)
 
 
+_VIEW = {"fields": [], "query": "SELECT 1"}
+
+
 def test_the_catalog_records_who_did_what(
     guarded: str, catalog: SqlCatalog, tokens: Tokens, schema: dict[str, object]
 ) -> None:
@@ -176,7 +179,18 @@ def test_the_catalog_records_who_did_what(
     call("bob", "POST", "/sales", {"removals": [], "updates": {"a": "b"}})
     change = {"action": "setOption", "key": "write-only", "value": "true"}
     call("bob", "POST", "/sales/tables/orders", {"changes": [change]})
-    for path in ("/sales", "/sales/tables/orders"):
+    view = {"identifier": {"database": "sales", "object": "recent"}, "schema": _VIEW}
+    call("ann", "POST", "/sales/views", view)
+    call("ann", "POST", "/sales/functions", {"name": "area", "deterministic": True})
+    for path in ("/sales/views/recent", "/sales/functions/area"):
+        comment = {"action": "updateComment", "comment": "of this year"}
+        call("bob", "POST", path, {"changes": [comment]})
+    for path in (
+        "/sales",
+        "/sales/tables/orders",
+        "/sales/views/recent",
+        "/sales/functions/area",
+    ):
         found = call("ann", "GET", path).json()
         assert (found["createdBy"], found["updatedBy"]) == ("ann", "bob")
     # Whoever uses the catalog without a server between has no name.

@@ -168,7 +168,7 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
             connection.execute(
                 update(self._model)
                 .where(self._model.id == row.id)
-                .values(document=document, updated_at=self._context.runtime.now_millis())
+                .values(document=document, **updated(self._context.runtime.now_millis()))
             )
 
         self._sql.write(work)
