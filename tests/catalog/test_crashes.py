@@ -20,7 +20,7 @@ from headwater.catalog.sql.database.drivers import database_url as with_driver
 from headwater.catalog.table.table import Table
 from headwater.migrations import upgrade
 from headwater.storage.errors import NotFound
-from headwater.storage.schema.change import AddColumn
+from headwater.storage.schema.change import AddColumn, SetOption
 from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -292,20 +292,31 @@ def test_an_alteration_of_an_external_table_killed_at_any_step_happened_or_did_n
 def test_a_drop_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders: Identifier, orders_schema: Schema
 ) -> None:
+    outside = [lake.location.parent / name for name in ("outside", "index")]
+    named = {
+        "data-file.external-paths": f"file://{outside[0]}",
+        "global-index.external-path": f"file://{outside[1]}",
+    }
     for step in range(1, MOST_STEPS):
         with lake.opened() as catalog:
             directory = Path(catalog.tables.get(orders).path.removeprefix("file://"))
+            # All of it is done at once, and places that were claimed are passed over.
+            catalog.tables.alter(orders, [SetOption(*each) for each in named.items()])
+        for place in outside:
+            (place / "bucket-0").mkdir(parents=True, exist_ok=True)
+            (place / "bucket-0" / "data").write_bytes(b"x")
         killed = lake.dies(step, "drop")
         with lake.opened() as catalog:
             assert lake.open_decisions() == 0
             try:
                 catalog.tables.get(orders)
             except NotFound:
-                assert not directory.exists()
+                assert [place.exists() for place in (directory, *outside)] == [False] * 3
                 catalog.tables.create(orders, orders_schema)
             else:
                 assert killed
                 assert directory.exists()
+                assert all((place / "bucket-0" / "data").exists() for place in outside)
         if not killed:
             return
     pytest.fail("the operation has more steps than were tried")

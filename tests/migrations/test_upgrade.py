@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, Row, event, insert, inspect, select, text
+from sqlalchemy import Engine, Row, event, insert, inspect, select, text, update
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
 
@@ -29,6 +30,7 @@ from headwater.catalog.sql.database.models import (
     OutboxRow,
     PartitionRow,
     PlaceRow,
+    SchemaRow,
     WarehouseRow,
 )
 from headwater.migrations import check_current, current, downgrade, newest, upgrade
@@ -212,6 +214,70 @@ def test_places_are_claimed_for_what_there_was(
         catalog.databases.create("sales")
 
 
+def test_places_outside_tables_are_claimed_and_never_deleted(
+    new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    """Nobody knows any more what was there first."""
+    url, ext = new_database(), tmp_path / "ext"
+    columns = Schema.from_arrow(pa.schema([("id", pa.int64())]))
+    shared = {"data-file.external-paths": f" file://{ext}/a/,file://{ext}/b, nonsense,"}
+    index = {"global-index.external-path": f"file:{ext}/a/index"}
+    names = {name: Identifier("sales", name) for name in ("one", "two", "three", "theirs")}
+    external = {"path": str(tmp_path / "theirs"), **index}
+    with closing(
+        SqlCatalog.open(
+            url,
+            warehouse="main",
+            location=str(tmp_path / "lake"),
+            create=True,
+            undrop_millis=1_000_000,
+        )
+    ) as catalog:
+        catalog.databases.create("sales")
+        for name in names:
+            catalog.tables.create(names[name], columns)
+        kept = set(_claimed(url))
+        for name in ("one", "two"):
+            _set_options(url, catalog.tables.get(names[name]).id, shared)
+        _set_options(url, catalog.tables.get(names["theirs"]).id, external)
+        catalog.tables.drop(names["two"])
+    downgrade(url, "0004")
+    assert set(_claimed(url)) == kept
+    assert upgrade(url) == newest()
+    claims = {place: row for place, row in _claimed(url).items() if place not in kept}
+    assert claims == {
+        f"file://{ext}/{name}/": ("kept-data", "main") for name in ("a", "b", "a/index")
+    }
+    (ext / "b").mkdir(parents=True)
+    (ext / "b" / "data-1.orc").write_bytes(b"x")
+    with closing(
+        SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
+    ) as catalog:
+        other = replace(columns, options={"path": f"{ext}/b/x"})
+        with pytest.raises(Invalid, match="overlaps the data files of another table"):
+            catalog.tables.create(Identifier("sales", "new"), other)
+        catalog.databases.drop("sales")
+        catalog.dropped_tables.purge(catalog.dropped_tables.list().items[0].id)
+    assert (ext / "b" / "data-1.orc").exists()
+    assert not set(_claimed(url)) - kept
+    assert current(url) == newest()
+
+
+def _set_options(url: str, table_id: str, options: dict[str, str]) -> None:
+    """Give a table options as if it was made before anybody claimed the places that they name."""
+    engine = open_engine(url)
+    mine = SchemaRow.table_id == table_id
+    try:
+        with engine.begin() as connection:
+            document = json.loads(
+                connection.execute(select(SchemaRow.document).where(mine)).scalar_one()
+            )
+            document["options"] = options
+            connection.execute(update(SchemaRow).where(mine).values(document=json.dumps(document)))
+    finally:
+        engine.dispose()
+
+
 def _claimed(url: str) -> dict[str, tuple[str, str]]:
     engine = open_engine(url)
     try:
@@ -288,6 +354,19 @@ def test_a_downgrade_by_one_revision_keeps_policies_unless_told(
     upgrade(url)
     with closing(SqlCatalog.open(url, warehouse="main", location=str(tmp_path))) as catalog:
         assert catalog.policies.list(table).items == ()
+
+
+def test_a_downgrade_leaves_no_files_of_purged_tables_unasked(
+    new_database: Callable[[], str],
+) -> None:
+    url = new_database()
+    upgrade(url)
+    action = {"warehouse": "main", "table_id": "t", "branch": "main", "number": 0}
+    _insert(url, OutboxRow, id=1, action="drop-data", created_at=1, path="file:///x/", **action)
+    with pytest.raises(Invalid, match="at 1 places outside their directories; nothing was changed"):
+        downgrade(url, "0004")
+    assert current(url) == newest()
+    assert downgrade(url, "0004", discard=True) == "0004"
 
 
 def test_a_downgrade_never_passes_over_what_an_earlier_server_would_misread(
@@ -409,7 +488,7 @@ def test_a_database_of_an_older_version_has_to_be_upgraded(
 
 @pytest.mark.parametrize("revision", ["0000", "base", "-1", "head", ""])
 def test_a_downgrade_needs_a_revision_that_there_is(tmp_path: Path, revision: str) -> None:
-    with pytest.raises(Invalid, match="is not a revision; there are 0001, 0002, 0003, 0004"):
+    with pytest.raises(Invalid, match="is not a revision; there are 0001, 0002, 0003, 0004, 0005"):
         downgrade(f"sqlite:///{tmp_path}/x.db", revision)
 
 

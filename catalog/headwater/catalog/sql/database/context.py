@@ -8,6 +8,7 @@ from functools import cached_property
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.location import Place
+from headwater.storage.files.open_files import open_file_access
 from headwater.storage.runtime import Runtime
 
 __all__ = ["CatalogContext"]
@@ -25,7 +26,7 @@ class CatalogContext:
         location: Its URI, without a trailing slash.
         undrop_millis: How long dropped tables can be restored; 0 deletes them at once.
         external_places: The places outside the warehouse where external tables' schema files may
-            be read and written; None is all of them.
+            be read and written, and data files of dropped tables deleted; None is all of them.
         is_managed: Whether the warehouse is a row of the database, and can be removed.
     """
 
@@ -42,3 +43,21 @@ class CatalogContext:
     def place(self) -> Place:
         """The warehouse's directory."""
         return Place.of(self.location)
+
+    def is_allowed(self, place: Place) -> bool:
+        """True if whoever runs the catalog lets it work at a place outside the warehouse.
+
+        A server reads and writes with its own rights, which its callers do not have.
+        """
+        return self.external_places is None or any(
+            allowed.holds(place) for allowed in self.external_places
+        )
+
+    def files_at(self, location: str) -> FileAccess:
+        """The file access that reaches a location, inside the warehouse or outside.
+
+        Raises:
+            Unsupported: No file access reaches it.
+        """
+        is_near = location.partition("://")[0] == self.location.partition("://")[0]
+        return self.files if is_near else open_file_access(location)

@@ -54,7 +54,7 @@ __all__ = [
     "WarehouseRow",
 ]
 
-REVISION = "0004"
+REVISION = "0005"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
@@ -366,7 +366,7 @@ class PlaceRow(Base):
     `place` is the key of a `headwater.storage.files.location.Place`, `place_hash` its SHA-256 and
     `sort_place` how it begins, in the order of which what lies in a directory comes together.
     `owner` is an id, or a warehouse's name. `sharer` is empty for a place that one alone may have,
-    and the owner for a place that several external tables may have.
+    and the owner for a place that several may have, as its `kind` tells.
     """
 
     __tablename__ = "hw_places"

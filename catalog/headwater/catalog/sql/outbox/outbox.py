@@ -33,6 +33,7 @@ from headwater.catalog.sql.database.prepared import (
     run_together,
 )
 from headwater.catalog.sql.outbox.branch_files import follow_fork, follow_forward, follow_move
+from headwater.catalog.sql.outbox.data_files import delete_data_files
 from headwater.catalog.sql.outbox.held_files import held_files
 from headwater.catalog.sql.outbox.mirror_files import (
     delete_later_tags,
@@ -44,6 +45,7 @@ from headwater.catalog.sql.queries.lookup import lock_branch, lock_branches
 from headwater.storage.errors import HeadwaterError, OutcomeUnknown
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.location import Place
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["SCHEMA_ACTIONS", "Action", "Committed", "Outbox", "RepairReport"]
@@ -63,6 +65,7 @@ class Action(StrEnum):
         MOVE: Bring a renamed branch's files from the directory `path`.
         FORWARD: Replace what came after snapshot `number` by what the branch at `path` has.
         DROP: Delete the directory `path`.
+        DROP_DATA: Delete what a table that is gone has at the place `path`, if it is its own.
     """
 
     SCHEMA = "schema"
@@ -73,6 +76,7 @@ class Action(StrEnum):
     MOVE = "move"
     FORWARD = "forward"
     DROP = "drop"
+    DROP_DATA = "drop-data"
 
 
 SCHEMA_ACTIONS = tuple(
@@ -306,6 +310,14 @@ class Outbox:
             other.result()
         return failures
 
+    def _delete_all(self, files: FileAccess, paths: Sequence[str]) -> None:
+        """Delete files, side by side where each is waited for."""
+        if paths[0].startswith("file:"):
+            for path in paths:
+                files.delete(path)
+        else:
+            list(self._putters.map(files.delete, paths))
+
     def occupied(self, paths: Mapping[int, str]) -> set[int]:
         """The paths that hold a file already; one that cannot be looked at is left out.
 
@@ -383,6 +395,9 @@ class Outbox:
         files = held_files(connection, self._files)
         if action is Action.DROP:
             files.delete_tree(row.path)
+        elif action is Action.DROP_DATA:
+            place = Place(row.path)
+            delete_data_files(connection, self._context, table_id, place, self._delete_all)
         else:
             path = _PATH.run(connection, table=table_id).scalar_one()
             layout = TableLayout(path, branch)

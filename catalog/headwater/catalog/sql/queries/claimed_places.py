@@ -25,6 +25,7 @@ __all__ = [
     "Claim",
     "Kind",
     "claim",
+    "data_claims",
     "find_overlap",
     "lock_places",
     "overlap_error",
@@ -44,12 +45,18 @@ class Kind(StrEnum):
         TABLE: A table's files, which the catalog deletes. It stays claimed when the table is gone:
             its deletion may be repeated, late or while a table of the same name is made.
         EXTERNAL: The files of an external table, which the catalog never deletes.
+        DATA: A table's files outside its directory, in a place that was empty when it was claimed;
+            the catalog deletes them with the table.
+        KEPT_DATA: A table's files outside its directory that the catalog never deletes: an
+            external table's, or in a place where other files may be. Several tables may share it.
     """
 
     WAREHOUSE = "warehouse"
     DATABASE = "database"
     TABLE = "table"
     EXTERNAL = "external"
+    DATA = "data"
+    KEPT_DATA = "kept-data"
 
 
 # What may hold a place of each kind, in the same warehouse. Everything else must be apart.
@@ -58,11 +65,17 @@ _HOLDERS: Mapping[Kind, frozenset[Kind]] = {
     Kind.DATABASE: frozenset({Kind.WAREHOUSE}),
     Kind.TABLE: frozenset({Kind.WAREHOUSE, Kind.DATABASE}),
     Kind.EXTERNAL: frozenset(),
+    Kind.DATA: frozenset({Kind.WAREHOUSE}),
+    Kind.KEPT_DATA: frozenset({Kind.WAREHOUSE}),
 }
+_OF_TABLES = frozenset({Kind.TABLE, Kind.EXTERNAL, Kind.DATA, Kind.KEPT_DATA})
+_SHARED = frozenset({Kind.EXTERNAL, Kind.KEPT_DATA})
 _NAMES: Mapping[Kind, str] = {
     Kind.DATABASE: "the place of a database",
     Kind.TABLE: "the place of another table, which may be dropped",
     Kind.EXTERNAL: "the place of an external table",
+    Kind.DATA: "the data files of another table, which may be dropped,",
+    Kind.KEPT_DATA: "the data files of another table, which may be dropped,",
 }
 
 
@@ -97,17 +110,23 @@ class Claim:
     def is_compatible(self, other: Claim) -> bool:
         """True if both may be there: they are apart, or one holds the other as it should.
 
-        Several external tables may have the same files. A warehouse that is known at two places is
-        one that is moved, or that servers reach in different ways.
+        Several external tables may have the same files, and what is never deleted may lie together.
+        A warehouse that is known at two places is one that is moved, or that servers reach in
+        different ways.
         """
         if not self.place.overlaps(other.place):
             return True
         if self.kind is other.kind is Kind.WAREHOUSE and self.owner == other.owner:
             return True
+        if self.kind is other.kind is Kind.KEPT_DATA or self._is_of_same_table(other):
+            return True
         if self.place == other.place:
             return self.kind is other.kind is Kind.EXTERNAL
         outer, inner = (self, other) if self.place.holds(other.place) else (other, self)
         return outer.may_hold(inner)
+
+    def _is_of_same_table(self, other: Claim) -> bool:
+        return self.owner == other.owner and {self.kind, other.kind} <= _OF_TABLES
 
 
 def lock_places(connection: Connection) -> None:
@@ -157,7 +176,7 @@ def claim(connection: Connection, wanted: Claim) -> None:
     """Record a claim; raises IntegrityError when somebody else has claimed the same place."""
     row = {
         "place_hash": place_hash(wanted.place),
-        "sharer": wanted.owner if wanted.kind is Kind.EXTERNAL else "",
+        "sharer": wanted.owner if wanted.kind in _SHARED else "",
         "place": wanted.place.key,
         "sort_place": wanted.place.key[:SORT_NAME_LENGTH],
         "kind": wanted.kind.value,
@@ -165,6 +184,13 @@ def claim(connection: Connection, wanted: Claim) -> None:
         "owner": wanted.owner,
     }
     connection.execute(insert(PlaceRow), row)
+
+
+def data_claims(connection: Connection, owner: str) -> list[Claim]:
+    """The claims of a table on places outside its directory."""
+    row = PlaceRow
+    mine = select(*_COLUMNS).where(row.owner == owner, row.kind.in_((Kind.DATA, Kind.KEPT_DATA)))
+    return [_claim(*each) for each in connection.execute(mine.order_by(row.place))]
 
 
 def release(connection: Connection, kind: Kind, owner: str) -> None:
@@ -221,6 +247,10 @@ def _below(wanted: Claim) -> list[_Columns]:
     query = select(*_COLUMNS).where(below)
     kept = [kind.value for kind in Kind if wanted.kind in _HOLDERS[kind]]
     refused = [kind.value for kind in Kind if kind.value not in kept]
+    if wanted.kind in _OF_TABLES:
+        if wanted.kind is Kind.KEPT_DATA:
+            refused.remove(Kind.KEPT_DATA)
+        return [query.where(row.kind.in_(refused), row.owner != wanted.owner)]
     if wanted.kind is not Kind.WAREHOUSE:
         return [query.where(row.kind.in_(refused))]
     of_others = row.warehouse.not_in([wanted.warehouse, _UNKNOWN])

@@ -25,6 +25,12 @@ from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
 from headwater.catalog.sql.queries.lookup import lock_branch
+from headwater.catalog.sql.tables.data_places import (
+    DataOwner,
+    claim_data_places,
+    find_data_places,
+    note_data_places,
+)
 from headwater.catalog.sql.tables.places import check_readable, is_readable
 from headwater.storage.errors import (
     Conflict,
@@ -37,7 +43,6 @@ from headwater.storage.errors import (
 )
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
-from headwater.storage.files.open_files import open_file_access
 from headwater.storage.schema.change import SchemaChange
 from headwater.storage.schema.evolution import apply_changes
 from headwater.storage.schema.table_schema import Schema, TableSchema
@@ -161,7 +166,7 @@ class ExternalSchemas:
         if not has_own_schemas(info) or not is_readable(self._context, info.path):
             return info
         try:
-            self._files(info.path)
+            self._context.files_at(info.path)
         except Unsupported:
             return info  # Out of reach, and always so: the table was created with its columns.
         found = self._newest(info.identifier, TableLayout(info.path))
@@ -192,7 +197,7 @@ class ExternalSchemas:
         identifier = info.identifier
         check_readable(self._context, identifier, info.path)
         layout = TableLayout(info.path, identifier.branch)
-        files = self._files(info.path)
+        files = self._context.files_at(info.path)
         found = self._newest(identifier, layout)
         if found is not None and found != info.schema:
             return False
@@ -209,6 +214,7 @@ class ExternalSchemas:
         if identifier.branch == MAIN_BRANCH:
             with self._context.database.read() as connection:
                 refuse_policies_broken_by(connection, info.id, identifier, following)
+        self._claim_data_places(info, following)
         if found is None and not self._put(identifier, layout, info.schema):
             return False
         if not self._put(identifier, layout, following):
@@ -229,13 +235,19 @@ class ExternalSchemas:
                 "register it"
             )
 
-    def _files(self, location: str) -> FileAccess:
-        scheme = location.partition("://")[0]
-        is_near = scheme == self._context.location.partition("://")[0]
-        return self._context.files if is_near else open_file_access(location)
+    def _claim_data_places(self, info: TableInfo, following: TableSchema) -> None:
+        """Claim what a new schema names, which a schema that is not written after all leaves."""
+        context = self._context
+        before = info.schema.options
+        data = find_data_places(context, info.identifier, following.options, before)
+        owner = DataOwner(info.identifier, info.id, info.path, is_external=True)
+        if data:
+            context.database.write(
+                lambda connection: claim_data_places(connection, context, owner, data)
+            )
 
     def _newest(self, identifier: Identifier, layout: TableLayout) -> TableSchema | None:
-        files = self._files(layout.location)
+        files = self._context.files_at(layout.location)
         for _ in range(_ATTEMPTS):
             ids = numbered_files(files.list(layout.schema_directory), _PREFIX)
             if not ids:
@@ -248,7 +260,7 @@ class ExternalSchemas:
 
     def _put(self, identifier: Identifier, layout: TableLayout, schema: TableSchema) -> bool:
         """False when there is another file of that number."""
-        files, path = self._files(layout.location), layout.schema(schema.id)
+        files, path = self._context.files_at(layout.location), layout.schema(schema.id)
         document = schema.to_json().encode()
         try:
             # The same file is there where the answer to a first try was lost.
@@ -266,14 +278,17 @@ class ExternalSchemas:
         now = replace(info, schema=found, updated_at=found.time_millis, updated_by=by)
         if info.identifier.branch != MAIN_BRANCH:
             return now
+        context = self._context
         try:
-            self._context.database.write(lambda connection: _store(connection, info, now))
+            context.database.write(lambda connection: _store(connection, context, info, now))
         except (HeadwaterError, IntegrityError) as error:
             _LOG.warning("table %s: its new schema is not noted: %s", info.identifier, error)
         return now
 
 
-def _store(connection: Connection, before: TableInfo, now: TableInfo) -> None:
+def _store(
+    connection: Connection, context: CatalogContext, before: TableInfo, now: TableInfo
+) -> None:
     lock_branch(connection, before.id, MAIN_BRANCH)
     schema, document = now.schema, now.schema.to_json()
     here = (BranchRow.table_id == before.id, BranchRow.branch == MAIN_BRANCH)
@@ -294,3 +309,5 @@ def _store(connection: Connection, before: TableInfo, now: TableInfo) -> None:
     connection.execute(update(BranchRow).where(*here).values(schema_id=schema.id))
     updated = {"updated_at": now.updated_at, "updated_by": now.updated_by}
     connection.execute(update(TableRow).where(TableRow.id == before.id).values(**updated))
+    owner = DataOwner(now.identifier, now.id, now.path, is_external=True)
+    note_data_places(connection, context, owner, schema.options)

@@ -7,7 +7,7 @@ with its history and branches: from then on the catalog decides, so other writer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import insert
@@ -22,6 +22,13 @@ from headwater.catalog.sql.outbox.mirror_files import numbered_files
 from headwater.catalog.sql.queries.claimed_places import claim, lock_places, refuse_overlap
 from headwater.catalog.sql.queries.lookup import find_table
 from headwater.catalog.sql.queries.names import check_table_name
+from headwater.catalog.sql.tables.data_places import (
+    DataOwner,
+    DataPlace,
+    claim_data_places,
+    find_data_places,
+    named_options,
+)
 from headwater.catalog.sql.tables.external_schemas import (
     no_table_there,
     read_schema_file,
@@ -86,11 +93,14 @@ class Registrations(TableReads):
             if schema is None:
                 raise no_table_there(identifier, location)
             branches = {MAIN_BRANCH: _Found((schema,), None, ())}
+        schemas = [schema for found in branches.values() for schema in found.schemas]
+        options = named_options(schemas)
+        data = find_data_places(self._context, identifier, options, are_checked=False)
         for _ in range(_ATTEMPTS):
             try:
                 self._context.database.write(
                     lambda connection: self._insert_found(
-                        connection, identifier, location, branches
+                        connection, identifier, location, branches, data
                     )
                 )
             except IntegrityError:
@@ -133,6 +143,7 @@ class Registrations(TableReads):
         identifier: Identifier,
         location: str,
         branches: Mapping[str, _Found],
+        data: Sequence[DataPlace],
     ) -> None:
         context = self._context
         is_external = not is_in_warehouse(context, location)
@@ -157,6 +168,8 @@ class Registrations(TableReads):
         }
         connection.execute(insert(TableRow), table)
         claim(connection, wanted)
+        owner = DataOwner(identifier, table_id, location, is_external)
+        claim_data_places(connection, context, owner, data)
         for name, found in branches.items():
             here = {"table_id": table_id, "branch": name}
             row = {

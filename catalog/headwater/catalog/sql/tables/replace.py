@@ -19,6 +19,12 @@ from headwater.catalog.sql.history.snapshot_reads import settled_table
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, read_table, table_busy
+from headwater.catalog.sql.tables.data_places import (
+    DataOwner,
+    DataPlace,
+    claim_data_places,
+    find_data_places,
+)
 from headwater.catalog.sql.tables.external_schemas import ExternalSchemas
 from headwater.catalog.sql.tables.reads import TableReads
 from headwater.storage.commit.table_commit import TableCommit
@@ -103,11 +109,13 @@ class Replacements(TableReads):
             if info.id != record.id or info.schema.id != record.schema_id:
                 continue
             following = self._following(identifier, info, schema)
+            options = following.options
+            data = find_data_places(self._context, identifier, options, info.schema.options)
             try:
                 if record.snapshot_id > 0:
-                    self._empty(identifier, info, following)
+                    self._empty(identifier, info, following, data)
                 else:
-                    self._keep_empty(info, following)
+                    self._keep_empty(info, following, data)
             except _Moved:
                 continue
             self._outbox.finish(info.id, MAIN_BRANCH, f"table {identifier} is replaced")
@@ -128,7 +136,13 @@ class Replacements(TableReads):
         now = self._context.runtime.now_millis()
         return replacing_schema(info.schema, replace(schema, options=options), now)
 
-    def _empty(self, identifier: Identifier, info: TableInfo, following: TableSchema) -> None:
+    def _empty(
+        self,
+        identifier: Identifier,
+        info: TableInfo,
+        following: TableSchema,
+        data: Sequence[DataPlace],
+    ) -> None:
         storage = TableStorage(
             str(identifier),
             TableLayout(info.path),
@@ -138,7 +152,7 @@ class Replacements(TableReads):
         )
 
         def also(connection: Connection, record: TableRecord) -> None:
-            self._set_schema(connection, info, following)
+            self._set_schema(connection, info, following, data)
             # A partition without data, if it was made so, goes with the others.
             here = (PartitionRow.table_id == info.id, PartitionRow.branch == MAIN_BRANCH)
             connection.execute(delete(PartitionRow).where(*here))
@@ -147,11 +161,13 @@ class Replacements(TableReads):
         user = f"replace-table-{self._context.runtime.new_uuid()}"
         TableCommit(storage, pointer, user).truncate()
 
-    def _keep_empty(self, info: TableInfo, following: TableSchema) -> None:
+    def _keep_empty(
+        self, info: TableInfo, following: TableSchema, data: Sequence[DataPlace]
+    ) -> None:
         def work(connection: Connection) -> None:
             if find_table(connection, self._context, info.identifier).id != info.id:
                 raise _Moved(f"table {info.identifier} was changed meanwhile; retry")
-            self._set_schema(connection, info, following, BranchRow.snapshot_id == 0)
+            self._set_schema(connection, info, following, data, BranchRow.snapshot_id == 0)
 
         self._context.database.write(work)
 
@@ -160,6 +176,7 @@ class Replacements(TableReads):
         connection: Connection,
         info: TableInfo,
         following: TableSchema,
+        data: Sequence[DataPlace],
         *conditions: ColumnElement[bool],
     ) -> None:
         here = (BranchRow.table_id == info.id, BranchRow.branch == MAIN_BRANCH)
@@ -173,6 +190,8 @@ class Replacements(TableReads):
                 return
             raise _Moved(f"table {info.identifier} was changed meanwhile; retry")
         refuse_policies_broken_by(connection, info.id, info.identifier, following)
+        owner = DataOwner(info.identifier, info.id, info.path, info.is_external)
+        claim_data_places(connection, self._context, owner, data)
         connection.execute(
             insert(SchemaRow),
             {

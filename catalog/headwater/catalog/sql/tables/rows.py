@@ -16,7 +16,7 @@ from headwater.catalog.sql.database.models import (
     TableRow,
 )
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
-from headwater.catalog.sql.queries.claimed_places import Kind, release
+from headwater.catalog.sql.queries.claimed_places import Kind, data_claims, release
 from headwater.storage.files.layout import MAIN_BRANCH
 
 __all__ = ["drop_table_rows", "lock_all_branches", "lock_table"]
@@ -57,5 +57,8 @@ def drop_table_rows(connection: Connection, outbox: Outbox, table_id: str) -> No
     drop_grants(connection, [table_id])
     if row.is_external:
         release(connection, Kind.EXTERNAL, table_id)
-    else:
-        outbox.add(connection, Action.DROP, table_id, MAIN_BRANCH, path=row.path)
+        release(connection, Kind.KEPT_DATA, table_id)
+        return
+    outbox.add(connection, Action.DROP, table_id, MAIN_BRANCH, path=row.path)
+    for data in data_claims(connection, table_id):
+        outbox.add(connection, Action.DROP_DATA, table_id, MAIN_BRANCH, path=data.place.key)

@@ -31,6 +31,11 @@ from headwater.catalog.sql.queries.claimed_places import (
 )
 from headwater.catalog.sql.queries.lookup import find_table, table_busy
 from headwater.catalog.sql.queries.names import check_table_name
+from headwater.catalog.sql.tables.data_places import (
+    DataOwner,
+    claim_data_places,
+    find_data_places,
+)
 from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
 from headwater.catalog.sql.tables.external_schemas import (
     ExternalSchemas,
@@ -61,7 +66,7 @@ from headwater.storage.errors import (
     Unsupported,
 )
 from headwater.storage.files.layout import MAIN_BRANCH
-from headwater.storage.schema.change import SchemaChange
+from headwater.storage.schema.change import SchemaChange, SetOption
 from headwater.storage.schema.evolution import apply_changes
 from headwater.storage.schema.rules import new_table_schema
 from headwater.storage.schema.table_schema import Schema, TableSchema
@@ -218,6 +223,8 @@ class SqlTables(Replacements, Registrations):
                 path = f"{path}-{table_id}"
                 wanted = table_claim(self._context, table_id, path, is_external=False)
         now = self._context.runtime.now_millis()
+        data = find_data_places(self._context, identifier, schema.options)
+        owner = DataOwner(identifier, table_id, path, external_path is not None)
         kind = table_type(schema.options)
         if kind is TableType.OBJECT and external_path is None:
             # Its files are whatever lies there, and the programs that put them there look first.
@@ -249,6 +256,7 @@ class SqlTables(Replacements, Registrations):
                 {**branch, "schema_id": schema.id, "document": schema.to_json()},
             )
             claim(connection, wanted)
+            claim_data_places(connection, self._context, owner, data)
             if external_path is None and kind.has_snapshots:
                 self._outbox.add(connection, Action.SCHEMA, table_id, MAIN_BRANCH)
 
@@ -279,6 +287,13 @@ class SqlTables(Replacements, Registrations):
     ) -> bool:
         """False when another change, or a first snapshot, came in between."""
         now = self._context.runtime.now_millis()
+        before = info.schema.options
+        options = {
+            **before,
+            **{each.key: each.value for each in changes if isinstance(each, SetOption)},
+        }
+        data = find_data_places(self._context, identifier, options, before)
+        owner = DataOwner(identifier, info.id, info.path, info.is_external)
 
         def work(connection: Connection) -> bool:
             record = find_table(connection, self._context, identifier)
@@ -302,6 +317,7 @@ class SqlTables(Replacements, Registrations):
                 return False
             if record.branch == MAIN_BRANCH:
                 refuse_policies_broken_by(connection, record.id, identifier, following)
+            claim_data_places(connection, self._context, owner, data)
             connection.execute(
                 insert(SchemaRow),
                 {
