@@ -6,6 +6,7 @@ Source: the Avro specification's section on object container files.
 from __future__ import annotations
 
 import bz2
+import io
 import json
 import lzma
 import sys
@@ -24,7 +25,17 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-__all__ = ["Block", "BlockReader", "Codec", "block", "codec_named", "header", "varint"]
+__all__ = [
+    "CODECS",
+    "MALFORMED",
+    "Block",
+    "BlockReader",
+    "Codec",
+    "block",
+    "codec_named",
+    "header",
+    "varint",
+]
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
@@ -62,7 +73,7 @@ def _from_snappy(data: bytes) -> bytes:
     return expanded
 
 
-_CODECS = {
+CODECS: Mapping[str, Codec] = {
     each.name: each
     for each in (
         Codec("null", lambda data, level: data, lambda data: data),
@@ -73,8 +84,11 @@ _CODECS = {
         Codec("zstandard", lambda data, level: zstd.compress(data, level), zstd.decompress),
     )
 }
+"""All that this Headwater reads and writes, by their names."""
+
 _ALIASES = {"zstd": "zstandard", "none": "null", "uncompressed": "null"}
-_MALFORMED = (
+
+MALFORMED = (
     ValueError,
     EOFError,
     OSError,
@@ -83,6 +97,7 @@ _MALFORMED = (
     zstd.ZstdError,
     cramjam.DecompressionError,
 )
+"""The errors of the decompressors for bytes that are not what they say."""
 
 
 def codec_named(name: str) -> Codec:
@@ -91,11 +106,11 @@ def codec_named(name: str) -> Codec:
     Raises:
         Unsupported: Avro has no such codec.
     """
-    codec = _CODECS.get(_ALIASES.get(name, name))
+    codec = CODECS.get(_ALIASES.get(name, name))
     if codec is None:
         raise Unsupported(
             f"Avro files have no codec '{name}'; 'file.compression' and the options like it may "
-            f"name {', '.join([*_ALIASES, *_CODECS])}"
+            f"name {', '.join([*_ALIASES, *CODECS])}"
         )
     return codec
 
@@ -151,11 +166,11 @@ class BlockReader:
     """Reads a file block by block.
 
     Args:
-        source: The file, read from its beginning.
+        source: The file, read from its beginning, or its content.
         path: Its name, for errors.
 
     Attributes:
-        schema: The schema of the rows, as the header has it.
+        schema_text: The schema of the rows, as the header has it.
         codec: The blocks' codec.
 
     Raises:
@@ -163,22 +178,39 @@ class BlockReader:
         Unsupported: It is compressed with a codec that is not supported.
     """
 
-    def __init__(self, source: pa.NativeFile, path: str) -> None:
-        self._size = int(source.size())
-        self._source = pa.BufferedInputStream(source, _BUFFER_BYTES)
+    def __init__(self, source: pa.NativeFile | bytes, path: str) -> None:
+        self._source: io.BytesIO | pa.BufferedInputStream
+        if isinstance(source, bytes):
+            self._size = len(source)
+            self._source = io.BytesIO(source)
+        else:
+            self._size = int(source.size())
+            self._source = pa.BufferedInputStream(source, _BUFFER_BYTES)
         self._path = path
         if self._source.read(len(_MAGIC)) != _MAGIC:
             raise CorruptData(f"file {path} cannot be read: it is not an Avro file")
         metadata = self._metadata()
         self._sync = self._read(_SYNC_BYTES)
         try:
-            self.schema: Json = json.loads(metadata[b"avro.schema"])
+            self.schema_text = metadata[b"avro.schema"]
             codec = metadata.get(b"avro.codec", b"null").decode()
         except (KeyError, ValueError) as error:
-            raise CorruptData(f"file {path} cannot be read: its header has no schema") from error
-        if codec not in _CODECS:
+            raise self._has_no_schema() from error
+        if codec not in CODECS:
             raise Unsupported(f"file {path} is compressed with '{codec}', which is not supported")
-        self.codec = _CODECS[codec]
+        self.codec = CODECS[codec]
+
+    @property
+    def schema(self) -> Json:
+        """The schema of the rows; raises CorruptData when the header's is not JSON."""
+        try:
+            schema: Json = json.loads(self.schema_text)
+        except ValueError as error:
+            raise self._has_no_schema() from error
+        return schema
+
+    def _has_no_schema(self) -> CorruptData:
+        return CorruptData(f"file {self._path} cannot be read: its header has no schema")
 
     def _metadata(self) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
@@ -235,7 +267,7 @@ class BlockReader:
         """
         try:
             return self.codec.expand(found.data)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise CorruptData(
                 f"file {self._path} cannot be read: {self.codec.name}: {error}"
             ) from error

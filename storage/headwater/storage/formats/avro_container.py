@@ -6,46 +6,35 @@ a field checks that it is there and of its type.
 
 from __future__ import annotations
 
+import hashlib
 import io
-import lzma
-import sys
-import zlib
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias, cast
 
-import cramjam
 import fastavro
 
 from headwater.storage.errors import CorruptData, Unsupported
+from headwater.storage.formats.avro_blocks import CODECS, MALFORMED, Block, BlockReader, varint
 from headwater.storage.types.data_type import Json
 
-if sys.version_info >= (3, 14):
-    from compression.zstd import ZstdError
-else:
-    from backports.zstd import ZstdError
-
-__all__ = ["CODECS", "Record", "read_avro", "write_avro"]
+__all__ = ["Record", "RecordBlock", "read_avro", "read_blocks", "write_avro"]
 
 Record: TypeAlias = Mapping[str, object]
 
-CODECS = frozenset({"null", "deflate", "snappy", "zstandard", "bzip2", "xz"})
-
-# What fastavro and the decompressors below it raise for bytes that are not what they say.
+# What fastavro raises for schemas and bytes that are not what they say.
 _MALFORMED = (
-    ValueError,
+    *MALFORMED,
     LookupError,
-    EOFError,
     TypeError,
     OverflowError,
-    OSError,
     MemoryError,
     RecursionError,
-    zlib.error,
-    lzma.LZMAError,
-    ZstdError,
-    cramjam.DecompressionError,
     fastavro.schema.SchemaParseException,
 )
+_DIGEST_BYTES = 16
 
 
 def read_avro(data: bytes, where: str) -> list[Record]:
@@ -60,16 +49,66 @@ def read_avro(data: bytes, where: str) -> list[Record]:
 
     Raises:
         CorruptData: The bytes are not an Avro file of records.
+        Unsupported: The file is compressed with a codec that is not supported.
     """
-    records: list[Record] = []
-    try:
-        for record in fastavro.reader(io.BytesIO(data)):
-            if not isinstance(record, dict):
-                raise TypeError(f"a record was expected, not {type(record).__name__}")
-            records.append(record)
-    except _MALFORMED as error:
-        raise CorruptData(f"{where} is not a valid Avro file: {error}") from error
-    return records
+    return [record for block in read_blocks(data, where) for record in block.records()]
+
+
+def read_blocks(data: bytes, where: str) -> Iterator[RecordBlock]:
+    """The blocks of a container file, whose records are not decoded yet; otherwise `read_avro`."""
+    reader = BlockReader(data, where)
+    for found in reader.blocks():
+        yield RecordBlock(reader, found, where)
+
+
+@dataclass(frozen=True)
+class RecordBlock:
+    """Some records of a container file.
+
+    Attributes:
+        reader: The file.
+        block: Their bytes.
+        where: The file's name, for the error.
+    """
+
+    reader: BlockReader
+    block: Block
+    where: str
+
+    @property
+    def digest(self) -> bytes:
+        """Equal for blocks of the same records, provided that they were written the same way."""
+        whole = hashlib.blake2b(self.reader.schema_text, digest_size=_DIGEST_BYTES)
+        whole.update(f" {self.reader.codec.name} {self.block.row_count} ".encode())
+        whole.update(self.block.data)
+        return whole.digest()
+
+    def records(self) -> list[Record]:
+        """The records; raises CorruptData when the bytes are none."""
+        count = self.block.row_count
+        rows = self.reader.rows_of(self.block)
+        # An array is a number of items, the items, and the number 0.
+        stream = io.BytesIO((varint(count) if count else b"") + rows + varint(0))
+        size = stream.getbuffer().nbytes
+        try:
+            items = fastavro.schemaless_reader(stream, _array_of(self.reader.schema_text), None)
+            if stream.tell() != size:
+                raise ValueError("records do not end where they should")
+            return [_record(item) for item in cast("list[object]", items)]
+        except _MALFORMED as error:
+            raise CorruptData(f"{self.where} is not a valid Avro file: {error}") from error
+
+
+def _record(item: object) -> Record:
+    if not isinstance(item, dict):
+        raise TypeError(f"a record was expected, not {type(item).__name__}")
+    return item
+
+
+# Most of a table's metadata files have one of two schemas.
+@lru_cache(maxsize=16)
+def _array_of(schema_text: bytes) -> fastavro.types.Schema:
+    return fastavro.parse_schema({"type": "array", "items": json.loads(schema_text)})
 
 
 def write_avro(
