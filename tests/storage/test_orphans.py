@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pyarrow as pa
 import pytest
@@ -15,9 +16,10 @@ from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.files.access import FileStatus
 from headwater.storage.files.local import LocalFileAccess, local_path
 from headwater.storage.formats.avro_container import write_avro
+from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.expire import expire_snapshots
+from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.maintenance.expire import Retention
-from headwater.storage.maintenance.orphans import remove_orphan_files
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -27,6 +29,9 @@ from headwater.storage.write.table_writer import TableWriter
 
 if TYPE_CHECKING:
     from tests.storage.conftest import NewTable, StoredTable
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 COLUMNS = [("id", "BIGINT NOT NULL"), ("p", "STRING NOT NULL")]
 DAY = 86_400_000
@@ -348,3 +353,21 @@ def test_what_is_not_paimon_s_is_refused(new_table: NewTable) -> None:
         clean(elsewhere)
     with pytest.raises(Invalid, match="0 or more"):
         clean(new_table(COLUMNS), older_than=-1)
+
+
+def test_files_go_in_the_tasks_of_an_executor(table: StoredTable) -> None:
+    upsert(table, 1)
+    put(table, *STRAYS)
+    side_of(table)
+    given: list[list[str]] = []
+
+    class Elsewhere(LocalExecutor):
+        def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+            given.extend(cast("Sequence[list[str]]", tasks))
+            return super().run(pickle.loads(pickle.dumps(work)), tasks)
+
+    done = remove_orphan_files(
+        table.storage, {}, older_than_millis=DAY, executor=Elsewhere(threads=2)
+    )
+    assert [path for task in given for path in task] == [file.path for file in done.files]
+    assert not set(STRAYS) & set(table.files_below())

@@ -26,9 +26,10 @@ from headwater.storage.jobs.compact import compact_table
 from headwater.storage.jobs.delete import delete_from_table
 from headwater.storage.jobs.executor import Executor, LocalExecutor
 from headwater.storage.jobs.expire import expire_snapshots
+from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.jobs.write import Replacement, WritePlan, with_partition, write_rows
 from headwater.storage.maintenance.expire import ExpireResult, Retention
-from headwater.storage.maintenance.orphans import OrphanFiles, remove_orphan_files
+from headwater.storage.maintenance.orphans import OrphanFiles
 from headwater.storage.predicate.filter import Predicate, parse_predicate
 from headwater.storage.rows.ingest import TabularData, arrow_table
 from headwater.storage.scan.stream import after, plans_before
@@ -364,6 +365,7 @@ class Table(TableHistory):
         older_than: timedelta = timedelta(days=1),
         dry_run: bool = False,
         progress: Callable[[int, int], None] | None = None,
+        executor: Executor | None = None,
     ) -> OrphanFiles:
         """Delete the files in the table's directory that nothing refers to.
 
@@ -375,6 +377,7 @@ class Table(TableHistory):
                 write takes: what is written and not yet committed looks like an orphan.
             dry_run: Only say what would go.
             progress: Told how many files are deleted, of how many.
+            executor: Deletes the files; this process unless given.
 
         Raises:
             CorruptData: It cannot be known what is needed; nothing was deleted.
@@ -394,4 +397,5 @@ class Table(TableHistory):
             older_than_millis=older_than // timedelta(milliseconds=1),
             dry_run=dry_run,
             progress=progress,
+            executor=executor,
         )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from headwater.storage.files.access import FileAccess
-from headwater.storage.jobs.executor import Executor, LocalExecutor
+from headwater.storage.jobs.executor import Executor
+from headwater.storage.jobs.file_deletion import delete_files
 from headwater.storage.maintenance.expire import (
     ExpireResult,
     Retention,
@@ -19,10 +16,6 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["delete_tag_data", "expire_snapshots"]
-
-# Most of a deletion's time is spent waiting for the store.
-_THREADS = 8
-_PATHS_A_TASK = 50
 
 
 def expire_snapshots(
@@ -83,17 +76,5 @@ def delete_tag_data(
 
 
 def _delete_data(storage: TableStorage, unneeded: Unneeded, executor: Executor | None) -> None:
-    paths = list(unneeded.data)
-    tasks = [paths[at : at + _PATHS_A_TASK] for at in range(0, len(paths), _PATHS_A_TASK)]
-    for _ in (executor or LocalExecutor(_THREADS)).run(_Delete(storage.files).run, tasks):
+    for _ in delete_files(storage.files, list(unneeded.data), executor):
         pass
-
-
-@dataclass(frozen=True)
-class _Delete:
-    files: FileAccess
-
-    def run(self, paths: Sequence[str]) -> int:
-        for path in paths:
-            self.files.delete(path)
-        return len(paths)

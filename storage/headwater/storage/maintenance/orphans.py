@@ -9,7 +9,7 @@ Source: ``OrphanFilesClean.java``, ``LocalOrphanFilesClean.java``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -24,7 +24,7 @@ from headwater.storage.schema.table_type import table_type
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["OrphanFiles", "remove_orphan_files"]
+__all__ = ["OrphanFiles", "find_orphan_files"]
 
 _AT_ONCE = 8
 _METADATA = ("manifest", "index", "statistics")
@@ -52,28 +52,21 @@ class OrphanFiles:
         return sum(file.size for file in self.files)
 
 
-def remove_orphan_files(
-    storage: TableStorage,
-    latest: Mapping[str, Snapshot],
-    *,
-    older_than_millis: int,
-    dry_run: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> OrphanFiles:
-    """Delete the files of a table, whatever its branch, that nothing refers to.
+def find_orphan_files(
+    storage: TableStorage, latest: Mapping[str, Snapshot], *, older_than_millis: int
+) -> list[FileStatus]:
+    """The files of a table, whatever its branch, that nothing refers to, by their paths.
 
     Args:
         storage: The table.
         latest: The latest snapshots as the catalog has them, by their branches.
-        older_than_millis: Files changed within this time stay: somebody may be about to commit
-            them.
-        dry_run: Only say what would go.
-        progress: Told how many are deleted, of how many.
+        older_than_millis: Files changed within this time are left out: somebody may be about to
+            commit them.
 
     Raises:
         Invalid: The time is negative.
         CorruptData: A snapshot, tag, changelog or manifest is missing or cannot be read, so that it
-            is not known what is needed; nothing was deleted.
+            is not known what is needed.
         Unsupported: The table's files are not Paimon's, or where its data lies is not known here.
     """
     _check(storage, older_than_millis)
@@ -83,14 +76,7 @@ def remove_orphan_files(
     if orphans:
         _spare_the_needed(storage, latest, orphans)
     found = [*leftovers, *(file for files in orphans.values() for file in files)]
-    found.sort(key=lambda file: file.path)
-    if not dry_run:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            deletions = pool.map(storage.files.delete, [file.path for file in found])
-            for done, _ in enumerate(deletions, 1):
-                if progress is not None:
-                    progress(done, len(found))
-    return OrphanFiles(dry_run, tuple(found))
+    return sorted(found, key=lambda file: file.path)
 
 
 def _check(storage: TableStorage, older_than_millis: int) -> None:
