@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -24,6 +25,7 @@ from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import Tag, delete_tag_file, write_tag_file
+from headwater.storage.types.data_type import Json
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.table_writer import TableWriter
 
@@ -237,21 +239,25 @@ def test_a_changelog_that_outlives_its_snapshot_keeps_its_files(table: StoredTab
     assert set(table.files_below()) == set(before) - {*gone, "changelog/changelog-1"}
 
 
-def test_an_index_stays_with_its_snapshot(table: StoredTable) -> None:
-    snapshot = upsert(table, 1)
-    schema: dict[str, object] = {
+def with_index(table: StoredTable, snapshot: Snapshot) -> None:
+    """Give a snapshot an index manifest, which names two files."""
+    schema: dict[str, Json] = {
         "type": "record",
         "name": "entry",
         "fields": [{"name": "_FILE_NAME", "type": "string"}],
     }
     files, layout = table.storage.files, table.storage.layout
     entries = [{"_FILE_NAME": "index-1"}, {"_FILE_NAME": "index-2"}]
-    files.write(layout.manifest("index-manifest-1"), write_avro(schema, entries, "null"))  # type: ignore[arg-type]
+    files.write(layout.manifest("index-manifest-1"), write_avro(schema, entries, "null"))
     document = Snapshot({**snapshot.document, "indexManifest": "index-manifest-1"})
-    files.write(layout.snapshot(1), document.to_json().encode())
+    files.write(layout.snapshot(snapshot.id), document.to_json().encode())
+
+
+def test_an_index_stays_with_its_snapshot(table: StoredTable) -> None:
+    with_index(table, upsert(table, 1))
     put(table, "index/index-1", "p=a/bucket-0/index-2", "index/index-3")
     assert clean(table) == ["index/index-3"]
-    files.delete(layout.manifest("index-manifest-1"))
+    table.storage.files.delete(table.storage.layout.manifest("index-manifest-1"))
     with pytest.raises(CorruptData, match=r"index manifest .* does not exist"):
         clean(table)
 
@@ -353,6 +359,62 @@ def test_what_is_not_paimon_s_is_refused(new_table: NewTable) -> None:
         clean(elsewhere)
     with pytest.raises(Invalid, match="0 or more"):
         clean(new_table(COLUMNS), older_than=-1)
+
+
+class CountingFiles(LocalFileAccess):
+    """The local disk, which counts how often each file is read."""
+
+    def __init__(self) -> None:
+        self.reads: Counter[str] = Counter()
+
+    def read(self, path: str) -> bytes:
+        self.reads[path] += 1
+        return super().read(path)
+
+
+def test_each_file_is_read_once_however_many_snapshots_name_it(new_table: NewTable) -> None:
+    """Merged manifests, an index and tags among them, so that the cost follows the files."""
+    options = {"bucket": "1", "changelog-producer": "input", "manifest.merge-min-count": "4"}
+    table = new_table(COLUMNS, primary_keys=["p", "id"], partition_keys=["p"], options=options)
+    table.clock.millis = FUTURE
+    files, layout = table.storage.files, table.storage.layout
+    side = side_of(table)
+    for until in (12, 24, 48):
+        for number in range(len(table.files_below("snapshot")), until):
+            snapshot = upsert(table, number)
+            for copy in range(8):
+                write_tag_file(files, layout, Tag(f"{number}-{copy}", snapshot))
+            write_tag_file(files, side.storage.layout, Tag(f"{number}", snapshot))
+            with_index(table, snapshot)
+        put(table, STRAYS[0])
+        counting = CountingFiles()
+        counted = replace(table, storage=replace(table.storage, files=counting))
+        assert clean(counted, dry_run=True) == [STRAYS[0]]
+        of_manifests = {
+            path: number for path, number in counting.reads.items() if "/manifest/" in path
+        }
+        assert set(of_manifests.values()) == {1}
+        assert len(of_manifests) == len(table.files_below("manifest"))
+        # Snapshots and tags are looked at again, for what may have moved meanwhile.
+        assert max(counting.reads.values()) == 2
+
+
+@pytest.mark.parametrize("lose", [lose_base, lose_manifest])
+def test_what_a_changelog_may_lack_is_missed_by_a_tag_all_the_same(
+    table: StoredTable, lose: Callable[[StoredTable, Snapshot], None]
+) -> None:
+    first = upsert(table, 1)
+    files, layout = table.storage.files, table.storage.layout
+    files.write(f"{layout.location}/changelog/changelog-1", first.to_json().encode())
+    files.delete(layout.snapshot(1))
+    lose(table, first)
+    put(table, STRAYS[0])
+    assert STRAYS[0] in clean(table, dry_run=True)
+    side = side_of(table)
+    write_tag_file(files, side.storage.layout, Tag("kept", first))
+    with pytest.raises(CorruptData, match=r"tag-kept is there and needs it"):
+        clean(table)
+    assert files.exists(f"{layout.location}/{STRAYS[0]}")
 
 
 def test_files_go_in_the_tasks_of_an_executor(table: StoredTable) -> None:

@@ -26,7 +26,6 @@ from headwater.storage.manifest.records import (
     manifest_file_record,
     read_entry,
     read_manifest_file,
-    read_names,
 )
 from headwater.storage.manifest.statistics import StatisticsMode, column_statistics
 from headwater.storage.rows.binary_row import deserialize_row
@@ -35,8 +34,11 @@ from headwater.storage.types.data_type import to_arrow
 
 __all__ = [
     "ManifestFile",
+    "check_counts",
+    "check_versions",
+    "converted",
+    "manifest_content",
     "merge_entries",
-    "read_file_names",
     "read_manifest",
     "read_manifest_list",
     "write_manifest",
@@ -65,27 +67,15 @@ def read_manifest(
     """
     path = storage.layout.manifest(name)
     records = _records(storage, name, None if expected is None else expected.file_size)
-    entries = _convert(records, read_entry, path)
+    entries = converted(records, read_entry, path)
     if expected is not None:
         added = sum(entry.kind is FileKind.ADD for entry in entries)
-        _check_counts(path, added, len(entries) - added, expected)
+        check_counts(path, added, len(entries) - added, expected)
     return entries
 
 
-def read_file_names(storage: TableStorage, expected: ManifestFile) -> list[str]:
-    """The names of the files that a manifest adds or deletes, and of those that belong to them.
-
-    It takes a fraction of the time of `read_manifest`, and fails for the same reasons.
-    """
-    path = storage.layout.manifest(expected.file_name)
-    records = _records(storage, expected.file_name, expected.file_size)
-    entries = _convert(records, read_names, path)
-    added = sum(kind is FileKind.ADD for kind, _ in entries)
-    _check_counts(path, added, len(entries) - added, expected)
-    return [name for _, names in entries for name in names]
-
-
-def _check_counts(path: str, added: int, deleted: int, expected: ManifestFile) -> None:
+def check_counts(path: str, added: int, deleted: int, expected: ManifestFile) -> None:
+    """Raise CorruptData unless a manifest has as many entries as a manifest list says."""
     said = (expected.num_added_files, expected.num_deleted_files)
     if (added, deleted) != said:
         raise CorruptData(
@@ -108,12 +98,29 @@ def read_manifest_list(
         CorruptData: The list is missing, truncated or malformed; the message names its path.
         Unsupported: It has a format version of the future.
     """
-    return _convert(
+    return converted(
         _records(storage, name, size), read_manifest_file, storage.layout.manifest(name)
     )
 
 
 def _records(storage: TableStorage, name: str, size: int | None) -> list[Record]:
+    path = storage.layout.manifest(name)
+    records = read_avro(manifest_content(storage, name, size), path)
+    check_versions(records, path)
+    return records
+
+
+def manifest_content(storage: TableStorage, name: str, size: int | None) -> bytes:
+    """The bytes of a manifest or manifest list.
+
+    Args:
+        storage: The table.
+        name: Its name in the manifest directory.
+        size: How many there are, when that is known.
+
+    Raises:
+        CorruptData: It is missing, or of another size; the message names its path.
+    """
     path = storage.layout.manifest(name)
     if "/" in name or not name:
         raise CorruptData(f"table {storage.name}: '{name}' is not the name of a manifest")
@@ -126,22 +133,26 @@ def _records(storage: TableStorage, name: str, size: int | None) -> list[Record]
         ) from error
     if size is not None and size != len(data):
         raise CorruptData(f"{path} has {len(data)} bytes where {size} were written")
-    records = read_avro(data, path)
+    return data
+
+
+def check_versions(records: Iterable[Record], path: str) -> None:
+    """Raise Unsupported for an entry of a format version of the future."""
     for record in records:
         if record.get("_VERSION") != MANIFEST_VERSION:
             raise Unsupported(
                 f"{path} has format version {record.get('_VERSION')}; this Headwater reads "
                 f"version {MANIFEST_VERSION}"
             )
-    return records
 
 
 _Line = TypeVar("_Line")
 
 
-def _convert(
+def converted(
     records: Iterable[Record], convert: Callable[[Record], _Line], path: str
 ) -> list[_Line]:
+    """Entries from their records; raises CorruptData for a malformed one."""
     try:
         return [convert(record) for record in records]
     except (KeyError, TypeError, ValueError, struct.error) as error:

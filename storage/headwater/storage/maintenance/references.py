@@ -1,0 +1,288 @@
+"""The names of all files that a table's snapshots, tags and changelogs refer to.
+
+Each manifest list, manifest and index manifest is read once, however many snapshots name it, and
+no more is held of them than their names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
+
+from headwater.storage.errors import CorruptData, NotFound
+from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.formats.avro_container import read_avro
+from headwater.storage.maintenance.reachable import branch_names
+from headwater.storage.manifest.file_names import FileNames
+from headwater.storage.manifest.manifest import ManifestFile, read_manifest_list
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
+
+__all__ = ["CHANGELOGS", "SNAPSHOTS", "references"]
+
+SNAPSHOTS, CHANGELOGS = "snapshot", "changelog"
+_TAGS = "tag"
+_AT_ONCE = 8
+_ROOTS_AT_ONCE = 256
+# The names in a large manifest take some MB.
+_FILES_AT_ONCE = 32
+
+_Item = TypeVar("_Item")
+_Read = TypeVar("_Read")
+
+
+def references(storage: TableStorage, latest: Mapping[str, Snapshot]) -> Iterator[str]:
+    """The names of the files that any snapshot, tag or changelog of any branch refers to.
+
+    Args:
+        storage: The table.
+        latest: The latest snapshots as the catalog has them, by their branches.
+
+    Returns:
+        The names, in no order, and some of them more than once. They are all of them only when no
+        error comes at the end.
+
+    Raises:
+        CorruptData: A snapshot, tag, changelog, manifest or index manifest is missing or cannot be
+            read.
+    """
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = _References(storage, latest, pool)
+        # Twice at least, until nothing is new: a fast-forward or a tag may have brought to another
+        # place what had been looked for there before.
+        yield from found.names()
+        yield from found.names()
+        while found.is_new:
+            yield from found.names()
+        found.check_gone()
+
+
+@dataclass(frozen=True)
+class _Root:
+    """A file that says what is needed: a snapshot, a tag or a changelog.
+
+    Attributes:
+        path: Its URI.
+        kind: Which of them.
+        text: Its content.
+    """
+
+    path: str
+    kind: str
+    text: str
+
+    @property
+    def digest(self) -> bytes:
+        """Tells it from others, and from what was there before."""
+        return hashlib.blake2b(f"{self.path} {self.text}".encode(), digest_size=16).digest()
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot that it holds; raises CorruptData."""
+        return Snapshot.from_json(self.text, self.path)
+
+    def lists(self) -> list[str]:
+        """The manifest lists that it names."""
+        snapshot = self.snapshot()
+        names = (
+            snapshot.base_manifest_list,
+            snapshot.delta_manifest_list,
+            snapshot.changelog_manifest_list,
+        )
+        return [name for name in names if name is not None]
+
+    def needed(self) -> tuple[list[str], str | None]:
+        """The manifest lists and the index manifest that it cannot do without.
+
+        A changelog outlives what its snapshot held, and a tag does not keep changelogs.
+        """
+        if self.kind == CHANGELOGS:
+            return [], None
+        snapshot = self.snapshot()
+        lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
+        if self.kind == SNAPSHOTS and snapshot.changelog_manifest_list is not None:
+            lists.append(snapshot.changelog_manifest_list)
+        return lists, snapshot.index_manifest
+
+
+class _References:
+    """The references of a table that have been found so far.
+
+    Attributes:
+        is_new: Whether the last look at the table found something that none before had.
+    """
+
+    def __init__(
+        self, storage: TableStorage, latest: Mapping[str, Snapshot], pool: ThreadPoolExecutor
+    ) -> None:
+        self.is_new = True
+        self._storage = storage
+        self._latest = latest
+        self._pool = pool
+        self._file_names = FileNames(storage)
+        self._roots_read: set[bytes] = set()
+        self._read: set[str] = set()
+        # What did not exist when it was to be read.
+        self._gone: dict[str, CorruptData] = {}
+
+    def names(self) -> Iterator[str]:
+        """The names in the snapshots, tags and changelogs that were not there before."""
+        self.is_new = False
+        for roots in _in_groups(self._roots(), _ROOTS_AT_ONCE):
+            new = [root for root in roots if root.digest not in self._roots_read]
+            if new:
+                self.is_new = True
+                self._roots_read.update(root.digest for root in new)
+                yield from self._named_by(new)
+
+    def _roots(self) -> Iterator[_Root]:
+        """Every snapshot, tag and changelog of every branch.
+
+        Raises:
+            CorruptData: A branch has no schema, or its latest snapshot no file.
+        """
+        storage = self._storage
+        branches = {
+            MAIN_BRANCH,
+            storage.layout.branch,
+            *branch_names(storage.files, storage.layout.location),
+        }
+        for branch in sorted(branches | self._latest.keys()):
+            layout = replace(storage.layout, branch=branch)
+            if not storage.files.list(layout.schema_directory):
+                raise CorruptData(
+                    f"table {storage.name}: branch '{branch}' has no schema in "
+                    f"{layout.schema_directory}, so it is not known what it needs; restore or drop "
+                    "it"
+                )
+            # Snapshots before tags: whoever expires one that is tagged made the tag before.
+            for kind in (SNAPSHOTS, _TAGS, CHANGELOGS):
+                yield from self._listed(f"{layout.branch_location}/{kind}", kind)
+            last = self._latest.get(branch)
+            if last is not None and not storage.files.exists(layout.snapshot(last.id)):
+                raise CorruptData(
+                    f"table {storage.name}: {layout.snapshot(last.id)} does not exist, the latest "
+                    f"snapshot of branch '{branch}'; if the table was not rolled back just now, "
+                    "something else deleted it"
+                )
+
+    def _listed(self, directory: str, kind: str) -> Iterator[_Root]:
+        paths: list[str] = []
+        for status in self._storage.files.list(directory):
+            name = status.name.removeprefix(f"{kind}-")
+            if name != status.name and (kind == _TAGS or name.isdecimal()):
+                paths.append(status.path)
+        for group in _in_groups(paths, _ROOTS_AT_ONCE):
+            for path, text in zip(group, self._pool.map(self._text, group), strict=True):
+                if text is not None:
+                    yield _Root(path, kind, text)
+
+    def _text(self, path: str) -> str | None:
+        """A root's content; None when it expired since the listing."""
+        try:
+            return self._storage.files.read(path).decode()
+        except NotFound:
+            return None
+        except UnicodeDecodeError as error:
+            raise CorruptData(f"{path} is not text: {error}") from error
+
+    def _named_by(self, roots: Iterable[_Root]) -> Iterator[str]:
+        """The names of the files that roots refer to."""
+        lists: set[str] = set()
+        indexes: set[str] = set()
+        for root in roots:
+            lists.update(root.lists())
+            snapshot = root.snapshot()
+            if snapshot.index_manifest is not None:
+                indexes.add(snapshot.index_manifest)
+            if snapshot.statistics is not None:
+                yield snapshot.statistics
+        yield from lists | indexes
+        yield from self._read_once(_by_itself(indexes), self._index_names)
+        manifests: dict[str, ManifestFile] = {}
+        for found in self._read_once(_by_itself(lists), self._file_names.new_manifests):
+            manifests[found.file_name] = found
+        yield from manifests
+        yield from self._read_once(manifests, self._file_names.new_data_files)
+
+    def _read_once(
+        self, items: Mapping[str, _Item], read: Callable[[_Item], list[_Read]]
+    ) -> Iterator[_Read]:
+        """The contents of those of some files, by their names, that have not been read yet."""
+
+        def attempt(item: _Item) -> list[_Read] | CorruptData:
+            try:
+                return read(item)
+            except CorruptData as error:
+                if not isinstance(error.__cause__, NotFound):
+                    raise
+                return error
+
+        new = [name for name in items if name not in self._read]
+        for names in _in_groups(new, _FILES_AT_ONCE):
+            self._read.update(names)
+            every = self._pool.map(attempt, [items[name] for name in names])
+            for name, found in zip(names, every, strict=True):
+                if isinstance(found, CorruptData):
+                    self._gone[name] = found
+                else:
+                    yield from found
+
+    def _index_names(self, name: str) -> list[str]:
+        path = self._storage.layout.manifest(name)
+        try:
+            records = read_avro(self._storage.files.read(path), path)
+        except NotFound as error:
+            raise CorruptData(
+                f"table {self._storage.name}: index manifest {path} does not exist"
+            ) from error
+        names = [record.get("_FILE_NAME") for record in records]
+        if not all(isinstance(each, str) for each in names):
+            raise CorruptData(f"{path} has an entry without '_FILE_NAME'")
+        return [str(each) for each in names]
+
+    # What is gone ---------------------------------------------------------------------------
+
+    def check_gone(self) -> None:
+        """Raise CorruptData if a file that did not exist is needed by what is there still."""
+        if self._gone:
+            for roots in _in_groups(self._roots(), _ROOTS_AT_ONCE):
+                for _ in self._pool.map(self._check, roots):
+                    pass
+
+    def _check(self, root: _Root) -> None:
+        lists, index = root.needed()
+        for name in [*lists, *([] if index is None else [index])]:
+            self._refuse_if_gone(root, name)
+        for name in lists:
+            try:
+                files = read_manifest_list(self._storage, name)
+            except CorruptData as error:
+                if not isinstance(error.__cause__, NotFound):
+                    raise
+                self._gone[name] = error
+                self._refuse_if_gone(root, name)
+            else:
+                for file in files:
+                    self._refuse_if_gone(root, file.file_name)
+
+    def _refuse_if_gone(self, root: _Root, name: str) -> None:
+        error = self._gone.get(name)
+        if error is not None and self._storage.files.exists(root.path):
+            raise CorruptData(
+                f"{error.message}. {root.path} is there and needs it, so nothing was deleted; if "
+                "an expiry of snapshots was stopped, let it expire them again"
+            ) from error
+
+
+def _by_itself(names: Iterable[str]) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+def _in_groups(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    left = iter(items)
+    while group := list(islice(left, size)):
+        yield group
