@@ -145,14 +145,27 @@ def test_a_commit_without_its_parts_is_refused(http: httpx.Client, orders: str) 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"{}", b'{"snapshot": null}', b'{"snapshot": {"id": 0}}', b"[]"],
+    [
+        b"",
+        b"{",
+        b"{}",
+        b'{"snapshot": null}',
+        b'{"snapshot": {"id": 0}}',
+        b"[]",
+        b"\xff",
+        b'{"snapshot": {"commitUser": "\\ud800"}}',
+    ],
 )
 def test_a_commit_to_a_table_that_is_not_there_is_404_whatever_it_says(
     http: httpx.Client, orders: str, body: bytes
 ) -> None:
     missing = orders.replace("orders", "missing")
-    assert _error(http.post(f"{missing}/commit", content=body))[:2] == (404, "TABLE")
-    assert _error(http.post(f"{orders}/commit", content=body))[0] == 400
+    for way in ("", "?way=ordinary"):
+        answer = http.post(f"{missing}/commit{way}", content=body)
+        assert _error(answer)[:2] == (404, "TABLE")
+        answer = http.post(f"{orders}/commit{way}", content=body)
+        assert _error(answer)[0] == 400
+        assert answer.headers["x-headwater-error"] == "Invalid"
 
 
 def test_snapshots_come_in_pages(http: httpx.Client, orders: str, commit: Commit) -> None:

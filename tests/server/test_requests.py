@@ -301,9 +301,10 @@ def test_a_commit_with_a_number_beyond_all_limits_is_refused(
     ],
 )
 def test_a_body_that_is_no_text_is_refused(http: httpx.Client, content: bytes) -> None:
-    for path in ("/v1/main/databases", "/v1/main/databases/x/tables/y/commit"):
+    for path in ("/v1/main/databases", "/v1/main/databases/x/tables"):
         answer = http.post(path, content=content)
         assert "the request body" in str(_is_error(answer, 400, None)["message"])
+    _is_error(http.post("/v1/main/nothing", content=content), 404, None)
     assert http.get("/v1/main/databases").json()["databases"] == []
 
 

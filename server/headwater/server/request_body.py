@@ -1,10 +1,14 @@
-"""Request bodies: read whole before anything else looks at them, within a limit, as text."""
+"""Request bodies: read whole before anything else looks at them, within a limit.
+
+A body that is no text is refused only when a route reads it: what the path names is told of first.
+"""
 
 from __future__ import annotations
 
 import json
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,7 +19,7 @@ from headwater.storage.errors import Invalid
 __all__ = ["BODY", "RequestBody"]
 
 BODY = "body"
-"""The key of the body in the connection's state; absent when the request has none."""
+"""The key of the body in the connection's state; absent when the request has none that is text."""
 
 # Longer numbers are beyond every limit, and Python may refuse to read them.
 _LONGEST_NUMBER = 18
@@ -25,7 +29,8 @@ class RequestBody:
     """ASGI middleware that reads the body and leaves it in the connection's state.
 
     A body that is larger than the limit is answered 413: unread, where its length is announced,
-    and otherwise as soon as it grows too large. One that is not text is answered 400.
+    and otherwise as soon as it grows too large. One that is not text is not left there, and whoever
+    receives it gets an HTTPException with status 400.
 
     Args:
         app: The application that gets the request.
@@ -65,7 +70,7 @@ class RequestBody:
         whole = bytes(body)
         wrong = _fault(whole)
         if wrong is not None:
-            await _refuse(400, f"the request body {wrong}")(scope, receive, send)
+            await self._app(scope, _fails(f"the request body {wrong}"), send)
             return
         scope.setdefault("state", {})[BODY] = whole
         await self._app(scope, _again(whole, receive), send)
@@ -101,6 +106,15 @@ def _fault(body: bytes) -> str | None:
     except (ValueError, RecursionError):
         return None  # told of by the model that the body should be
     return None
+
+
+def _fails(message: str) -> Receive:
+    """Receive no body; the framework answers with what a middleware raises there."""
+
+    async def fail() -> Message:
+        raise HTTPException(400, message, {ERROR_KIND_HEADER: Invalid.__name__})
+
+    return fail
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
