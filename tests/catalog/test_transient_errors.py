@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, Engine, event, insert, select, text, update
+from tests.catalog.conftest import Clock
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -21,6 +22,7 @@ from headwater.storage.errors import AlreadyExists, OutcomeUnknown, Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import Fate
 
 MakeSnapshot = Callable[..., Snapshot]
 
@@ -225,6 +227,33 @@ def test_a_commit_whose_answer_is_lost_is_asked_for_again(
     assert len(killed) == 1
     assert catalog.snapshots.get(table, "LATEST") == offered
     assert catalog.snapshots.commit(table, None, snapshot(1), None, []).decided() is False
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(0, 4), (2, 4), (3, 3), (6, 2)])
+def test_a_commit_whose_answers_are_lost_ends_in_time(
+    server_url: str,
+    tmp_path: Path,
+    table: Identifier,
+    snapshot: MakeSnapshot,
+    killer: Killer,
+    clock: Clock,
+    seconds: int,
+    asked: int,
+) -> None:
+    """Each try takes so many seconds; five are there for all after the first."""
+    location = str(tmp_path / "lake")
+    with closing(
+        SqlCatalog.open(server_url, warehouse="main", location=location, runtime=clock.runtime)
+    ) as catalog:
+
+        def passes(*_: object) -> None:
+            clock.turn(seconds=seconds)
+
+        event.listen(catalog.operation.database.engine, "commit", passes)
+        with killer.at("commit", times=9) as killed:
+            answer = catalog.snapshots.commit(table, None, snapshot(1), None, [])
+        assert answer.fate is Fate.UNKNOWN
+        assert len(killed) == asked
 
 
 def test_what_cannot_be_repeated_is_unknown(catalog: SqlCatalog, killer: Killer) -> None:

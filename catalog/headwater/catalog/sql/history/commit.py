@@ -40,6 +40,7 @@ from headwater.catalog.sql.queries.lookup import (
     lock_branches,
     table_not_found,
 )
+from headwater.storage.commit.fate import DEFAULT_TIMEOUT_MILLIS
 from headwater.storage.errors import (
     Conflict,
     HeadwaterError,
@@ -52,7 +53,10 @@ from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = ["MOST_AT_ONCE", "Commits", "Offer"]
 
+# A lost answer is asked for so often, and for no longer than a writer waits by default: whoever
+# offered the snapshot (`headwater.storage.commit.fate`) goes on for its own time then.
 _UNKNOWN_OUTCOMES = 3
+_UNKNOWN_SECONDS = DEFAULT_TIMEOUT_MILLIS / 1000
 MOST_AT_ONCE = 32
 """How many snapshots one transaction takes."""
 
@@ -198,6 +202,7 @@ class Commits:
     ) -> Sequence[CommitAnswer | HeadwaterError]:
         answers: dict[int, CommitAnswer | HeadwaterError] = {}
         unknown = 0
+        end = 0.0
         while places := [at for at in range(len(offers)) if at not in answers]:
             turn = [offers[at] for at in places]
             try:
@@ -206,7 +211,9 @@ class Commits:
             except OutcomeUnknown as error:
                 # Offered again, a snapshot that was taken is found in the history.
                 unknown += 1
-                if unknown > _UNKNOWN_OUTCOMES:
+                now = self._context.runtime.monotonic()
+                end = end or now + _UNKNOWN_SECONDS
+                if unknown > _UNKNOWN_OUTCOMES or now >= end:
                     answers |= dict.fromkeys(places, CommitAnswer.unknown(error))
             except (IntegrityError, HeadwaterError) as error:
                 if unknown:
