@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.client.conftest import Proxy
 from headwater.catalog.sql import SqlCatalog
 from headwater.client import connect
 from headwater.migrations import upgrade
-from headwater.storage.errors import HeadwaterError
+from headwater.storage.errors import HeadwaterError, Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 HOUR = 3_600_000
@@ -62,6 +63,27 @@ def test_the_table_is_reached_with_its_token(proxy: Proxy) -> None:
         assert table.scan().count() == 40
         assert proxy.requests("GET", TOKEN) == 1
         assert "s3.access-key" not in lake.catalog.storage_options
+
+
+def test_a_warehouse_whose_folder_is_gone_is_not_made_anew(
+    new_sqlite: Callable[[Path], str], tmp_path: Path, serve: Callable[..., str]
+) -> None:
+    """A token reaches a folder of this machine, too, whose disk may not be mounted."""
+    url, folder = new_sqlite(tmp_path / "headwater.db"), tmp_path / "warehouse"
+    with (
+        closing(SqlCatalog.open(url, warehouse="main", location=str(folder))) as catalog,
+        connect(serve(catalog, data_token_seconds=4 * 3600)) as lake,
+    ):
+        lake.create_database("db")
+        table = lake.create_table("db.t", ROWS.schema)
+        table.write(ROWS)
+        folder.rename(tmp_path / "elsewhere")
+        with pytest.raises(Unavailable, match="is missing, and nothing is written"):
+            table.write(ROWS)
+        assert not folder.exists()
+        (tmp_path / "elsewhere").rename(folder)
+        table.write(ROWS)
+        assert table.scan().count() == 100
 
 
 def test_a_token_is_renewed_an_hour_before_it_expires(proxy: Proxy) -> None:

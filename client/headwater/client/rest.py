@@ -127,7 +127,8 @@ class RestCatalog:
             root = None if info.is_external else info.path
             return open_file_access(info.path, self.storage_options, root=root)
         ask = AskForToken(self._requests, info.identifier, self.storage_options)
-        return open_file_access(info.path, RenewedOptions(ask, self._requests.runtime.now_millis))
+        options = RenewedOptions(ask, self._requests.runtime.now_millis)
+        return open_file_access(info.path, options, root=info.path)
 
     def close(self) -> None:
         """Give back connections; later calls make new ones."""
