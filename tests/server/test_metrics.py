@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 from collections.abc import Callable, Mapping
 
@@ -14,9 +15,11 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.operation import Backlog
 from headwater.server.metrics import Metrics
 from headwater.server.sweep import sweep_all
-from headwater.storage.errors import Unavailable
+from headwater.storage.errors import OutcomeUnknown, Unavailable
 
 Serve = Callable[..., str]
+
+REFUSED = "headwater_http_refused_total"
 
 
 def counts(address: str, token: str | None = None) -> Mapping[tuple[str, ...], float]:
@@ -74,11 +77,62 @@ def test_commits_are_counted_by_outcome(
 
 def test_a_commit_of_unknown_outcome_is_counted_as_such() -> None:
     metrics = Metrics()
-    with pytest.raises(Unavailable), metrics.committing("main"):
-        raise Unavailable("no answer")
+    with pytest.raises(OutcomeUnknown), metrics.committing("main"):
+        raise OutcomeUnknown("the answer is lost")
     with pytest.raises(ZeroDivisionError), metrics.committing("main"):
         raise ZeroDivisionError
     assert b'headwater_commits_total{outcome="unknown",warehouse="main"} 2.0' in metrics.text()
+
+
+@pytest.mark.parametrize("way", ["", "?way=ordinary"])
+def test_a_commit_that_did_not_reach_the_database_is_counted_as_not_sent(
+    catalog: SqlCatalog,
+    address: str,
+    orders: str,
+    http: httpx.Client,
+    snapshot: Callable[..., dict[str, object]],
+    way: str,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise sqlite3.OperationalError("the database is away")
+
+    engine = catalog.operation.database.engine
+    engine.dispose()
+    event.listen(engine, "do_connect", refuse)
+    body = {"snapshot": snapshot(1), "statistics": []}
+    assert http.post(f"{orders}/commit{way}", json=body).status_code == 503
+    event.remove(engine, "do_connect", refuse)
+    found = counts(address, "a-token")
+    assert found["headwater_commits_total", "not-sent", "main"] == 1
+    assert found["headwater_commit_seconds_count", "not-sent"] == 1
+    assert ("headwater_commits_total", "unknown", "main") not in found
+
+
+def test_what_is_refused_before_it_is_a_request_is_counted(
+    catalog: SqlCatalog, serve: Serve
+) -> None:
+    address = serve(catalog, max_connections=1, max_header_size="1 kb", max_body_size="1 kb")
+    where = ("127.0.0.1", int(address.rpartition(":")[2]))
+
+    def answered(sent: bytes) -> bytes:
+        with socket.create_connection(where, timeout=60) as connection:
+            connection.sendall(sent)
+            return b"".join(iter(lambda: connection.recv(65536), b""))
+
+    assert answered(b"GET /" + b"x" * 2000).startswith(b"HTTP/1.1 431")
+    assert answered(b"no HTTP\r\n\r\n").startswith(b"HTTP/1.1 400")
+    with socket.create_connection(where, timeout=60) as busy:
+        # Its body is awaited, so that it does not make way.
+        busy.sendall(b"POST /v1/x HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n")
+        busy.sendall(b"content-length: 9\r\n\r\n")
+        assert busy.recv(100).startswith(b"HTTP/1.1 100")
+        assert answered(b"").startswith(b"HTTP/1.1 503")
+    answer = httpx.post(f"{address}/v1/main/databases", content=b"x" * 2000, trust_env=False)
+    assert answer.status_code == 413
+    found = counts(address)
+    refused = {name[1]: count for name, count in found.items() if name[0] == REFUSED}
+    assert refused == {"431": 1, "400": 1, "503": 1}
+    assert found["headwater_http_requests_total", "POST", "none", "413"] == 1
 
 
 def test_connections_are_counted(catalog: SqlCatalog, serve: Serve) -> None:

@@ -25,6 +25,7 @@ from headwater.server.errors import install_error_handlers
 from headwater.server.fast.lane import FastLane
 from headwater.server.functions import routes as functions
 from headwater.server.health import routes as health
+from headwater.server.http_protocol import COUNT_REFUSAL
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.management import dropped_tables, protection, warehouses
 from headwater.server.metrics import Metrics
@@ -141,10 +142,12 @@ async def _docs(request: Request) -> HTMLResponse:
 
 def _lifespan(
     at_end: Callable[[], None] | None,
-) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+) -> Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, object]]]:
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
+    async def lifespan(app: FastAPI) -> AsyncIterator[Mapping[str, object]]:
+        services = app.state.services
+        assert isinstance(services, Services)
+        yield {COUNT_REFUSAL: services.metrics.refused}
         if at_end is not None:
             at_end()
 

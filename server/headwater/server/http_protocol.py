@@ -18,7 +18,10 @@ from uvicorn.server import ServerState
 from headwater.server.connections import Connections
 from headwater.server.errors import error_response
 
-__all__ = ["HttpProtocol"]
+__all__ = ["COUNT_REFUSAL", "HttpProtocol"]
+
+COUNT_REFUSAL = "count_refusal"
+"""The key, in the application's lifespan state, of what counts a refusal by its status."""
 
 # A body in chunks has at most so many bytes for each of its own, beside a head's worth of others.
 _CHUNK_FACTOR = 9
@@ -55,6 +58,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._has_begun = False
         self._heads = 0
         self._is_ending = False
+        self._count_refusal: Callable[[int], None] | None = app_state.get(COUNT_REFUSAL)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, if there is room for another connection."""
@@ -187,6 +191,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self._is_ending or self._joining.is_closing():
             return
         self.logger.info("answered %s to %s: %s", status, self.client, message)
+        if self._count_refusal is not None:
+            self._count_refusal(status)
         is_answering = self.cycle is not None and not self.cycle.response_complete
         if is_answering and (self._is_in_head or self.cycle.response_started):
             # It goes out first, and the connection closes after it.

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.operation import Backlog
-from headwater.storage.errors import CorruptData, HeadwaterError, Unavailable
+from headwater.storage.errors import CorruptData, HeadwaterError, OutcomeUnknown, Unavailable
 
 __all__ = ["Metrics", "share_between_workers"]
 
@@ -71,9 +71,15 @@ class Metrics:
             registry=self._registry,
             multiprocess_mode="livesum",
         )
+        self._refused = Counter(
+            "headwater_http_refused",
+            "Connections and requests that were refused before the application saw them whole.",
+            ["status"],
+            registry=self._registry,
+        )
         self._commits = Counter(
             "headwater_commits",
-            "Commits by outcome: success, conflict, refused, or unknown (answered 5xx).",
+            "Commits by outcome: success, conflict, refused, not-sent or unknown (answered 5xx).",
             ["warehouse", "outcome"],
             registry=self._registry,
         )
@@ -135,6 +141,10 @@ class Metrics:
         count.inc()
         latency.observe(seconds)
 
+    def refused(self, status: int) -> None:
+        """Count a connection or a request that `headwater.server.http_protocol` refuses."""
+        self._refused.labels(str(status)).inc()
+
     def fast_lane_taken(self, route: str) -> None:
         """Count a request that the fast lane answers; see `headwater.server.fast`."""
         count = self._fast.get(route)
@@ -195,8 +205,10 @@ class Metrics:
 
 def _outcome(answer: bool | HeadwaterError) -> str:
     match answer:
-        case Unavailable() | CorruptData():
+        case OutcomeUnknown() | CorruptData():
             return "unknown"
+        case Unavailable():
+            return "not-sent"
         case HeadwaterError():
             return "refused"
     return "success" if answer else "conflict"
