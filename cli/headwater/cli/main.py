@@ -20,6 +20,7 @@ from headwater.cli import (
     openapi,
     partition,
     permission,
+    policy,
     protection,
     serve,
     table,
@@ -58,6 +59,7 @@ for _group, _name in (
     (view.app, "view"),
     (function.app, "function"),
     (permission.app, "permission"),
+    (policy.app, "policy"),
     (dropped.app, "dropped"),
 ):
     app.add_typer(_group, name=_name, rich_help_panel=_CATALOG)
