@@ -78,6 +78,15 @@ def test_a_table_for_another_engine_is_created_when_that_is_said(run: Run, lake:
     assert lake.table("sales.wide").schema.primary_keys == ("n",)
 
 
+def test_a_table_is_replaced_for_another_engine_when_that_is_said(run: Run, lake: Lake) -> None:
+    run("table", "create", "sales.log", "--column", "n INT")
+    wanted = ("table", "replace", "sales.log", "--column", "n INT", "--primary-key", "n")
+    assert "--for-another-engine" in run(*wanted, code=1)
+    assert lake.table("sales.log").schema.primary_keys == ()
+    run(*wanted, "--for-another-engine")
+    assert lake.table("sales.log").schema.primary_keys == ("n",)
+
+
 def test_every_kind_of_change_in_one(run: Run, lake: Lake) -> None:
     run("table", "create", "sales.orders", *ORDERS, "--comment", "old", "--for-another-engine")
     before = lake.table("sales.orders").schema

@@ -83,6 +83,28 @@ def test_a_table_that_could_not_be_written_is_created_for_another_engine_alone(
         lake.table("sales.t0").write(_rows([1], ["a"], [1]))
 
 
+def test_a_table_is_replaced_by_what_can_be_written_or_for_another_engine(
+    lake: Lake, orders: str
+) -> None:
+    before = lake.table(orders)
+    assert before.scan().count() == 3
+    unwritable: dict[str, Any] = {"partition_keys": ["dt"], "options": {"file.format": "orc"}}
+    with pytest.raises(Unsupported, match=r"file.format=orc.*for_another_engine=True"):
+        lake.replace_table(orders, SCHEMA, **unwritable)
+    with pytest.raises(Invalid, match=r"must be a pyarrow.Schema, not dict"):
+        lake.replace_table(orders, {})
+    assert lake.table(orders).scan().count() == 3
+    table = lake.replace_table(orders, SCHEMA, partition_keys=["dt"], comment="anew")
+    assert (table.info.id, table.schema.comment) == (before.info.id, "anew")
+    assert table.schema.primary_keys == ()
+    table.write(_rows([1, 1], ["a", "a"], [10, 20]))
+    assert table.scan().count() == 2
+    table = lake.replace_table(orders, SCHEMA, for_another_engine=True, **unwritable)
+    assert table.schema.options["file.format"] == "orc"
+    with pytest.raises(Unsupported, match=r"file\.format=orc"):
+        table.write(_rows([1], ["a"], [10]))
+
+
 def test_an_alteration_names_changes(lake: Lake, orders: str) -> None:
     table = lake.table(orders)
     for changes in ([], ["ADD COLUMN x INT"], [SetOption("a", "b"), None]):

@@ -198,7 +198,7 @@ def _sizes(lake: Lake, info: TableInfo) -> list[Sequence[Cell]]:
 ForAnotherEngine = Annotated[
     bool,
     typer.Option(
-        "--for-another-engine", help="Create it even if Headwater's own engine could not write it."
+        "--for-another-engine", help="Go on even if Headwater's own engine could not write it."
     ),
 ]
 
@@ -234,9 +234,12 @@ def replace(
     partition_by: PartitionKeys = None,
     option: Options = None,
     comment: Comment = None,
+    for_another_engine: ForAnotherEngine = False,
 ) -> None:
     """Replace a table's schema and remove its rows; its id and history stay."""
     schema = _schema(column, primary_key, partition_by, option, comment)
+    if not for_another_engine:
+        refuse_unwritable(str(table), schema)
     lake.catalog.tables.replace(table, schema)
     print(f"table {table} is replaced")
 

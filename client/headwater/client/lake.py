@@ -175,29 +175,42 @@ class Lake:
             Unsupported: A column's type has no Paimon type, or Headwater could not write the table.
         """
         identifier = Identifier.parse(name)
-        if isinstance(schema, Schema):
-            wanted = replace(
-                schema,
-                primary_keys=tuple(primary_keys) or schema.primary_keys,
-                partition_keys=tuple(partition_keys) or schema.partition_keys,
-                options={**schema.options, **(options or {})},
-                comment=schema.comment if comment is None else comment,
-            )
-        elif isinstance(schema, pa.Schema):
-            wanted = Schema.from_arrow(
-                schema,
-                primary_keys=primary_keys,
-                partition_keys=partition_keys,
-                options=options,
-                comment=comment,
-            )
-        else:
-            raise Invalid(
-                f"table {name}: the schema must be a pyarrow.Schema, not {type(schema).__name__}"
-            )
+        wanted = _schema(name, schema, primary_keys, partition_keys, options, comment)
         if not for_another_engine:
             refuse_unwritable(name, wanted)
         self._catalog.tables.create(identifier, wanted, ignore_if_exists=ignore_if_exists)
+        return self.table(name)
+
+    def replace_table(
+        self,
+        name: str,
+        schema: pa.Schema | Schema,
+        *,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        for_another_engine: bool = False,
+    ) -> Table:
+        """Replace a table's schema and remove its rows; its id and history stay.
+
+        Args:
+            name: ``database.table``.
+            schema, primary_keys, partition_keys, options, comment: As for `create_table`.
+            for_another_engine: Replace the table even if Headwater's own engine could not write
+                what it becomes.
+
+        Raises:
+            Invalid: The schema is not allowed.
+            NotFound: There is no such table.
+            Unsupported: A column's type has no Paimon type, Headwater could not write the table,
+                or it is one that cannot be replaced, such as an external table.
+        """
+        identifier = Identifier.parse(name)
+        wanted = _schema(name, schema, primary_keys, partition_keys, options, comment)
+        if not for_another_engine:
+            refuse_unwritable(name, wanted)
+        self._catalog.tables.replace(identifier, wanted)
         return self.table(name)
 
     def table(self, name: str) -> Table:
@@ -258,3 +271,30 @@ def _all_pages(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
         token = found.next_token
         if token is None:
             return
+
+
+def _schema(
+    name: str,
+    schema: pa.Schema | Schema,
+    primary_keys: Sequence[str],
+    partition_keys: Sequence[str],
+    options: Mapping[str, str] | None,
+    comment: str | None,
+) -> Schema:
+    if isinstance(schema, Schema):
+        return replace(
+            schema,
+            primary_keys=tuple(primary_keys) or schema.primary_keys,
+            partition_keys=tuple(partition_keys) or schema.partition_keys,
+            options={**schema.options, **(options or {})},
+            comment=schema.comment if comment is None else comment,
+        )
+    if isinstance(schema, pa.Schema):
+        return Schema.from_arrow(
+            schema,
+            primary_keys=primary_keys,
+            partition_keys=partition_keys,
+            options=options,
+            comment=comment,
+        )
+    raise Invalid(f"table {name}: the schema must be a pyarrow.Schema, not {type(schema).__name__}")

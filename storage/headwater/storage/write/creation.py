@@ -1,4 +1,4 @@
-"""Tables that may be created but could not be written."""
+"""Tables that may be created, or replaced, but could not be written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["refuse_unwritable"]
 
 
 def refuse_unwritable(table: str, schema: Schema) -> None:
-    """Refuse a table that this engine could not write, before anybody creates it.
+    """Refuse a table that this engine could not write, before anybody creates it or replaces one.
 
     A schema without columns is not judged: those of an external table are in its files.
 
@@ -24,8 +24,8 @@ def refuse_unwritable(table: str, schema: Schema) -> None:
 
     Raises:
         Invalid: The schema is not allowed.
-        Unsupported: This engine does not write such a table; the message says how to create it
-            for another engine.
+        Unsupported: This engine does not write such a table; the message says how to have it for
+            another engine.
     """
     if not schema.fields:
         return
@@ -38,6 +38,6 @@ def refuse_unwritable(table: str, schema: Schema) -> None:
             refuse_formats(made)
     except Unsupported as error:
         raise Unsupported(
-            f"{error}; to create it for that engine all the same, say for_another_engine=True "
+            f"{error}; to have it for that engine all the same, say for_another_engine=True "
             "(--for-another-engine)"
         ) from error
