@@ -6,6 +6,7 @@ from headwater.catalog.model.consumers import ConsumerInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.wire.history import (
+    ConsumerModel,
     ListConsumersResponse,
     ResetConsumerRequest,
 )
@@ -40,11 +41,10 @@ class RestConsumers:
     ) -> Page[ConsumerInfo]:
         """The saved positions."""
         params = paging(max_results, page_token)
-        page = self._requests.get(
+        answer = self._requests.get(
             ListConsumersResponse, params, *table_path(identifier), "consumers"
         )
-        consumers = tuple(item.info() for item in page.consumers or ())
-        return Page(consumers, page.next_page_token or None)
+        return answer.page().map(ConsumerModel.info)
 
     def reset(self, identifier: Identifier, consumer_id: str, next_snapshot: int | None) -> None:
         """Move a consumer (creating it if need be); None deletes it."""

@@ -41,8 +41,7 @@ class RestDatabases:
     ) -> Page[str]:
         """Database names."""
         params = paging(max_results, page_token, databaseNamePattern=pattern)
-        page = self._requests.get(ListDatabasesResponse, params, "databases")
-        return Page(tuple(page.databases or ()), page.next_page_token or None)
+        return self._requests.get(ListDatabasesResponse, params, "databases").page()
 
     def create(
         self, name: str, options: Mapping[str, str] | None = None, *, ignore_if_exists: bool = False

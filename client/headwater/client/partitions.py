@@ -20,6 +20,7 @@ from headwater.catalog.wire.partitions import (
     DropPartitionsResponse,
     ListPartitionsByFilterRequest,
     ListPartitionsResponse,
+    PartitionModel,
     PartitionSpecsRequest,
 )
 from headwater.catalog.wire.tables import Empty
@@ -137,5 +138,4 @@ def _dicts(specs: Sequence[Spec]) -> list[dict[str, str]]:
 
 
 def _page(answer: ListPartitionsResponse) -> Page[PartitionInfo]:
-    items = tuple(item.info() for item in answer.partitions or ())
-    return Page(items, answer.next_page_token or None)
+    return answer.page().map(PartitionModel.info)

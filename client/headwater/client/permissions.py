@@ -50,9 +50,8 @@ class RestPermissions:
             principal=principal,
             access=access,
         )
-        page = self._requests.get(ListPermissionsResponse, params, "permissions")
-        grants = tuple(item.grant() for item in page.permissions or ())
-        return Page(grants, page.next_page_token or None)
+        answer = self._requests.get(ListPermissionsResponse, params, "permissions")
+        return answer.page().map(GrantModel.grant)
 
     def grant(self, grant: Grant) -> None:
         """Record a grant, in place of one of the same target, access and principal."""

@@ -9,6 +9,7 @@ from headwater.catalog.wire.policies import (
     CreatePolicyRequest,
     DropPolicyRequest,
     ListPoliciesResponse,
+    PolicyModel,
 )
 from headwater.catalog.wire.tables import Empty
 from headwater.client.requests import Requests, paging, table_path
@@ -40,9 +41,8 @@ class RestPolicies:
         """The policies of a table."""
         check_filter(type, principal, column)
         params = paging(max_results, page_token, type=type, principal=principal, column=column)
-        page = self._requests.get(ListPoliciesResponse, params, *_path(identifier))
-        policies = tuple(item.policy() for item in page.policies or ())
-        return Page(policies, page.next_page_token or None)
+        answer = self._requests.get(ListPoliciesResponse, params, *_path(identifier))
+        return answer.page().map(PolicyModel.policy)
 
     def create(self, identifier: Identifier, policy: Policy) -> None:
         """Record a policy."""

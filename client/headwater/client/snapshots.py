@@ -17,7 +17,7 @@ from headwater.catalog.wire.history import (
     RollbackTableRequest,
     SnapshotInstant,
     TagInstant,
-    snapshots_from_wire,
+    snapshot_from_listing,
 )
 from headwater.catalog.wire.tables import (
     Empty,
@@ -124,10 +124,10 @@ class RestSnapshots:
     ) -> Page[Snapshot]:
         """The snapshots that still exist, newest first."""
         params = paging(max_results, page_token)
-        page = self._requests.get(
+        answer = self._requests.get(
             ListSnapshotsResponse, params, *table_path(identifier), "snapshots"
         )
-        return Page(tuple(snapshots_from_wire(page.snapshots)), page.next_page_token or None)
+        return answer.page().map(snapshot_from_listing)
 
     def rollback_to_snapshot(
         self, identifier: Identifier, snapshot_id: int, from_snapshot: int | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from headwater.catalog.model.identifier import Identifier
@@ -18,9 +17,9 @@ from headwater.catalog.wire.tables import (
     ListTablesGloballyResponse,
     ListTablesResponse,
     RegisterTableRequest,
-    RenameTableRequest,
     ReplaceTableRequest,
 )
+from headwater.client.named_objects import ObjectShape, RestNamedObjects
 from headwater.client.requests import (
     TABLE_DEFAULT_PREFIX,
     Requests,
@@ -28,14 +27,25 @@ from headwater.client.requests import (
     table_path,
     without_prefix,
 )
-from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
-from headwater.storage.schema.change import SchemaChange, schema_change_json
+from headwater.storage.errors import ResourceType
+from headwater.storage.schema.change import SchemaChange
 from headwater.storage.schema.table_schema import Schema
 
 __all__ = ["RestTables"]
 
+_TABLE = ObjectShape(
+    kind=ResourceType.TABLE,
+    names=ListTablesResponse,
+    details=ListTableDetailsResponse,
+    everywhere=ListTablesGloballyResponse,
+    answer=GetTableResponse,
+    info=GetTableResponse.info,
+    create=CreateTableRequest.of,
+    alter=AlterTableRequest.of,
+)
 
-class RestTables:
+
+class RestTables(RestNamedObjects[Schema, SchemaChange, TableInfo, GetTableResponse]):
     """Implements `headwater.catalog.model.tables.Tables` over HTTP.
 
     Args:
@@ -43,7 +53,7 @@ class RestTables:
     """
 
     def __init__(self, requests: Requests) -> None:
-        self._requests = requests
+        super().__init__(requests, _TABLE)
 
     def list(
         self,
@@ -56,8 +66,7 @@ class RestTables:
     ) -> Page[str]:
         """Table names."""
         params = paging(max_results, page_token, tableNamePattern=pattern, tableType=table_type)
-        page = self._requests.get(ListTablesResponse, params, "databases", database, "tables")
-        return Page(tuple(page.tables or ()), page.next_page_token or None)
+        return self._list(database, params)
 
     def list_details(
         self,
@@ -70,62 +79,22 @@ class RestTables:
     ) -> Page[TableInfo]:
         """Tables with their latest schemas."""
         params = paging(max_results, page_token, tableNamePattern=pattern, tableType=table_type)
-        page = self._requests.get(
-            ListTableDetailsResponse, params, "databases", database, "table-details"
-        )
-        tables = tuple(item.info(database) for item in page.table_details or ())
-        return Page(tables, page.next_page_token or None)
-
-    def list_globally(
-        self,
-        *,
-        database_pattern: str | None = None,
-        pattern: str | None = None,
-        max_results: int | None = None,
-        page_token: str | None = None,
-    ) -> Page[Identifier]:
-        """The tables of all databases."""
-        params = paging(
-            max_results,
-            page_token,
-            databaseNamePattern=database_pattern,
-            tableNamePattern=pattern,
-        )
-        page = self._requests.get(ListTablesGloballyResponse, params, "tables")
-        tables = tuple(item.identifier() for item in page.tables or ())
-        return Page(tables, page.next_page_token or None)
+        return self._list_details(database, params)
 
     def create(
         self, identifier: Identifier, schema: Schema, *, ignore_if_exists: bool = False
     ) -> None:
         """Create a table; Invalid when the schema is not allowed."""
-        body = CreateTableRequest(
-            identifier=IdentifierModel.of(identifier), schema=self._with_defaults(schema).to_json()
-        )
-        try:
-            self._requests.post(Empty, body, "databases", identifier.database, "tables")
-        except AlreadyExists:
-            if not ignore_if_exists:
-                raise
+        super().create(identifier, self._with_defaults(schema), ignore_if_exists=ignore_if_exists)
 
     def _with_defaults(self, schema: Schema) -> Schema:
         defaults = without_prefix(self._requests.connected().options, TABLE_DEFAULT_PREFIX)
         return replace(schema, options={**defaults, **schema.options})
 
-    def get(self, identifier: Identifier) -> TableInfo:
-        """A table with its latest schema; NotFound (TABLE)."""
-        answer = self._requests.get(GetTableResponse, None, *table_path(identifier))
-        return answer.info(identifier.database)
-
     def get_by_id(self, table_id: str) -> TableInfo:
         """The table with an id, whatever its name is; NotFound (TABLE)."""
         answer = self._requests.get(GetTableResponse, None, "tables", "id", table_id)
         return answer.info(answer.database or "")
-
-    def alter(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
-        """Apply changes, all or none; one new schema version."""
-        body = AlterTableRequest(changes=[schema_change_json(change) for change in changes])
-        self._requests.post(Empty, body, *table_path(identifier))
 
     def replace(self, identifier: Identifier, schema: Schema) -> None:
         """Give a table another schema and no data; its id and history stay."""
@@ -139,15 +108,4 @@ class RestTables:
 
     def rename(self, source: Identifier, destination: Identifier) -> None:
         """Give a table another name, and another database if so asked."""
-        body = RenameTableRequest(
-            source=IdentifierModel.of(source), destination=IdentifierModel.of(destination)
-        )
-        self._requests.post(Empty, body, "tables", "rename")
-
-    def drop(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
-        """Drop a table and, unless it is external, its files."""
-        try:
-            self._requests.delete(*table_path(identifier))
-        except NotFound as error:
-            if not ignore_if_not_exists or error.resource_type is not ResourceType.TABLE:
-                raise
+        self._rename(source, destination)

@@ -62,8 +62,7 @@ class RestTags:
     ) -> Page[str]:
         """Tag names."""
         params = paging(max_results, page_token, tagNamePrefix=prefix)
-        page = self._requests.get(ListTagsResponse, params, *table_path(identifier), "tags")
-        return Page(tuple(page.tags or ()), page.next_page_token or None)
+        return self._requests.get(ListTagsResponse, params, *table_path(identifier), "tags").page()
 
     def delete(self, identifier: Identifier, tag: str) -> None:
         """Delete a tag; NotFound (TAG)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypedDict
 from urllib.parse import unquote_plus
 
 from anyio import to_thread
@@ -23,6 +23,7 @@ from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 __all__ = [
     "CatalogOf",
+    "DatabasePattern",
     "PageOf",
     "PageRequest",
     "Segment",
@@ -144,9 +145,8 @@ async def require_table(request: Request) -> None:
 _LARGEST_PAGE = 100
 
 
-@dataclass(frozen=True)
-class PageRequest:
-    """The part of a listing that is asked for, at most 100 entries of it."""
+class PageRequest(TypedDict):
+    """The part of a listing that is asked for, at most 100 entries of it, as keywords."""
 
     max_results: int
     page_token: str | None
@@ -160,10 +160,14 @@ async def _page(
         str | None, Query(alias="pageToken", description="`nextPageToken` of the page before.")
     ] = None,
 ) -> PageRequest:
-    return PageRequest(min(max_results or _LARGEST_PAGE, _LARGEST_PAGE), page_token or None)
+    return PageRequest(max_results=page_size(max_results), page_token=page_token or None)
 
 
 PageOf: TypeAlias = Annotated[PageRequest, Depends(_page)]
+DatabasePattern: TypeAlias = Annotated[
+    str | None,
+    Query(alias="databaseNamePattern", description="A SQL LIKE pattern of database names."),
+]
 
 
 def page_size(asked: int | None) -> int:

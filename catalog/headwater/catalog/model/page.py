@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 __all__ = ["Page", "all_pages"]
 
 T = TypeVar("T")
+OtherT = TypeVar("OtherT")
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,10 @@ class Page(Generic[T]):
 
     items: Sequence[T]
     next_token: str | None = None
+
+    def map(self, other: Callable[[T], OtherT]) -> Page[OtherT]:
+        """The page with something else for each item."""
+        return Page(tuple(other(item) for item in self.items), self.next_token)
 
 
 def all_pages(page: Callable[[str | None], Page[T]]) -> list[T]:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
@@ -27,13 +27,18 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.wire.examples import AUDIT, example
 from headwater.catalog.wire.named_objects import (
     ColumnModel,
-    RemoveOptionModel,
-    SetOptionModel,
-    UpdateCommentModel,
+    PropertyChangeModel,
+    property_change_model,
 )
-from headwater.catalog.wire.tables import Audited, IdentifierModel, Paged, WireModel, without_nulls
+from headwater.catalog.wire.tables import (
+    AuditedModel,
+    IdentifierModel,
+    Listed,
+    WireModel,
+    audit_fields,
+    without_nulls,
+)
 from headwater.storage.errors import Invalid
-from headwater.storage.schema.change import RemoveOption, SetOption, UpdateComment
 
 __all__ = [
     "AddDefinitionModel",
@@ -51,7 +56,6 @@ __all__ = [
     "SqlDefinitionModel",
     "UpdateDefinitionModel",
     "definition_from_json",
-    "function_change_model",
 ]
 
 _SQL_DEFINITION: dict[str, JsonValue] = {"type": "sql", "definition": "length * width"}
@@ -210,7 +214,9 @@ class FunctionSpecModel(WireModel):
             input_params=_models(spec.input_params),
             return_params=_models(spec.return_params),
             deterministic=spec.is_deterministic,
-            definitions=_definition_models(spec.definitions),
+            definitions={
+                name: _definition_model(definition) for name, definition in spec.definitions.items()
+            },
             comment=spec.comment,
             options=dict(spec.options),
         )
@@ -230,12 +236,6 @@ class FunctionSpecModel(WireModel):
         )
 
 
-def _definition_models(
-    definitions: Mapping[str, FunctionDefinition],
-) -> dict[str, _DefinitionModel]:
-    return {name: _definition_model(definition) for name, definition in definitions.items()}
-
-
 def _models(columns: tuple[Column, ...] | None) -> list[ColumnModel] | None:
     return None if columns is None else [ColumnModel.of(column) for column in columns]
 
@@ -250,6 +250,11 @@ class CreateFunctionRequest(FunctionSpecModel):
     model_config = example({"name": "area", **_FUNCTION_SPEC})
 
     name: str
+
+    @staticmethod
+    def named(identifier: Identifier, spec: FunctionSpec) -> CreateFunctionRequest:
+        """The wire form."""
+        return CreateFunctionRequest(name=identifier.name, **dict(FunctionSpecModel.of(spec)))
 
 
 class AddDefinitionModel(WireModel):
@@ -306,12 +311,7 @@ class DropDefinitionModel(WireModel):
 
 
 _ChangeModel: TypeAlias = Annotated[
-    SetOptionModel
-    | RemoveOptionModel
-    | UpdateCommentModel
-    | AddDefinitionModel
-    | UpdateDefinitionModel
-    | DropDefinitionModel,
+    PropertyChangeModel | AddDefinitionModel | UpdateDefinitionModel | DropDefinitionModel,
     Field(discriminator="action"),
 ]
 
@@ -325,16 +325,14 @@ class AlterFunctionRequest(WireModel):
 
     changes: list[_ChangeModel]
 
+    @staticmethod
+    def of(changes: Sequence[FunctionChange]) -> AlterFunctionRequest:
+        """The wire form."""
+        return AlterFunctionRequest(changes=[_change_model(change) for change in changes])
 
-def function_change_model(change: FunctionChange) -> _ChangeModel:
-    """The wire form of a change."""
+
+def _change_model(change: FunctionChange) -> _ChangeModel:
     match change:
-        case SetOption():
-            return SetOptionModel(key=change.key, value=change.value)
-        case RemoveOption():
-            return RemoveOptionModel(key=change.key)
-        case UpdateComment():
-            return UpdateCommentModel(comment=change.comment)
         case AddDefinition():
             return AddDefinitionModel(
                 name=change.name, definition=_definition_model(change.definition)
@@ -345,9 +343,11 @@ def function_change_model(change: FunctionChange) -> _ChangeModel:
             )
         case DropDefinition():
             return DropDefinitionModel(name=change.name)
+        case _:
+            return property_change_model(change)
 
 
-class GetFunctionResponse(Audited, FunctionSpecModel):
+class GetFunctionResponse(AuditedModel, FunctionSpecModel):
     """A function."""
 
     model_config = example(_FUNCTION)
@@ -358,21 +358,11 @@ class GetFunctionResponse(Audited, FunctionSpecModel):
     @staticmethod
     def of_info(info: FunctionInfo) -> GetFunctionResponse:
         """The wire form."""
-        spec = info.spec
         return GetFunctionResponse(
             uuid=info.id,
             name=info.identifier.name,
-            input_params=_models(spec.input_params),
-            return_params=_models(spec.return_params),
-            deterministic=spec.is_deterministic,
-            definitions=_definition_models(spec.definitions),
-            comment=spec.comment,
-            options=dict(spec.options),
-            owner=info.owner or "",
-            created_at=info.created_at,
-            created_by=info.created_by or "",
-            updated_at=info.updated_at,
-            updated_by=info.updated_by or "",
+            **dict(FunctionSpecModel.of(info.spec)),
+            **audit_fields(info),
         )
 
     def info(self, database: str) -> FunctionInfo:
@@ -381,23 +371,19 @@ class GetFunctionResponse(Audited, FunctionSpecModel):
             id=self.uuid,
             identifier=Identifier(database, self.name),
             spec=self.spec(),
-            owner=self.owner or None,
-            created_at=self.created_at or 0,
-            created_by=self.created_by or None,
-            updated_at=self.updated_at or 0,
-            updated_by=self.updated_by or None,
+            **self.audit(),
         )
 
 
-class ListFunctionsResponse(Paged):
+class ListFunctionsResponse(Listed[str]):
     """Function names."""
 
     model_config = example({"functions": ["area"], "nextPageToken": None})
 
-    functions: list[str] | None = None
+    items: list[str] | None = Field(default=None, alias="functions")
 
 
-class ListFunctionDetailsResponse(Paged):
+class ListFunctionDetailsResponse(Listed[GetFunctionResponse]):
     """Functions with their definitions."""
 
     model_config = example(
@@ -407,10 +393,10 @@ class ListFunctionDetailsResponse(Paged):
         }
     )
 
-    function_details: list[GetFunctionResponse] | None = None
+    items: list[GetFunctionResponse] | None = Field(default=None, alias="functionDetails")
 
 
-class ListFunctionsGloballyResponse(Paged):
+class ListFunctionsGloballyResponse(Listed[IdentifierModel]):
     """Functions of all databases."""
 
     model_config = example(
@@ -420,4 +406,4 @@ class ListFunctionsGloballyResponse(Paged):
         }
     )
 
-    functions: list[IdentifierModel] | None = None
+    items: list[IdentifierModel] | None = Field(default=None, alias="functions")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
@@ -12,7 +11,7 @@ from headwater.catalog.model.consumers import ConsumerInfo, ConsumerLag
 from headwater.catalog.model.snapshots import SnapshotInfo
 from headwater.catalog.model.tags import TagInfo
 from headwater.catalog.wire.examples import example
-from headwater.catalog.wire.tables import JsonObject, Paged, WireModel
+from headwater.catalog.wire.tables import JsonObject, Listed, WireModel
 from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.options import parse_duration
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -38,8 +37,8 @@ __all__ = [
     "TagInstant",
     "duration_text",
     "parse_retention",
+    "snapshot_from_listing",
     "snapshot_from_wire",
-    "snapshots_from_wire",
 ]
 
 _SNAPSHOT: dict[str, JsonValue] = {
@@ -223,12 +222,12 @@ class GetVersionSnapshotResponse(WireModel):
     snapshot: JsonObject
 
 
-class ListSnapshotsResponse(Paged):
+class ListSnapshotsResponse(Listed[JsonObject]):
     """``GET …/snapshots``, newest first."""
 
     model_config = example({"snapshots": [_SNAPSHOT], "nextPageToken": None})
 
-    snapshots: list[JsonObject] | None = None
+    items: list[JsonObject] | None = Field(default=None, alias="snapshots")
 
 
 class SnapshotInstant(WireModel):
@@ -375,7 +374,7 @@ class ConsumerModel(WireModel):
         return ConsumerInfo(self.consumer_id, self.next_snapshot, self.updated_at, lag)
 
 
-class ListConsumersResponse(Paged):
+class ListConsumersResponse(Listed[ConsumerModel]):
     """Saved positions."""
 
     model_config = example(
@@ -394,7 +393,7 @@ class ListConsumersResponse(Paged):
         }
     )
 
-    consumers: list[ConsumerModel] | None = None
+    items: list[ConsumerModel] | None = Field(default=None, alias="consumers")
 
 
 class ResetConsumerRequest(WireModel):
@@ -406,12 +405,12 @@ class ResetConsumerRequest(WireModel):
     next_snapshot_id: int | None = None
 
 
-class ListTagsResponse(Paged):
+class ListTagsResponse(Listed[str]):
     """Tag names."""
 
     model_config = example({"tags": ["v1"], "nextPageToken": None})
 
-    tags: list[str] | None = None
+    items: list[str] | None = Field(default=None, alias="tags")
 
 
 def snapshot_from_wire(text: str) -> Snapshot:
@@ -448,6 +447,6 @@ def parse_retention(text: str) -> int:
     return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + millis
 
 
-def snapshots_from_wire(documents: Sequence[JsonObject] | None) -> list[Snapshot]:
-    """The snapshots of a listing."""
-    return [Snapshot.from_document(item, "the catalog's snapshot") for item in documents or ()]
+def snapshot_from_listing(document: JsonObject) -> Snapshot:
+    """A snapshot of a listing; raises CorruptData when it is not one."""
+    return Snapshot.from_document(document, "the catalog's snapshot")

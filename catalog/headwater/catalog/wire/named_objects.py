@@ -1,17 +1,25 @@
-"""JSON that views and functions share: columns, and changes of options and comment."""
+"""The JSON that all named objects share: columns, and changes of options and comment."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
 from headwater.catalog.model.column import Column
+from headwater.catalog.model.named_objects import PropertyChange
 from headwater.catalog.wire.examples import example
 from headwater.catalog.wire.tables import WireModel
 from headwater.storage.schema.change import RemoveOption, SetOption, UpdateComment
 
-__all__ = ["ColumnModel", "RemoveOptionModel", "SetOptionModel", "UpdateCommentModel"]
+__all__ = [
+    "ColumnModel",
+    "PropertyChangeModel",
+    "RemoveOptionModel",
+    "SetOptionModel",
+    "UpdateCommentModel",
+    "property_change_model",
+]
 
 
 def _is_none(value: object) -> bool:
@@ -96,3 +104,18 @@ class UpdateCommentModel(WireModel):
     def change(self) -> UpdateComment:
         """The change."""
         return UpdateComment(self.comment)
+
+
+PropertyChangeModel: TypeAlias = SetOptionModel | RemoveOptionModel | UpdateCommentModel
+"""The changes that every kind has."""
+
+
+def property_change_model(change: PropertyChange) -> PropertyChangeModel:
+    """The wire form of a change that every kind has."""
+    match change:
+        case SetOption():
+            return SetOptionModel(key=change.key, value=change.value)
+        case RemoveOption():
+            return RemoveOptionModel(key=change.key)
+        case UpdateComment():
+            return UpdateCommentModel(comment=change.comment)

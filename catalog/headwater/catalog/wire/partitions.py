@@ -15,7 +15,7 @@ from headwater.catalog.model.partitions import (
 )
 from headwater.catalog.wire.examples import example
 from headwater.catalog.wire.history import PartitionStatisticsModel
-from headwater.catalog.wire.tables import Paged, WireModel
+from headwater.catalog.wire.tables import Listed, WireModel
 
 __all__ = [
     "CreatePartitionsRequest",
@@ -103,21 +103,12 @@ class PartitionModel(WireModel):
         )
 
 
-class ListPartitionsResponse(Paged):
+class ListPartitionsResponse(Listed[PartitionModel]):
     """Partitions."""
 
     model_config = example({"partitions": [_PARTITION], "nextPageToken": None})
 
-    partitions: list[PartitionModel] | None = None
-
-    @staticmethod
-    def of(
-        partitions: Sequence[PartitionInfo], next_token: str | None = None
-    ) -> ListPartitionsResponse:
-        """The wire form."""
-        return ListPartitionsResponse(
-            partitions=[PartitionModel.of(item) for item in partitions], next_page_token=next_token
-        )
+    items: list[PartitionModel] | None = Field(default=None, alias="partitions")
 
 
 class CreatePartitionsRequest(WireModel):

@@ -17,7 +17,7 @@ from headwater.catalog.model.permissions import (
     check_access,
 )
 from headwater.catalog.wire.examples import example
-from headwater.catalog.wire.tables import Paged, WireModel
+from headwater.catalog.wire.tables import Listed, WireModel
 from headwater.storage.errors import Invalid
 
 __all__ = [
@@ -195,9 +195,9 @@ class RevokePermissionRequest(WireModel):
     principal: str
 
 
-class ListPermissionsResponse(Paged):
+class ListPermissionsResponse(Listed[GrantModel]):
     """Permissions."""
 
     model_config = example({"permissions": [_GRANT], "nextPageToken": None})
 
-    permissions: list[GrantModel] | None = None
+    items: list[GrantModel] | None = Field(default=None, alias="permissions")

@@ -9,7 +9,7 @@ from headwater.catalog.model.permissions import PermissionTarget, TargetType
 from headwater.catalog.model.policies import ColumnMask, Policy, PolicyType, RowFilter
 from headwater.catalog.wire.examples import example
 from headwater.catalog.wire.permissions import PermissionResourceModel
-from headwater.catalog.wire.tables import Paged, WireModel
+from headwater.catalog.wire.tables import Listed, WireModel
 from headwater.storage.errors import Invalid
 
 __all__ = [
@@ -163,7 +163,7 @@ class PolicyModel(_RuleModel):
         )
 
 
-class ListPoliciesResponse(Paged):
+class ListPoliciesResponse(Listed[PolicyModel]):
     """Policies.
 
     Attributes:
@@ -172,4 +172,4 @@ class ListPoliciesResponse(Paged):
 
     model_config = example({"policies": [_POLICY], "nextPageToken": None})
 
-    policies: list[PolicyModel] | None = None
+    items: list[PolicyModel] | None = Field(default=None, alias="policies")

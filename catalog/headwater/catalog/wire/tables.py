@@ -8,16 +8,20 @@ in ``org.apache.paimon.rest.requests`` and ``…responses``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Generic, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
+from headwater.catalog.model.audit import Audited, AuditFields
 from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.wire.examples import AUDIT, ORDERS, SCHEMA, example
+from headwater.storage.errors import Invalid
+from headwater.storage.schema.change import SchemaChange, schema_change_json
 from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
 
 __all__ = [
@@ -25,6 +29,7 @@ __all__ = [
     "AlterDatabaseRequest",
     "AlterDatabaseResponse",
     "AlterTableRequest",
+    "AuditedModel",
     "AuthTableQueryRequest",
     "AuthTableQueryResponse",
     "ConfigResponse",
@@ -42,11 +47,13 @@ __all__ = [
     "ListTableDetailsResponse",
     "ListTablesGloballyResponse",
     "ListTablesResponse",
+    "Listed",
     "Paged",
     "RegisterTableRequest",
     "RenameTableRequest",
     "ReplaceTableRequest",
     "WireModel",
+    "audit_fields",
     "without_nulls",
 ]
 
@@ -62,6 +69,8 @@ _TABLE: dict[str, JsonValue] = {
     "schemaTimeMillis": 1767225600000,
     **AUDIT,
 }
+
+T = TypeVar("T")
 
 JsonObject: TypeAlias = dict[str, JsonValue]
 
@@ -147,8 +156,14 @@ class IdentifierModel(WireModel):
         """The name."""
         return Identifier(self.database, self.object)
 
+    def identifier_in(self, database: str) -> Identifier:
+        """The name, which must be one of the database in the request's path; raises Invalid."""
+        if self.database != database:
+            raise Invalid(f"the path names database '{database}', the body '{self.database}'")
+        return self.identifier()
 
-class Audited(WireModel):
+
+class AuditedModel(WireModel):
     """The authors of a thing and of its last change; times are milliseconds since the epoch.
 
     Names that are not known are empty and never null: Paimon's Java client puts them into a table's
@@ -160,6 +175,27 @@ class Audited(WireModel):
     created_by: str | None = ""
     updated_at: int | None = 0
     updated_by: str | None = ""
+
+    def audit(self) -> AuditFields:
+        """The owner and the authors, None where the wire has an empty name."""
+        return AuditFields(
+            owner=self.owner or None,
+            created_at=self.created_at or 0,
+            created_by=self.created_by or None,
+            updated_at=self.updated_at or 0,
+            updated_by=self.updated_by or None,
+        )
+
+
+def audit_fields(info: Audited) -> AuditFields:
+    """The wire form of an owner and of authors."""
+    return AuditFields(
+        owner=info.owner or "",
+        created_at=info.created_at,
+        created_by=info.created_by or "",
+        updated_at=info.updated_at,
+        updated_by=info.updated_by or "",
+    )
 
 
 class CreateDatabaseRequest(WireModel):
@@ -190,7 +226,7 @@ class AlterDatabaseResponse(WireModel):
     missing: list[str]
 
 
-class GetDatabaseResponse(Audited):
+class GetDatabaseResponse(AuditedModel):
     """A database."""
 
     model_config = example(
@@ -216,11 +252,7 @@ class GetDatabaseResponse(Audited):
             name=info.name,
             location=info.location,
             options=dict(info.options),
-            owner=info.owner or "",
-            created_at=info.created_at,
-            created_by=info.created_by or "",
-            updated_at=info.updated_at,
-            updated_by=info.updated_by or "",
+            **audit_fields(info),
         )
 
     def info(self) -> DatabaseInfo:
@@ -230,11 +262,7 @@ class GetDatabaseResponse(Audited):
             name=self.name,
             location=self.location,
             options=self.options or {},
-            owner=self.owner or None,
-            created_at=self.created_at or 0,
-            created_by=self.created_by or None,
-            updated_at=self.updated_at or 0,
-            updated_by=self.updated_by or None,
+            **self.audit(),
         )
 
 
@@ -245,6 +273,13 @@ class CreateTableRequest(WireModel):
 
     identifier: IdentifierModel
     table_schema: JsonObject = Field(alias="schema")
+
+    @staticmethod
+    def of(identifier: Identifier, schema: Schema) -> CreateTableRequest:
+        """The wire form."""
+        return CreateTableRequest(
+            identifier=IdentifierModel.of(identifier), schema=schema.to_json()
+        )
 
 
 class ReplaceTableRequest(WireModel):
@@ -278,6 +313,11 @@ class AlterTableRequest(WireModel):
 
     changes: list[JsonObject]
 
+    @staticmethod
+    def of(changes: Sequence[SchemaChange]) -> AlterTableRequest:
+        """The wire form."""
+        return AlterTableRequest(changes=[schema_change_json(change) for change in changes])
+
 
 class RenameTableRequest(WireModel):
     """``POST …/tables/rename``."""
@@ -292,8 +332,15 @@ class RenameTableRequest(WireModel):
     source: IdentifierModel
     destination: IdentifierModel
 
+    @staticmethod
+    def of(source: Identifier, destination: Identifier) -> RenameTableRequest:
+        """The wire form."""
+        return RenameTableRequest(
+            source=IdentifierModel.of(source), destination=IdentifierModel.of(destination)
+        )
 
-class GetTableResponse(Audited):
+
+class GetTableResponse(AuditedModel):
     """A table with its latest schema; `path` stands outside of the schema's options.
 
     Attributes:
@@ -326,11 +373,7 @@ class GetTableResponse(Audited):
             schema=info.schema.to_schema().to_json(),
             highest_field_id=info.schema.highest_field_id,
             schema_time_millis=info.schema.time_millis,
-            owner=info.owner or "",
-            created_at=info.created_at,
-            created_by=info.created_by or "",
-            updated_at=info.updated_at,
-            updated_by=info.updated_by or "",
+            **audit_fields(info),
         )
 
     def info(self, database: str) -> TableInfo:
@@ -356,11 +399,7 @@ class GetTableResponse(Audited):
                 comment=schema.comment,
                 time_millis=(self.updated_at or 0) if time_millis is None else time_millis,
             ),
-            owner=self.owner or None,
-            created_at=self.created_at or 0,
-            created_by=self.created_by or None,
-            updated_at=self.updated_at or 0,
-            updated_by=self.updated_by or None,
+            **self.audit(),
         )
 
 
@@ -370,36 +409,51 @@ class Paged(WireModel):
     next_page_token: str | None = None
 
 
-class ListDatabasesResponse(Paged):
+class Listed(Paged, Generic[T]):
+    """A page of entries, which each listing calls by a name of its own on the wire."""
+
+    items: list[T] | None = None
+
+    @classmethod
+    def of(cls, page: Page[T]) -> Self:
+        """The wire form."""
+        return cls(items=list(page.items), next_page_token=page.next_token)
+
+    def page(self) -> Page[T]:
+        """The page; a token that is empty is none."""
+        return Page(tuple(self.items or ()), self.next_page_token or None)
+
+
+class ListDatabasesResponse(Listed[str]):
     """Database names."""
 
     model_config = example({"databases": ["sales"], "nextPageToken": None})
 
-    databases: list[str] | None = None
+    items: list[str] | None = Field(default=None, alias="databases")
 
 
-class ListTablesResponse(Paged):
+class ListTablesResponse(Listed[str]):
     """Table names."""
 
     model_config = example({"tables": ["orders"], "nextPageToken": None})
 
-    tables: list[str] | None = None
+    items: list[str] | None = Field(default=None, alias="tables")
 
 
-class ListTableDetailsResponse(Paged):
+class ListTableDetailsResponse(Listed[GetTableResponse]):
     """Tables with their schemas."""
 
     model_config = example({"tableDetails": [_TABLE], "nextPageToken": None})
 
-    table_details: list[GetTableResponse] | None = None
+    items: list[GetTableResponse] | None = Field(default=None, alias="tableDetails")
 
 
-class ListTablesGloballyResponse(Paged):
+class ListTablesGloballyResponse(Listed[IdentifierModel]):
     """Tables of all databases."""
 
     model_config = example({"tables": [ORDERS], "nextPageToken": None})
 
-    tables: list[IdentifierModel] | None = None
+    items: list[IdentifierModel] | None = Field(default=None, alias="tables")
 
 
 class ListBranchesResponse(WireModel):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
@@ -20,12 +21,17 @@ from headwater.catalog.model.views import (
 from headwater.catalog.wire.examples import AUDIT, example
 from headwater.catalog.wire.named_objects import (
     ColumnModel,
-    RemoveOptionModel,
-    SetOptionModel,
-    UpdateCommentModel,
+    PropertyChangeModel,
+    property_change_model,
 )
-from headwater.catalog.wire.tables import Audited, IdentifierModel, Paged, WireModel, without_nulls
-from headwater.storage.schema.change import RemoveOption, SetOption, UpdateComment
+from headwater.catalog.wire.tables import (
+    AuditedModel,
+    IdentifierModel,
+    Listed,
+    WireModel,
+    audit_fields,
+    without_nulls,
+)
 
 __all__ = [
     "AddDialectModel",
@@ -38,7 +44,6 @@ __all__ = [
     "ListViewsResponse",
     "UpdateDialectModel",
     "ViewSchemaModel",
-    "view_change_model",
 ]
 
 _VIEW_SCHEMA: dict[str, JsonValue] = {
@@ -107,6 +112,13 @@ class CreateViewRequest(WireModel):
     identifier: IdentifierModel
     view_schema: ViewSchemaModel = Field(alias="schema")
 
+    @staticmethod
+    def of(identifier: Identifier, schema: ViewSchema) -> CreateViewRequest:
+        """The wire form."""
+        return CreateViewRequest(
+            identifier=IdentifierModel.of(identifier), schema=ViewSchemaModel.of(schema)
+        )
+
 
 class AddDialectModel(WireModel):
     """Give a view a query for an engine that has none of its own yet."""
@@ -162,12 +174,7 @@ class DropDialectModel(WireModel):
 
 
 _ChangeModel: TypeAlias = Annotated[
-    SetOptionModel
-    | RemoveOptionModel
-    | UpdateCommentModel
-    | AddDialectModel
-    | UpdateDialectModel
-    | DropDialectModel,
+    PropertyChangeModel | AddDialectModel | UpdateDialectModel | DropDialectModel,
     Field(discriminator="action"),
 ]
 
@@ -190,25 +197,25 @@ class AlterViewRequest(WireModel):
 
     changes: list[_ChangeModel]
 
+    @staticmethod
+    def of(changes: Sequence[ViewChange]) -> AlterViewRequest:
+        """The wire form."""
+        return AlterViewRequest(changes=[_change_model(change) for change in changes])
 
-def view_change_model(change: ViewChange) -> _ChangeModel:
-    """The wire form of a change."""
+
+def _change_model(change: ViewChange) -> _ChangeModel:
     match change:
-        case SetOption():
-            return SetOptionModel(key=change.key, value=change.value)
-        case RemoveOption():
-            return RemoveOptionModel(key=change.key)
-        case UpdateComment():
-            return UpdateCommentModel(comment=change.comment)
         case AddDialect():
             return AddDialectModel(dialect=change.dialect, query=change.query)
         case UpdateDialect():
             return UpdateDialectModel(dialect=change.dialect, query=change.query)
         case DropDialect():
             return DropDialectModel(dialect=change.dialect)
+        case _:
+            return property_change_model(change)
 
 
-class GetViewResponse(Audited):
+class GetViewResponse(AuditedModel):
     """A view.
 
     Attributes:
@@ -228,11 +235,7 @@ class GetViewResponse(Audited):
             id=info.id,
             name=info.identifier.name,
             schema=ViewSchemaModel.of(info.schema),
-            owner=info.owner or "",
-            created_at=info.created_at,
-            created_by=info.created_by or "",
-            updated_at=info.updated_at,
-            updated_by=info.updated_by or "",
+            **audit_fields(info),
         )
 
     def info(self, database: str) -> ViewInfo:
@@ -241,33 +244,29 @@ class GetViewResponse(Audited):
             id=self.id,
             identifier=Identifier(database, self.name),
             schema=self.view_schema.view_schema(),
-            owner=self.owner or None,
-            created_at=self.created_at or 0,
-            created_by=self.created_by or None,
-            updated_at=self.updated_at or 0,
-            updated_by=self.updated_by or None,
+            **self.audit(),
         )
 
 
-class ListViewsResponse(Paged):
+class ListViewsResponse(Listed[str]):
     """View names."""
 
     model_config = example({"views": ["recent"], "nextPageToken": None})
 
-    views: list[str] | None = None
+    items: list[str] | None = Field(default=None, alias="views")
 
 
-class ListViewDetailsResponse(Paged):
+class ListViewDetailsResponse(Listed[GetViewResponse]):
     """Views with their schemas."""
 
     model_config = example({"viewDetails": [_VIEW], "nextPageToken": None})
 
-    view_details: list[GetViewResponse] | None = None
+    items: list[GetViewResponse] | None = Field(default=None, alias="viewDetails")
 
 
-class ListViewsGloballyResponse(Paged):
+class ListViewsGloballyResponse(Listed[IdentifierModel]):
     """Views of all databases."""
 
     model_config = example({"views": [_RECENT], "nextPageToken": None})
 
-    views: list[IdentifierModel] | None = None
+    items: list[IdentifierModel] | None = Field(default=None, alias="views")

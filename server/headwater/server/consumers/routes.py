@@ -30,11 +30,7 @@ def list_consumers(catalog: CatalogOf, name: TableName, page: PageOf) -> ListCon
 
     A consumer that has not moved for the table's `consumer.expiration-time` is not listed.
     """
-    found = catalog.consumers.list(name, max_results=page.max_results, page_token=page.page_token)
-    return ListConsumersResponse(
-        consumers=[ConsumerModel.of(item) for item in found.items],
-        next_page_token=found.next_token,
-    )
+    return ListConsumersResponse.of(catalog.consumers.list(name, **page).map(ConsumerModel.of))
 
 
 @router.post(

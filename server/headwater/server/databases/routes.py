@@ -33,10 +33,7 @@ def list_databases(
     ] = None,
 ) -> ListDatabasesResponse:
     """Database names in order, by pages."""
-    found = catalog.databases.list(
-        pattern=pattern or None, max_results=page.max_results, page_token=page.page_token
-    )
-    return ListDatabasesResponse(databases=list(found.items), next_page_token=found.next_token)
+    return ListDatabasesResponse.of(catalog.databases.list(pattern=pattern or None, **page))
 
 
 @router.post("", summary="Create a database", responses=failures("database exists"))

@@ -16,17 +16,13 @@ from headwater.catalog.wire.functions import (
     ListFunctionsResponse,
 )
 from headwater.catalog.wire.tables import Empty, IdentifierModel
-from headwater.server.dependencies import CatalogOf, PageOf, Segment
+from headwater.server.dependencies import CatalogOf, DatabasePattern, PageOf, Segment
 from headwater.server.error_responses import failures
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/{prefix}", tags=["function"])
 
-_DatabasePattern = Annotated[
-    str | None,
-    Query(alias="databaseNamePattern", description="A SQL LIKE pattern of database names."),
-]
 _NamePattern = Annotated[
     str | None, Query(alias="functionNamePattern", description="A SQL LIKE pattern of names.")
 ]
@@ -39,13 +35,8 @@ def list_functions(
     catalog: CatalogOf, database: Segment, page: PageOf, pattern: _NamePattern = None
 ) -> ListFunctionsResponse:
     """Function names in order, by pages."""
-    found = catalog.functions.list(
-        database,
-        pattern=pattern or None,
-        max_results=page.max_results,
-        page_token=page.page_token,
-    )
-    return ListFunctionsResponse(functions=list(found.items), next_page_token=found.next_token)
+    found = catalog.functions.list(database, pattern=pattern or None, **page)
+    return ListFunctionsResponse.of(found)
 
 
 @router.get(
@@ -57,36 +48,22 @@ def list_function_details(
     catalog: CatalogOf, database: Segment, page: PageOf, pattern: _NamePattern = None
 ) -> ListFunctionDetailsResponse:
     """Functions in the order of their names, by pages."""
-    found = catalog.functions.list_details(
-        database,
-        pattern=pattern or None,
-        max_results=page.max_results,
-        page_token=page.page_token,
-    )
-    return ListFunctionDetailsResponse(
-        function_details=[GetFunctionResponse.of_info(info) for info in found.items],
-        next_page_token=found.next_token,
-    )
+    found = catalog.functions.list_details(database, pattern=pattern or None, **page)
+    return ListFunctionDetailsResponse.of(found.map(GetFunctionResponse.of_info))
 
 
 @router.get("/functions", summary="List functions of all databases", responses=failures())
 def list_functions_globally(
     catalog: CatalogOf,
     page: PageOf,
-    database_pattern: _DatabasePattern = None,
+    database_pattern: DatabasePattern = None,
     pattern: _NamePattern = None,
 ) -> ListFunctionsGloballyResponse:
     """Functions in the order of database and name, by pages."""
     found = catalog.functions.list_globally(
-        database_pattern=database_pattern or None,
-        pattern=pattern or None,
-        max_results=page.max_results,
-        page_token=page.page_token,
+        database_pattern=database_pattern or None, pattern=pattern or None, **page
     )
-    return ListFunctionsGloballyResponse(
-        functions=[IdentifierModel.of(name) for name in found.items],
-        next_page_token=found.next_token,
-    )
+    return ListFunctionsGloballyResponse.of(found.map(IdentifierModel.of))
 
 
 @router.post(

@@ -33,9 +33,7 @@ def list_dropped_tables(
     ] = None,
 ) -> ListDroppedTablesResponse:
     """The tables that can be restored, by database, name and id, in pages."""
-    found = catalog.dropped_tables.list(
-        database=database or None, max_results=page.max_results, page_token=page.page_token
-    )
+    found = catalog.dropped_tables.list(database=database or None, **page)
     return ListDroppedTablesResponse(
         dropped_tables=[DroppedTableModel.of(info) for info in found.items],
         next_page_token=found.next_token,

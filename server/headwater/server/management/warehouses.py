@@ -46,7 +46,7 @@ def list_warehouses(managed: Managed, page: PageOf) -> ListWarehousesResponse:
 
     Options that may be secret are shown as `***`.
     """
-    found = managed.warehouses.list(max_results=page.max_results, page_token=page.page_token)
+    found = managed.warehouses.list(**page)
     return ListWarehousesResponse(
         warehouses=[WarehouseModel.of(info) for info in found.items],
         next_page_token=found.next_token,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from headwater.catalog.model.page import Page
 from headwater.catalog.wire.partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -13,6 +14,7 @@ from headwater.catalog.wire.partitions import (
     DropPartitionsResponse,
     ListPartitionsByFilterRequest,
     ListPartitionsResponse,
+    PartitionModel,
     PartitionSpecsRequest,
 )
 from headwater.catalog.wire.tables import Empty
@@ -44,10 +46,8 @@ def list_partitions(
     ] = None,
 ) -> ListPartitionsResponse:
     """In the order of their names, by pages."""
-    found = catalog.partitions.list(
-        name, pattern=pattern or None, max_results=page.max_results, page_token=page.page_token
-    )
-    return ListPartitionsResponse.of(found.items, found.next_token)
+    found = catalog.partitions.list(name, pattern=pattern or None, **page)
+    return ListPartitionsResponse.of(found.map(PartitionModel.of))
 
 
 @router.post(
@@ -108,7 +108,8 @@ def list_partitions_by_names(
     catalog: CatalogOf, name: TableName, body: PartitionSpecsRequest
 ) -> ListPartitionsResponse:
     """Those of at most 1000 given partitions that exist, in one page."""
-    return ListPartitionsResponse.of(catalog.partitions.list_by_names(name, body.specs))
+    found = Page(catalog.partitions.list_by_names(name, body.specs))
+    return ListPartitionsResponse.of(found.map(PartitionModel.of))
 
 
 @router.post(
@@ -131,4 +132,4 @@ def list_partitions_by_filter(
         max_results=page_size(body.max_results),
         page_token=body.page_token or None,
     )
-    return ListPartitionsResponse.of(found.items, found.next_token)
+    return ListPartitionsResponse.of(found.map(PartitionModel.of))

@@ -56,13 +56,9 @@ def list_permissions(
         # As pypaimon does: a blank filter is none.
         principal=principal if principal and principal.strip() else None,
         access=check_access(target, access) if access and access.strip() else None,
-        max_results=page.max_results,
-        page_token=page.page_token,
+        **page,
     )
-    return ListPermissionsResponse(
-        permissions=[GrantModel.of(grant) for grant in found.items],
-        next_page_token=found.next_token,
-    )
+    return ListPermissionsResponse.of(found.map(GrantModel.of))
 
 
 @router.post("/grant", summary="Grant a permission", responses=failures(*_TARGETS, "no column"))

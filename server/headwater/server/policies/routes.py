@@ -71,13 +71,9 @@ def list_policies(
         # A blank filter is none, as for permissions.
         principal=None if _is_blank(principal) else principal,
         column=None if _is_blank(column) else column,
-        max_results=page.max_results,
-        page_token=page.page_token,
+        **page,
     )
-    return ListPoliciesResponse(
-        policies=[PolicyModel.of(name, policy) for policy in found.items],
-        next_page_token=found.next_token,
-    )
+    return ListPoliciesResponse.of(found.map(lambda policy: PolicyModel.of(name, policy)))
 
 
 @router.post(

@@ -123,7 +123,7 @@ def get_table_snapshot(catalog: CatalogOf, name: TableName) -> Response:
 )
 def list_snapshots(catalog: CatalogOf, name: TableName, page: PageOf) -> Response:
     """The snapshots that still exist, newest first, by pages."""
-    found = catalog.snapshots.list(name, max_results=page.max_results, page_token=page.page_token)
+    found = catalog.snapshots.list(name, **page)
     texts = [Raw(item.to_json()) for item in found.items]
     return json_response({"snapshots": texts, "nextPageToken": found.next_token})
 

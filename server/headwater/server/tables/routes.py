@@ -23,9 +23,16 @@ from headwater.catalog.wire.tables import (
     RenameTableRequest,
     ReplaceTableRequest,
 )
-from headwater.server.dependencies import CatalogOf, PageOf, Segment, ServicesOf, TableName
+from headwater.server.dependencies import (
+    CatalogOf,
+    DatabasePattern,
+    PageOf,
+    Segment,
+    ServicesOf,
+    TableName,
+)
 from headwater.server.error_responses import failures
-from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.errors import NotFound, ResourceType, Unsupported
 from headwater.storage.schema.change import schema_change_from_json
 from headwater.storage.schema.table_schema import Schema
 
@@ -33,10 +40,6 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/{prefix}", tags=["table"])
 
-DatabasePattern = Annotated[
-    str | None,
-    Query(alias="databaseNamePattern", description="A SQL LIKE pattern of database names."),
-]
 NamePattern = Annotated[
     str | None, Query(alias="tableNamePattern", description="A SQL LIKE pattern of names.")
 ]
@@ -45,11 +48,6 @@ TableType = Annotated[
     Query(alias="tableType", description="Only tables of this type (option `type`); all if empty."),
 ]
 TableId = Annotated[Segment, Path(alias="tableId", description="A table's `id`.")]
-
-
-def _check_database(database: str, identifier: IdentifierModel) -> None:
-    if identifier.database != database:
-        raise Invalid(f"the path names database '{database}', the body '{identifier.database}'")
 
 
 @router.get(
@@ -66,13 +64,9 @@ def list_tables(
 ) -> ListTablesResponse:
     """Table names in order, by pages."""
     found = catalog.tables.list(
-        database,
-        pattern=pattern or None,
-        table_type=table_type or None,
-        max_results=page.max_results,
-        page_token=page.page_token,
+        database, pattern=pattern or None, table_type=table_type or None, **page
     )
-    return ListTablesResponse(tables=list(found.items), next_page_token=found.next_token)
+    return ListTablesResponse.of(found)
 
 
 @router.get(
@@ -89,14 +83,9 @@ def list_table_details(
 ) -> ListTableDetailsResponse:
     """As `List tables`, each with what `Get a table` says."""
     found = catalog.tables.list_details(
-        database,
-        pattern=pattern or None,
-        table_type=table_type or None,
-        max_results=page.max_results,
-        page_token=page.page_token,
+        database, pattern=pattern or None, table_type=table_type or None, **page
     )
-    details = [GetTableResponse.of(info) for info in found.items]
-    return ListTableDetailsResponse(table_details=details, next_page_token=found.next_token)
+    return ListTableDetailsResponse.of(found.map(GetTableResponse.of))
 
 
 @router.get(
@@ -112,13 +101,9 @@ def list_tables_globally(
 ) -> ListTablesGloballyResponse:
     """Names in order of database and table, by pages."""
     found = catalog.tables.list_globally(
-        database_pattern=database_pattern or None,
-        pattern=pattern or None,
-        max_results=page.max_results,
-        page_token=page.page_token,
+        database_pattern=database_pattern or None, pattern=pattern or None, **page
     )
-    tables = [IdentifierModel.of(identifier) for identifier in found.items]
-    return ListTablesGloballyResponse(tables=tables, next_page_token=found.next_token)
+    return ListTablesGloballyResponse.of(found.map(IdentifierModel.of))
 
 
 @router.get("/tables/id/{tableId}", summary="Get a table by its id", responses=failures("no table"))
@@ -134,8 +119,9 @@ def get_table_by_id(catalog: CatalogOf, table_id: TableId) -> GetTableResponse:
 )
 def create_table(catalog: CatalogOf, database: Segment, body: CreateTableRequest) -> Empty:
     """Makes `schema/schema-0` on storage and nothing else beside it."""
-    _check_database(database, body.identifier)
-    catalog.tables.create(body.identifier.identifier(), Schema.from_json(body.table_schema))
+    catalog.tables.create(
+        body.identifier.identifier_in(database), Schema.from_json(body.table_schema)
+    )
     return Empty()
 
 
@@ -151,8 +137,7 @@ def register_table(catalog: CatalogOf, database: Segment, body: RegisterTableReq
     `HEADWATER_EXTERNAL_LOCATIONS`. Inside it, where a table of that database lies,
     it becomes the catalog's own, with its history and branches.
     """
-    _check_database(database, body.identifier)
-    catalog.tables.register(body.identifier.identifier(), body.path)
+    catalog.tables.register(body.identifier.identifier_in(database), body.path)
     return Empty()
 
 

@@ -38,13 +38,7 @@ def list_tags(
     ] = None,
 ) -> ListTagsResponse:
     """Tag names in order, by pages."""
-    found = catalog.tags.list(
-        name,
-        prefix=tag_prefix or None,
-        max_results=page.max_results,
-        page_token=page.page_token,
-    )
-    return ListTagsResponse(tags=list(found.items), next_page_token=found.next_token)
+    return ListTagsResponse.of(catalog.tags.list(name, prefix=tag_prefix or None, **page))
 
 
 @router.post(

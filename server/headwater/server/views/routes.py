@@ -16,18 +16,13 @@ from headwater.catalog.wire.views import (
     ListViewsGloballyResponse,
     ListViewsResponse,
 )
-from headwater.server.dependencies import CatalogOf, PageOf, Segment
+from headwater.server.dependencies import CatalogOf, DatabasePattern, PageOf, Segment
 from headwater.server.error_responses import failures
-from headwater.storage.errors import Invalid
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/{prefix}", tags=["view"])
 
-_DatabasePattern = Annotated[
-    str | None,
-    Query(alias="databaseNamePattern", description="A SQL LIKE pattern of database names."),
-]
 _NamePattern = Annotated[
     str | None, Query(alias="viewNamePattern", description="A SQL LIKE pattern of names.")
 ]
@@ -38,13 +33,8 @@ def list_views(
     catalog: CatalogOf, database: Segment, page: PageOf, pattern: _NamePattern = None
 ) -> ListViewsResponse:
     """View names in order, by pages."""
-    found = catalog.views.list(
-        database,
-        pattern=pattern or None,
-        max_results=page.max_results,
-        page_token=page.page_token,
-    )
-    return ListViewsResponse(views=list(found.items), next_page_token=found.next_token)
+    found = catalog.views.list(database, pattern=pattern or None, **page)
+    return ListViewsResponse.of(found)
 
 
 @router.get(
@@ -56,36 +46,22 @@ def list_view_details(
     catalog: CatalogOf, database: Segment, page: PageOf, pattern: _NamePattern = None
 ) -> ListViewDetailsResponse:
     """Views in the order of their names, by pages."""
-    found = catalog.views.list_details(
-        database,
-        pattern=pattern or None,
-        max_results=page.max_results,
-        page_token=page.page_token,
-    )
-    return ListViewDetailsResponse(
-        view_details=[GetViewResponse.of(info) for info in found.items],
-        next_page_token=found.next_token,
-    )
+    found = catalog.views.list_details(database, pattern=pattern or None, **page)
+    return ListViewDetailsResponse.of(found.map(GetViewResponse.of))
 
 
 @router.get("/views", summary="List views of all databases", responses=failures())
 def list_views_globally(
     catalog: CatalogOf,
     page: PageOf,
-    database_pattern: _DatabasePattern = None,
+    database_pattern: DatabasePattern = None,
     pattern: _NamePattern = None,
 ) -> ListViewsGloballyResponse:
     """Views in the order of database and name, by pages."""
     found = catalog.views.list_globally(
-        database_pattern=database_pattern or None,
-        pattern=pattern or None,
-        max_results=page.max_results,
-        page_token=page.page_token,
+        database_pattern=database_pattern or None, pattern=pattern or None, **page
     )
-    return ListViewsGloballyResponse(
-        views=[IdentifierModel.of(name) for name in found.items],
-        next_page_token=found.next_token,
-    )
+    return ListViewsGloballyResponse.of(found.map(IdentifierModel.of))
 
 
 @router.post(
@@ -98,11 +74,7 @@ def create_view(catalog: CatalogOf, database: Segment, body: CreateViewRequest) 
 
     Views and tables have name spaces of their own.
     """
-    if body.identifier.database != database:
-        raise Invalid(
-            f"the path names database '{database}', the body '{body.identifier.database}'"
-        )
-    catalog.views.create(body.identifier.identifier(), body.view_schema.view_schema())
+    catalog.views.create(body.identifier.identifier_in(database), body.view_schema.view_schema())
     return Empty()
 
 
