@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from headwater.catalog.model.audit import Audited
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.named_objects import NamedObjects
 from headwater.catalog.model.page import Page
 from headwater.storage.schema.change import SchemaChange
 from headwater.storage.schema.table_schema import Schema, TableSchema
@@ -26,8 +26,12 @@ class TableInfo(Audited):
     schema: TableSchema
 
 
-class Tables(Protocol):
-    """The tables of one warehouse."""
+class Tables(NamedObjects[Schema, SchemaChange, TableInfo], Protocol):
+    """The tables of one warehouse: named objects that have files.
+
+    A table is shown with its latest schema; an alteration makes one new version of it. To drop a
+    table deletes its files, too, unless it is external.
+    """
 
     def list(
         self,
@@ -53,33 +57,14 @@ class Tables(Protocol):
         """Tables with their latest schemas."""
         ...
 
-    def list_globally(
-        self,
-        *,
-        database_pattern: str | None = None,
-        pattern: str | None = None,
-        max_results: int | None = None,
-        page_token: str | None = None,
-    ) -> Page[Identifier]:
-        """The tables of all databases, in the order of database and name."""
-        ...
-
     def create(
         self, identifier: Identifier, schema: Schema, *, ignore_if_exists: bool = False
     ) -> None:
         """Create a table; Invalid when the schema is not allowed."""
         ...
 
-    def get(self, identifier: Identifier) -> TableInfo:
-        """A table with its latest schema; NotFound (TABLE)."""
-        ...
-
     def get_by_id(self, table_id: str) -> TableInfo:
         """The table with an id, whatever its name is; NotFound (TABLE)."""
-        ...
-
-    def alter(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
-        """Apply changes, all or none; one new schema version."""
         ...
 
     def replace(self, identifier: Identifier, schema: Schema) -> None:
@@ -99,8 +84,4 @@ class Tables(Protocol):
 
     def rename(self, source: Identifier, destination: Identifier) -> None:
         """Give a table another name, and another database if so asked."""
-        ...
-
-    def drop(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
-        """Drop a table and, unless it is external, its files."""
         ...
