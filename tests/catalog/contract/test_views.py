@@ -1,4 +1,4 @@
-"""Views, over every catalog."""
+"""Views, over every catalog: what they say, and their names. See `test_named_objects`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from headwater.catalog.model.views import (
 )
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
 from headwater.storage.schema.change import RemoveOption, SetOption, UpdateComment
-from headwater.storage.schema.table_schema import Schema
 
 RECENT = Identifier("sales", "recent")
 
@@ -71,58 +70,11 @@ def test_a_view_without_columns_or_queries_of_engines(catalog: Catalog, sales: N
     assert catalog.views.get(RECENT).schema == ViewSchema((), "SELECT 1")
 
 
-def test_a_second_view_of_a_name_is_refused(catalog: Catalog, view: Identifier) -> None:
-    other = ViewSchema((), "SELECT 2")
-    with pytest.raises(AlreadyExists) as error:
-        catalog.views.create(view, other)
-    assert error.value.resource_type is ResourceType.VIEW
-    assert error.value.resource_name == "recent"
-    catalog.views.create(view, other, ignore_if_exists=True)
-    assert catalog.views.get(view).schema == VIEW
-
-
-def test_a_view_may_be_called_like_a_table(catalog: Catalog, table: Identifier) -> None:
-    catalog.views.create(table, VIEW)
-    catalog.tables.drop(table)
-    assert catalog.views.get(table).schema == VIEW
-
-
 @pytest.mark.parametrize("name", ["", " a", "a/b", "a$b", "..", "a\nb", "x" * 300])
 def test_a_name_that_cannot_be_one_is_refused(catalog: Catalog, sales: None, name: str) -> None:
     with pytest.raises(Invalid):
         catalog.views.create(Identifier("sales", name), VIEW)
     assert _all_names(catalog, "sales") == []
-
-
-def test_what_is_missing_is_named(catalog: Catalog, sales: None) -> None:
-    nothing = Identifier("sales", "nothing")
-    for action in (
-        lambda: catalog.views.get(nothing),
-        lambda: catalog.views.alter(nothing, [SetOption("a", "b")]),
-        lambda: catalog.views.drop(nothing),
-        lambda: catalog.views.rename(nothing, RECENT),
-        lambda: catalog.views.get(Identifier("none", "nothing")),
-    ):
-        with pytest.raises(NotFound) as error:
-            action()
-        assert error.value.resource_type is ResourceType.VIEW
-        assert error.value.resource_name == "nothing"
-    for of_database in (
-        lambda: catalog.views.list("none"),
-        lambda: catalog.views.list_details("none"),
-        lambda: catalog.views.create(Identifier("none", "recent"), VIEW),
-    ):
-        with pytest.raises(NotFound) as error:
-            of_database()
-        assert error.value.resource_type is ResourceType.DATABASE
-        assert error.value.resource_name == "none"
-
-
-def test_a_dropped_view_is_gone(catalog: Catalog, view: Identifier) -> None:
-    catalog.views.drop(view)
-    assert _all_names(catalog, "sales") == []
-    catalog.views.drop(view, ignore_if_not_exists=True)
-    catalog.views.create(view, VIEW)
 
 
 def test_a_view_is_changed(catalog: Catalog, view: Identifier) -> None:
@@ -151,25 +103,6 @@ def test_a_view_is_changed(catalog: Catalog, view: Identifier) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "kind", "dialect"),
-    [
-        (AddDialect("spark", "SELECT 1"), AlreadyExists, "spark"),
-        (UpdateDialect("flink", "SELECT 1"), NotFound, "flink"),
-        (DropDialect("flink"), NotFound, "flink"),
-    ],
-)
-def test_all_changes_are_made_or_none(
-    catalog: Catalog, view: Identifier, change: ViewChange, kind: type[Exception], dialect: str
-) -> None:
-    with pytest.raises((AlreadyExists, NotFound)) as error:
-        catalog.views.alter(view, [SetOption("team", "shipping"), change])
-    assert isinstance(error.value, kind)
-    assert error.value.resource_type is ResourceType.DIALECT
-    assert error.value.resource_name == dialect
-    assert catalog.views.get(view).schema == VIEW
-
-
 def test_a_view_gets_another_name(catalog: Catalog, view: Identifier) -> None:
     before = catalog.views.get(view)
     catalog.databases.create("archive")
@@ -190,92 +123,11 @@ def test_renaming_takes_no_other_views_name(catalog: Catalog, view: Identifier) 
     with pytest.raises(NotFound) as missing:
         catalog.views.rename(view, Identifier("none", "recent"))
     assert missing.value.resource_type is ResourceType.DATABASE
+    with pytest.raises(NotFound) as nothing:
+        catalog.views.rename(Identifier("sales", "nothing"), Identifier("sales", "new"))
+    assert nothing.value.resource_type is ResourceType.VIEW
+    assert nothing.value.resource_name == "nothing"
     with pytest.raises(Invalid):
         catalog.views.rename(view, Identifier("sales", "a/b"))
     catalog.views.rename(view, view)
     assert _all_names(catalog, "sales") == ["other", "recent"]
-
-
-def test_views_go_with_their_database(catalog: Catalog, view: Identifier) -> None:
-    catalog.databases.drop("sales")
-    with pytest.raises(NotFound):
-        catalog.views.get(view)
-    catalog.databases.create("sales")
-    assert _all_names(catalog, "sales") == []
-
-
-def test_tables_and_views_are_listed_apart(
-    catalog: Catalog, table: Identifier, orders_schema: Schema
-) -> None:
-    catalog.views.create(RECENT, VIEW)
-    assert list(catalog.tables.list("sales").items) == [table.name]
-    assert _all_names(catalog, "sales") == ["recent"]
-
-
-def test_lists_come_in_pages(catalog: Catalog, sales: None) -> None:
-    names = [f"v{n}" for n in range(5)]
-    for name in reversed(names):
-        catalog.views.create(Identifier("sales", name), ViewSchema((), f"SELECT '{name}'"))
-    found: list[str] = []
-    queries: list[str] = []
-    token = None
-    while True:
-        page = catalog.views.list("sales", max_results=2, page_token=token)
-        details = catalog.views.list_details("sales", max_results=2, page_token=token)
-        assert len(page.items) <= 2
-        assert [info.identifier.name for info in details.items] == list(page.items)
-        assert details.next_token == page.next_token
-        found += page.items
-        queries += [info.schema.query for info in details.items]
-        token = page.next_token
-        if token is None:
-            break
-    assert found == names
-    assert queries == [f"SELECT '{name}'" for name in names]
-
-
-def test_a_page_begins_where_the_one_before_ended_though_views_come_and_go(
-    catalog: Catalog, sales: None
-) -> None:
-    for name in ("b", "d", "f"):
-        catalog.views.create(Identifier("sales", name), VIEW)
-    first = catalog.views.list("sales", max_results=2)
-    assert list(first.items) == ["b", "d"]
-    catalog.views.drop(Identifier("sales", "d"))
-    catalog.views.create(Identifier("sales", "a"), VIEW)
-    catalog.views.create(Identifier("sales", "e"), VIEW)
-    rest = catalog.views.list("sales", page_token=first.next_token)
-    assert list(rest.items) == ["e", "f"]
-
-
-def test_lists_are_narrowed_by_patterns(catalog: Catalog, sales: None) -> None:
-    for name in ("ab", "a_b", "b"):
-        catalog.views.create(Identifier("sales", name), VIEW)
-    assert list(catalog.views.list("sales", pattern="a%").items) == ["a_b", "ab"]
-    assert list(catalog.views.list("sales", pattern="a\\_%").items) == ["a_b"]
-    details = catalog.views.list_details("sales", pattern="b").items
-    assert [info.identifier.name for info in details] == ["b"]
-
-
-def test_views_of_all_databases(catalog: Catalog) -> None:
-    names = [
-        Identifier(database, name)
-        for database in ("archive", "sales", "sales2")
-        for name in ("daily", "recent")
-    ]
-    for database in ("archive", "empty", "sales", "sales2"):
-        catalog.databases.create(database)
-    for name in names:
-        catalog.views.create(name, VIEW)
-    found: list[Identifier] = []
-    token = None
-    while True:
-        page = catalog.views.list_globally(max_results=4, page_token=token)
-        found += page.items
-        token = page.next_token
-        if token is None:
-            break
-    assert found == names
-    narrowed = catalog.views.list_globally(database_pattern="sales%", pattern="rec%").items
-    assert list(narrowed) == [Identifier("sales", "recent"), Identifier("sales2", "recent")]
-    assert list(catalog.views.list_globally(database_pattern="none%").items) == []
