@@ -75,6 +75,15 @@ def tables(java: Java) -> None:
         assert str(java.api.getTableById(found.getId()).getName()) == "orders"
         raises("TableIdNotExistException", lambda: java.catalog.getTableById("none"))
 
+    if java.has("replaceTable"):
+        kept = java.schema({"id": types.BIGINT(), "day": types.STRING()}, (), ["day"])
+        java.api.replaceTable(java.name("sales.returns"), kept)
+        replaced = java.api.getTable(java.name("sales.returns"))
+        assert [str(each.name()) for each in replaced.getSchema().fields()] == ["id", "day"]
+        raises(
+            "TableNotExistException",
+            lambda: java.catalog.replaceTable(java.name("sales.none"), made, False),
+        )
     java.api.renameTable(java.name("sales.others"), java.name("sales.new name"))
     raises("TableNotExistException", lambda: java.catalog.getTable(java.name("sales.others")))
     raises(

@@ -19,8 +19,8 @@ import pyarrow as pa
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 ROOT = Path(__file__).parents[2]
-VERSIONS = ("1.3.1", "1.4.2")
-"""Releases that the tests run: one that is long in use, and the newest in Maven Central."""
+VERSIONS = ("1.3.1", "1.4.2", "2.0.0")
+"""Releases that the tests run: the newest of each line that is in use."""
 _TABLE = "org.apache.paimon.table.Table"
 _ROW = "org.apache.paimon.data.InternalRow"
 _SCAN = "org.apache.paimon.table.source.TableScan"

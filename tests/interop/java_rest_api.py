@@ -58,6 +58,13 @@ class JavaRestApi:
         """Whether this release's `RESTApi` has a method."""
         return method in self._methods("rest.RESTApi", static=False)
 
+    def commit(self, target: Any, *request: Any, base: str | None) -> bool:
+        """Commit a snapshot by the client or the catalog; newer ones say upon which it is based."""
+        table, table_id, *rest = request
+        bases = [base] if self.has("createPartitions") else []
+        taken: bool = target.commitSnapshot(table, table_id, *bases, *rest)
+        return taken
+
     def not_called(self) -> set[str]:
         """What the release has, and nobody has called."""
         classes = {

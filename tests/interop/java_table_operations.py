@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from typing import Any
 
 from .java_rest_api import Java, names, pages, raises
 
@@ -28,15 +29,21 @@ def snapshots(java: Java) -> None:
     # A commit is taken when it is the next, and not when another was before it.
     table_id = java.api.getTable(table).getId()
     following = json.loads(latest.snapshot().toJson())
+    base = following.get("uuid")  # Older clients give snapshots none.
     following.update(id=6, commitIdentifier=77, commitKind="ANALYZE")
+    if base is not None:
+        following.update(uuid="of the sixth")
     read = java.paimon.Snapshot.fromJson
-    assert java.api.commitSnapshot(table, table_id, read(json.dumps(following)), [])
+    assert java.commit(java.api, table, table_id, read(json.dumps(following)), [], base=base)
     assert java.api.loadSnapshot(table).snapshot().commitIdentifier() == 77
     following.update(commitIdentifier=78)
-    assert not java.api.commitSnapshot(table, table_id, read(json.dumps(following)), [])
+    if base is not None:
+        following.update(uuid="of another sixth")
+    other = read(json.dumps(following))
+    assert not java.commit(java.api, table, table_id, other, [], base=base)
     raises(
         "TableNotExistException",
-        lambda: java.catalog.commitSnapshot(table, "other", read(json.dumps(following)), []),
+        lambda: java.commit(java.catalog, table, "other", other, [], base=base),
     )
 
     java.api.rollbackTo(table, instant.snapshot(4))
@@ -136,6 +143,8 @@ def partitions(java: Java) -> None:
     if java.has("listPartitionsByNames"):
         some = java.api.listPartitionsByNames(table, [{"day": "d1"}, {"day": "none"}])
         assert [dict(each.spec()) for each in some] == [{"day": "d1"}]
+    if java.has("createPartitions"):
+        _created_partitions(java, table)
     # A table that does not keep them in the catalog: the client reads them from its files.
     files = java.make("sales.files", 1, 2, partition_keys=["day"])
     raises("NotImplementedException", lambda: java.api.listPartitions(files))
@@ -143,6 +152,28 @@ def partitions(java: Java) -> None:
     assert sorted(days) == ["d0", "d1"]
     for each in (table, files):
         java.api.dropTable(each)
+
+
+def _created_partitions(java: Java, table: Any) -> None:
+    """Partitions that the client creates, asks for by a condition, and drops."""
+    found = java.api.createPartitions(table, [{"day": "d1"}, {"day": "d8"}], True)
+    assert [dict(each) for each in found.getCreated()] == [{"day": "d8"}]
+    assert [dict(each) for each in found.getExisted()] == [{"day": "d1"}]
+    row_type = java.paimon.types.RowType.builder()
+    row_type.field("day", java.paimon.types.DataTypes.STRING())
+    text = java.paimon.data.BinaryString.fromString("d1")
+    after = java.paimon.predicate.PredicateBuilder(row_type.build()).greaterOrEqual(0, text)
+    condition = java.paimon.utils.JsonSerdeUtil.toFlatJson(after)
+    paged = pages(
+        lambda token: java.api.listPartitionsByFilterPaged(table, condition, 1, token, None)
+    )
+    assert [[dict(each.spec()) for each in page] for page in paged] == [
+        [{"day": "d1"}],
+        [{"day": "d8"}],
+    ]
+    gone = java.api.dropPartitions(table, [{"day": "d8"}, {"day": "d9"}], True)
+    assert [dict(each) for each in gone.getDropped()] == [{"day": "d8"}]
+    assert [dict(each) for each in gone.getMissing()] == [{"day": "d9"}]
 
 
 def consumers(java: Java) -> None:

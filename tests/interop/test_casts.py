@@ -236,7 +236,7 @@ def wraps(value: object, new: AtomicType) -> bool:
 
 def mended_since(version: str, old: AtomicType, value: object, new: AtomicType) -> bool:
     """Whether an earlier release had a mistake that newer ones have not, and Headwater neither."""
-    if version >= "2":
+    if version >= "2.1":
         return False
     if old.root in _TIMESTAMPS and isinstance(value, int):
         if new.root in (Root.DATE, Root.TIME):
