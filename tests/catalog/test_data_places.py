@@ -21,6 +21,7 @@ from headwater.catalog.sql.database.open_database import opened_database
 from headwater.migrations import upgrade
 from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
 from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.files.s3 import S3FileAccess
 from headwater.storage.schema.change import RemoveOption, SetOption
 from headwater.storage.schema.table_schema import Schema, TableSchema
 
@@ -95,6 +96,41 @@ def test_the_files_go_with_the_table(catalog: SqlCatalog, tmp_path: Path) -> Non
     assert (tmp_path / "ext").exists()
     # The places can be used again at once.
     catalog.tables.create(ONE, _schema(*places[:2], index=places[2]))
+
+
+def test_many_files_go(catalog: SqlCatalog, tmp_path: Path) -> None:
+    """More than are listed at once."""
+    place = tmp_path / "ext"
+    catalog.tables.create(ONE, _schema(place))
+    for bucket in range(3):
+        (place / f"bucket-{bucket}").mkdir(parents=True)
+        for number in range(700):
+            (place / f"bucket-{bucket}" / f"data-{number}.orc").touch()
+    catalog.tables.drop(ONE)
+    assert not place.exists()
+
+
+def test_the_files_go_from_an_object_store(
+    database: SqlDatabase, s3_endpoint: str, tmp_path: Path
+) -> None:
+    options = {"s3.endpoint": s3_endpoint, "s3.access-key": "test", "s3.secret-key": "test"}
+    catalog = SqlCatalog.on(
+        database,
+        warehouse="main",
+        location="s3a://lake/warehouse",
+        storage_options=options,
+        external_locations=("s3://lake/ext",),
+    )
+    files = S3FileAccess(options)
+    catalog.databases.create("sales")
+    data = {DATA: "s3://lake/ext/one,s3://lake/elsewhere", INDEX: "S3A://lake/ext/index/"}
+    catalog.tables.create(ONE, replace(SCHEMA, options=data))
+    for place in ("ext/one", "elsewhere", "ext/index", "ext/one-more"):
+        for number in range(5):
+            files.write(f"s3://lake/{place}/bucket-0/data-{number}.orc", b"x")
+    catalog.tables.drop(ONE)
+    left = {place: len(list(files.walk(f"s3://lake/{place}"))) for place in ("ext", "elsewhere")}
+    assert left == {"ext": 5, "elsewhere": 5}
 
 
 def test_a_dropped_table_keeps_them_until_it_is_purged(

@@ -103,6 +103,11 @@ class Place:
         """The key as a URI without a slash at its end."""
         return self.key if self.key == "file:///" else self.key[:-1]
 
+    @property
+    def scheme(self) -> str:
+        """The one name of the kind of store, such as ``s3`` for ``s3a``, too."""
+        return self.key.partition("://")[0]
+
     def holds(self, other: Place) -> bool:
         """True if another place is this one or lies in it."""
         return other.key.startswith(self.key)

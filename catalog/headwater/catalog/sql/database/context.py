@@ -59,5 +59,5 @@ class CatalogContext:
         Raises:
             Unsupported: No file access reaches it.
         """
-        is_near = location.partition("://")[0] == self.location.partition("://")[0]
+        is_near = Place.of(location).scheme == self.place.scheme
         return self.files if is_near else open_file_access(location)
