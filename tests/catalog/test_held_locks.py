@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -217,6 +218,54 @@ def test_storage_that_takes_its_time_keeps_the_locks(connect: Open) -> None:
     connect(idle=1).write(work)
     with other.read() as connection:
         assert connection.execute(select(WarehouseRow.updated_at)).scalars().all() == [7]
+
+
+class StallingFiles(LocalFileAccess):
+    """A disk that stands still at the first file that it is to delete."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        self._left = [meanwhile]
+
+    def delete(self, path: str) -> None:
+        while self._left:
+            self._left.pop()()
+        super().delete(path)
+
+
+def test_a_purge_that_stands_still_does_not_go_on_in_the_next_tables_files(
+    connect: Open,
+    catalog: Callable[[SqlDatabase], SqlCatalog],
+    orders: Identifier,
+    orders_schema: Schema,
+    tmp_path: Path,
+) -> None:
+    other, place = catalog(connect()), tmp_path / "ext"
+    old, new = Identifier(orders.database, "old"), Identifier(orders.database, "new")
+    options = {**orders_schema.options, "data-file.external-paths": place.as_uri()}
+    schema = replace(orders_schema, options=options)
+
+    def write(name: str) -> None:
+        for bucket in ("bucket-0", "bucket-1"):
+            (place / bucket).mkdir(parents=True, exist_ok=True)
+            (place / bucket / name).touch()
+
+    def meanwhile() -> None:
+        # Waits until the database has ended the other transaction.
+        assert not other.operation.sweep().repaired.failures
+        assert not place.exists()
+        other.tables.create(new, schema)
+        write("theirs")
+
+    other.tables.create(old, schema)
+    write("ours")
+    frozen = SqlCatalog.on(
+        connect(idle=1),
+        warehouse="main",
+        location=other.location,
+        files=StallingFiles(meanwhile),
+    )
+    frozen.tables.drop(old)
+    assert sorted(path.name for path in place.rglob("*") if path.is_file()) == ["theirs"] * 2
 
 
 def _row(database: SqlDatabase) -> None:
