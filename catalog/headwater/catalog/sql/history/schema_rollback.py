@@ -10,13 +10,13 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
 from headwater.catalog.sql.history.snapshot_reads import SnapshotReads, settled_table
 from headwater.catalog.sql.history.statistics import read_schema
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
 from headwater.catalog.sql.outbox.outbox import Action
+from headwater.catalog.sql.queries.audit import updated
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, table_busy
 from headwater.storage.errors import Conflict, Invalid, NotFound
 from headwater.storage.files.layout import MAIN_BRANCH
@@ -93,11 +93,7 @@ class SchemaRollbacks(SnapshotReads):
             .values(schema_id=target)
         )
         now = self._context.runtime.now_millis()
-        connection.execute(
-            update(TableRow)
-            .where(TableRow.id == record.id)
-            .values(updated_at=now, updated_by=current_principal())
-        )
+        connection.execute(update(TableRow).where(TableRow.id == record.id).values(**updated(now)))
         self._outbox.add(
             connection, Action.SCHEMA_ROLLBACK, record.id, record.branch, number=target
         )

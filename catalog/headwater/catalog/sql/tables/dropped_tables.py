@@ -21,6 +21,7 @@ from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, DroppedTableRow, TableRow
 from headwater.catalog.sql.outbox.outbox import Outbox
+from headwater.catalog.sql.queries.audit import updated
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.lookup import database_not_found
 from headwater.catalog.sql.queries.names import check_page, check_table_name
@@ -205,8 +206,7 @@ class SqlDroppedTables:
                 .values(
                     database_id=database_id,
                     name=target.table,
-                    updated_at=self._context.runtime.now_millis(),
-                    updated_by=current_principal(),
+                    **updated(self._context.runtime.now_millis()),
                 )
             )
             return target

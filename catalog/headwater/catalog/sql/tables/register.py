@@ -15,10 +15,10 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
 from headwater.catalog.sql.history.manifest_sizes import insert_measured
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
+from headwater.catalog.sql.queries.audit import created
 from headwater.catalog.sql.queries.claimed_places import claim, lock_places, refuse_overlap
 from headwater.catalog.sql.queries.lookup import find_table
 from headwater.catalog.sql.queries.names import check_table_name
@@ -161,10 +161,7 @@ class Registrations(TableReads):
             "path": location,
             "is_external": is_external,
             "kind": table_type(branches[MAIN_BRANCH].schemas[-1].options).value,
-            "created_at": now,
-            "created_by": current_principal(),
-            "updated_at": now,
-            "updated_by": current_principal(),
+            **created(now),
         }
         connection.execute(insert(TableRow), table)
         claim(connection, wanted)

@@ -9,7 +9,6 @@ from sqlalchemy import ColumnElement, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.principal import current_principal
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
@@ -18,6 +17,7 @@ from headwater.catalog.sql.history.commit import Offer
 from headwater.catalog.sql.history.snapshot_reads import settled_table
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.queries.audit import updated
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, read_table, table_busy
 from headwater.catalog.sql.tables.data_places import (
     DataOwner,
@@ -202,8 +202,7 @@ class Replacements(TableReads):
             },
         )
         values = {
-            "updated_at": following.time_millis,
-            "updated_by": current_principal(),
+            **updated(following.time_millis),
             "kind": table_type(following.options).value,
         }
         connection.execute(update(TableRow).where(TableRow.id == info.id).values(values))

@@ -10,7 +10,6 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.principal import current_principal
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
@@ -22,6 +21,7 @@ from headwater.catalog.sql.database.models import (
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.mirror_files import PlaceTaken
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.queries.audit import created, updated
 from headwater.catalog.sql.queries.claimed_places import (
     claim,
     find_overlap,
@@ -241,10 +241,7 @@ class SqlTables(Replacements, Registrations):
                 "path": path,
                 "is_external": external_path is not None,
                 "kind": kind.value,
-                "created_at": now,
-                "created_by": current_principal(),
-                "updated_at": now,
-                "updated_by": current_principal(),
+                **created(now),
             }
             connection.execute(insert(TableRow), table)
             branch = {"table_id": table_id, "branch": MAIN_BRANCH}
@@ -328,9 +325,7 @@ class SqlTables(Replacements, Registrations):
                 },
             )
             connection.execute(
-                update(TableRow)
-                .where(TableRow.id == record.id)
-                .values(updated_at=now, updated_by=current_principal())
+                update(TableRow).where(TableRow.id == record.id).values(**updated(now))
             )
             if record.kind.has_snapshots:
                 self._outbox.add(
@@ -358,8 +353,7 @@ class SqlTables(Replacements, Registrations):
                 .values(
                     database_id=database_id,
                     name=destination.table,
-                    updated_at=self._context.runtime.now_millis(),
-                    updated_by=current_principal(),
+                    **updated(self._context.runtime.now_millis()),
                 )
             )
 
