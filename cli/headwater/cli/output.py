@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Protocol
+from typing import Annotated, Never
 
 import typer
 from rich.console import Console
@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from headwater.catalog.model.audit import Audited
-from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.page import Page, all_pages
+from headwater.catalog.model.named_objects import NamedObjects
+from headwater.catalog.model.page import all_pages
 
 __all__ = [
     "AsJson",
@@ -63,26 +63,15 @@ def print_properties(rows: Iterable[Sequence[Cell]], *, as_json: bool) -> None:
     print_rows(["property", "value"], rows, as_json=as_json)
 
 
-class Objects(Protocol):
-    """Views or functions, which are listed by name in one database or in all."""
-
-    def list(
-        self, database: str, *, pattern: str | None = None, page_token: str | None = None
-    ) -> Page[str]:
-        """The names in a database."""
-        ...
-
-    def list_globally(
-        self, *, pattern: str | None = None, page_token: str | None = None
-    ) -> Page[Identifier]:
-        """The names in all databases."""
-        ...
-
-
 def print_objects(
-    kind: str, objects: Objects, database: str | None, pattern: str | None, *, as_json: bool
+    kind: str,
+    objects: NamedObjects[Never, Never, object],
+    database: str | None,
+    pattern: str | None,
+    *,
+    as_json: bool,
 ) -> None:
-    """Print the names of views or functions, with the databases that they are in."""
+    """Print the names of objects of any kind, with the databases that they are in."""
     if database is None:
         found = all_pages(lambda token: objects.list_globally(pattern=pattern, page_token=token))
         rows = [(name.database, name.name) for name in found]

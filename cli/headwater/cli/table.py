@@ -28,6 +28,7 @@ from headwater.cli.output import (
     Cell,
     audit,
     count_on_terminal,
+    print_objects,
     print_properties,
     print_rows,
     time_text,
@@ -83,12 +84,8 @@ def list_tables(
     as_json: AsJson = False,
 ) -> None:
     """List the tables of a catalog."""
-    catalog = lake.catalog
-    if database is None and only_type is None and not details:
-        names = all_pages(
-            lambda token: catalog.tables.list_globally(pattern=pattern, page_token=token)
-        )
-        print_rows(["database", "table"], [(n.database, n.name) for n in names], as_json=as_json)
+    if only_type is None and not details:
+        print_objects("table", lake.catalog.tables, database, pattern, as_json=as_json)
         return
     databases = lake.list_databases() if database is None else [database]
     if not details:

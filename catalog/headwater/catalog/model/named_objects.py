@@ -21,7 +21,7 @@ PropertyChange: TypeAlias = SetOption | RemoveOption | UpdateComment
 EntryT = TypeVar("EntryT")
 ContentT = TypeVar("ContentT", contravariant=True)
 ChangeT = TypeVar("ChangeT", contravariant=True)
-InfoT = TypeVar("InfoT")
+InfoT = TypeVar("InfoT", covariant=True)
 
 
 class ContentEdit(Generic[EntryT]):

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 __all__ = ["Page", "all_pages"]
 
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
 OtherT = TypeVar("OtherT")
 
 
