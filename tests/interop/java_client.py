@@ -231,6 +231,33 @@ class JavaClient:
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         handle = self._catalog.getTable(self._identifier(table))
+        scan = self._call(_TABLE, "newReadBuilder", handle).newScan()
+        plan = self._call(_SCAN, "plan", scan)
+        return self._rows(handle, self._call(f"{_SCAN}$Plan", "splits", plan), columns)
+
+    def changes(self, table: str, options: Mapping[str, str] | None = None) -> list[pa.Table]:
+        """A stream's changes so far, plan by plan, each with a column ``_ROW_KIND``.
+
+        Args:
+            table: The table.
+            options: Table options of the stream; it starts at snapshot 1 without any.
+        """
+        handle = self._catalog.getTable(self._identifier(table))
+        start = self._jvm.java.util.HashMap()
+        start.putAll(dict(options or {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}))
+        handle = self._call(_TABLE, "copy", handle, ("java.util.Map", start))
+        scan = self._call(_TABLE, "newReadBuilder", handle).newStreamScan()
+        latest = int(self._call(_TABLE, "latestSnapshot", handle).get().id())
+        found: list[pa.Table] = []
+        while (scan.checkpoint() or 0) <= latest:
+            splits = self._call(f"{_SCAN}$Plan", "splits", self._call(_SCAN, "plan", scan))
+            if len(splits):
+                found.append(self._rows(handle, splits, None, row_kinds=True))
+        return found
+
+    def _rows(
+        self, handle: Any, splits: Any, columns: Sequence[str] | None, *, row_kinds: bool = False
+    ) -> pa.Table:
         row_type = self._call(_TABLE, "rowType", handle)
         fields = {field.name(): field for field in row_type.getFields()}
         names = list(columns or fields)
@@ -242,18 +269,20 @@ class JavaClient:
             for at, name in enumerate(names)
         ]
         found: dict[str, list[object]] = {name: [] for name in names}
-        plan = self._call(_SCAN, "plan", builder.newScan())
-        splits = self._call(f"{_SCAN}$Plan", "splits", plan)
+        kinds: list[str] = []
         reader = self._call(_READ, "createReader", builder.newRead(), ("java.util.List", splits))
         rows = self._call(_READER, "toCloseableIterator", reader)
         roots = {name: fields[name].type().getTypeRoot().toString() for name in names}
         while self._call("java.util.Iterator", "hasNext", rows):
             row = self._call("java.util.Iterator", "next", rows)
+            if row_kinds:
+                kinds.append(str(self._call(_ROW, "getRowKind", row).shortString()))
             for name, getter in zip(names, getters, strict=True):
                 value = self._call(f"{_ROW}$FieldGetter", "getFieldOrNull", getter, (_ROW, row))
                 found[name].append(_from_java(value, roots[name]))
         self._call("java.lang.AutoCloseable", "close", rows)
-        return pa.table(found)
+        table = pa.table(found)
+        return table.append_column("_ROW_KIND", pa.array(kinds)) if row_kinds else table
 
     def partitions(self, table: str) -> dict[str, int]:
         """Records of each partition, by its name."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from py4j.java_gateway import JavaGateway
 
@@ -67,6 +69,48 @@ def test_first_rows_stay_whoever_wrote_them(
     table.compact()
     assert found(table.scan().to_arrow()) == expected == found(java_client.read(name))
     assert table.changes(0).to_arrow().num_rows == len(expected)
+
+
+@pytest.mark.interop_java
+def test_the_changelog_is_what_java_writes(
+    lake: Lake, service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
+) -> None:
+    java_client = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    ours = new_table(lake, java_client)
+    name = f"{ours.identifier}_of_java"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    theirs = lake.create_table(name, SCHEMA, primary_keys=["k"], options=OPTIONS)
+    # The third adds no key, so that its compaction has nothing to tell.
+    for data in (rows(range(100), 1), rows(range(50, 150), 2), rows(range(120), 3)):
+        java_client.write(name, data)
+        ours.write(data)
+        ours.compact()
+    expected = streamed(java_client, theirs)
+    assert [len(plan) for plan in expected] == [100, 50]
+    assert streamed(java_client, ours) == expected
+    assert stored_changelog(ours).equals(stored_changelog(theirs))
+    assert counted(ours) == counted(theirs)
+
+
+def streamed(client: JavaClient, table: Table) -> list[list[tuple[object, ...]]]:
+    """The rows that Java's stream gives, snapshot by snapshot, with their kinds."""
+    plans = client.changes(str(table.identifier))
+    return [sorted(zip(*plan.to_pydict().values(), strict=True)) for plan in plans]
+
+
+def stored_changelog(table: Table) -> pa.Table:
+    """The rows of the changelog files as they are stored, with sequence numbers and kinds."""
+    folder = Path(urlsplit(table.storage.layout.location).path)
+    files = [pq.read_table(path) for path in sorted(folder.rglob("changelog-*.parquet"))]
+    return pa.concat_tables(files).sort_by("k")
+
+
+def counted(table: Table) -> list[tuple[str, int]]:
+    """The kind of each commit, and the rows that its changelog is said to have."""
+    return [
+        (snapshot.commit_kind, snapshot.changelog_record_count or 0)
+        for snapshot in sorted(table.snapshots(), key=lambda each: each.id)
+    ]
 
 
 @pytest.mark.interop
