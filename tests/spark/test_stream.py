@@ -125,6 +125,29 @@ def test_nothing_is_doubled_in_an_append_table_when_queries_take_over(
     assert lake.table(TARGET).count() == 60
 
 
+@pytest.mark.usefixtures("appended")
+def test_first_rows_are_written_compacted_read_and_followed(
+    lake: SparkLake, numbered: Numbered, follow: Follow
+) -> None:
+    lake.catalog.drop_table(SOURCE)
+    options = {"bucket": "2", "merge-engine": "first-row", "changelog-producer": "lookup"}
+    lake.create_table(SOURCE, numbered(0, 1).schema, primary_keys=["id"], options=options)
+    lake.write(numbered(0, 20), SOURCE)
+    lake.write(numbered(10, 30, "second"), SOURCE)
+    assert rows(lake.table(SOURCE)) == []
+    lake.compact(SOURCE)
+    first = numbered(0, 20).union(numbered(20, 30, "second"))
+    assert rows(lake.table(SOURCE)) == rows(first)
+    # The target has no key, so that a row that comes twice is there twice.
+    assert catch_up(follow("one", consumer_id="copy")) == 30
+
+    lake.write(numbered(25, 40, "third"), SOURCE)
+    lake.compact(SOURCE)
+    assert catch_up(follow("one", consumer_id="copy")) == 10
+    expected = first.union(numbered(30, 40, "third"))
+    assert rows(lake.table(SOURCE)) == rows(lake.table(TARGET)) == rows(expected)
+
+
 @pytest.mark.usefixtures("keyed")
 def test_a_running_query_saves_its_position_when_a_batch_is_done(
     spark: SparkSession, lake: SparkLake, numbered: Numbered, tmp_path: Path
