@@ -1,8 +1,9 @@
-"""Docstrings begin as sentences that name a thing or tell it what to do."""
+"""Docstrings, and their entries for arguments, name a thing or tell what to do."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ROOTS = ("storage", "catalog", "client", "server", "spark", "cli", "migrations")
 QUESTIONS = ("What", "How", "Whether", "Where", "Who", "Whoever", "Whose", "When", "Why", "Which")
+ENTRY = re.compile(rf"\s+\w+: ({'|'.join(QUESTIONS)})\b")
 
 
 def _docstrings(path: Path) -> Iterator[tuple[int, str]]:
@@ -30,6 +32,18 @@ def test_no_docstring_begins_like_a_question(root: str) -> None:
         for path in files
         for line, text in _docstrings(path)
         if text.split(maxsplit=1)[0] in QUESTIONS
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_no_argument_is_described_by_a_question(root: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sorted((ROOT / root / "headwater").rglob("*.py"))
+        for _, text in _docstrings(path)
+        for line in text.splitlines()
+        if ENTRY.match(line)
     ]
     assert found == []
 

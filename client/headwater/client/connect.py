@@ -54,7 +54,7 @@ def connect(
         options: Options of file access, such as ``s3.endpoint`` and ``s3.access-key``; with a
             server also ``header.*`` (request headers) and ``table-default.*`` (options of tables
             created).
-        timeouts: How long to wait for a server.
+        timeouts: The timeouts for a server.
         runtime: Clock and names.
 
     Raises:

@@ -58,8 +58,8 @@ class Requests:
         warehouse: The warehouse's name; a server with one warehouse needs none.
         token: The bearer token.
         options: The caller's own options; ``header.*`` become request headers.
-        timeouts: How long to wait for the server.
-        retries: How often a request is repeated when the server asks for it or is out of reach.
+        timeouts: The timeouts for the server.
+        retries: The number of retries when the server asks for one or is out of reach.
         runtime: Waits between attempts.
 
     Raises:

@@ -47,8 +47,8 @@ class RestCatalog:
         options: The caller's own options: ``header.*`` become request headers, ``table-default.*``
             options of tables created, all others go to file access. The server's defaults come
             below them, its overrides above (``ConfigResponse.java``).
-        timeouts: How long to wait for the server.
-        retries: How often a request is repeated when the server asks for it or is out of reach.
+        timeouts: The timeouts for the server.
+        retries: The number of retries when the server asks for one or is out of reach.
         runtime: Waits between attempts.
 
     Raises:

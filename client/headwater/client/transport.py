@@ -162,7 +162,7 @@ def seconds_to_wait(attempt: int, retry_after: float | None = None) -> float:
 
     Args:
         attempt: The number of attempts made, from 1.
-        retry_after: What the server says.
+        retry_after: The seconds that the server asks for.
     """
     if retry_after is not None:
         return min(retry_after, _LONGEST_WAIT)
@@ -176,8 +176,8 @@ class Transport:
     Attributes:
         url: The server's address, without a slash at the end.
         headers: Sent with every request; hold the token.
-        timeouts: How long to wait.
-        retries: How often a request is repeated when the server asks for it or is out of reach.
+        timeouts: The timeouts for connecting and reading.
+        retries: The number of retries when the server asks for one or is out of reach.
         runtime: Waits between attempts.
 
     Raises:
@@ -241,7 +241,7 @@ class Transport:
             path: The path.
             params: Of the query.
             body: Sent as JSON.
-            read_seconds: How long to wait for the answer at most, if not as long as `timeouts` say.
+            read_seconds: The longest time to wait for the answer, if not that of `timeouts`.
 
         Raises:
             OutcomeUnknown: It was sent and no answer came.

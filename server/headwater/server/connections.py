@@ -22,11 +22,11 @@ class ConnectionLimits:
     """The limits of one server process.
 
     Attributes:
-        connections: How many connections are open at a time.
-        per_client: How many of them come from one address.
+        connections: The number of connections that may be open.
+        per_client: The number of them that may come from one address.
         head_bytes: The largest head of a request: its first line and its headers.
-        head_seconds: How long a head may take, and a pause in a body.
-        idle_seconds: How long a connection stays open between two requests.
+        head_seconds: The longest time a head may take, and the longest pause in a body.
+        idle_seconds: The longest time a connection stays open between two requests.
     """
 
     connections: int = 1000
@@ -50,7 +50,7 @@ class Connections:
     way: clients that hold connections without asking anything keep nobody else out.
 
     Args:
-        limits: How many there may be.
+        limits: The limits.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:

@@ -33,8 +33,8 @@ class ManagedCatalogs:
     Args:
         database: The catalog's database, which all of them share.
         runtime: Clock and names.
-        undrop_millis: How long dropped tables can be restored.
-        external_locations: Where tables may be registered from, but for the warehouses.
+        undrop_millis: The time during which a dropped table can be restored.
+        external_locations: Locations beside the warehouses from which tables may be registered.
     """
 
     def __init__(

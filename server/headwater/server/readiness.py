@@ -30,9 +30,9 @@ class Readiness:
     One that hangs makes the server unready and nothing else: it takes no thread from requests.
 
     Args:
-        probes: What to ask, by a name that may be shown to anybody.
+        probes: The probes, by names that may be shown to anybody.
         runtime: The clock.
-        seconds_to_wait: How long a probe may take.
+        seconds_to_wait: The longest time a probe may take.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class Begun:
         method: Its method.
         path: Its path, as it was sent.
         client: The address that it comes from.
-        started: When, by `perf_counter`.
+        started: Its start, by `perf_counter`.
     """
 
     request_id: str

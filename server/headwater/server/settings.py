@@ -74,22 +74,22 @@ class ServerSettings(BaseSettings):
     Attributes:
         host: The address to listen on. Without a token it must be a loopback address.
         port: The port to listen on; 0 takes a free one.
-        database_url: Where the catalog keeps its tables: ``sqlite:///file.db`` or
+        database_url: The catalog's database: ``sqlite:///file.db`` or
             ``postgresql://user:password@host/name``.
-        database_connections: How many connections to a PostgreSQL, MariaDB or MySQL server there
-            may be at a time.
-        database_wait_seconds: How long a request waits for one while all are in use, before it is
-            answered 503.
-        database_lock_timeout: How long a transaction waits for the locks of another one.
-        database_idle_timeout: How long a transaction may be idle before the database ends it, and
-            gives back its locks; on MySQL, any connection.
-        database_statement_timeout: How long the database works on one statement; on MySQL, on one
-            query.
+        database_connections: The most connections to a PostgreSQL, MariaDB or MySQL server that are
+            open at a time.
+        database_wait_seconds: The longest time a request waits for one while all are in use, before
+            it is answered 503.
+        database_lock_timeout: The longest time a transaction waits for another's locks.
+        database_idle_timeout: The longest time a transaction may be idle before the database ends
+            it and releases its locks; on MySQL, any connection.
+        database_statement_timeout: The longest time the database works on one statement; on MySQL,
+            on one query.
         warehouses: Each warehouse's name and where its files lie: a folder or an ``s3://`` URI.
-            As a variable: ``main=./warehouse,other=s3://bucket/path``; an empty one is none but
-            those that the database names.
-        external_locations: Where the server reads and writes the schema files of external tables,
-            with its own rights. As a variable: folders and URIs with commas between.
+            As a variable: ``main=./warehouse,other=s3://bucket/path``; empty for only those in the
+            database.
+        external_locations: Locations where the server reads and writes the schema files of external
+            tables, with its own rights. As a variable: folders and URIs with commas between.
         tokens: Bearer tokens, any of which lets a caller in. As a variable: one, or several with
             commas between (``HEADWATER_TOKEN`` or ``HEADWATER_TOKENS``).
         management_tokens: Bearer tokens that let a caller manage warehouses over HTTP, too, beside
@@ -102,30 +102,30 @@ class ServerSettings(BaseSettings):
             variable: URLs such as ``https://minio:9000`` with commas between.
         require_token: Let nobody in without a token, although `tokens` names none: those made with
             ``headwater token create`` count.
-        workers: How many processes answer requests; each has connections of its own to the
+        workers: The number of processes that answer requests; each has its own connections to the
             database.
-        undrop_retention: How long dropped tables can be restored, such as ``7 d``; 0 deletes them
-            at once.
-        sweep_interval: How often what a crash left half done is repaired and what is to be deleted
-            by now is deleted, such as ``1 min``; 0 is never.
-        shutdown_timeout: How long requests that have begun may take when the server is told to
+        undrop_retention: The time during which dropped tables can be restored, such as ``7 d``;
+            0 deletes them at once.
+        sweep_interval: The interval of the sweep, which repairs what a crash left half done and
+            deletes what has expired, such as ``1 min``; 0 means never.
+        shutdown_timeout: The longest time that running requests may take once the server is told to
             stop, such as ``30 s``.
         max_body_size: The largest request body that is read, such as ``16 mb``.
         max_header_size: The largest head of a request, its URL and headers together, such as
             ``64 kb``.
-        header_timeout: How long a client may take to send the head of a request, and how long it
-            may pause in the body.
-        idle_timeout: How long a connection is kept open between two requests.
-        max_connections: How many connections each server process keeps open at a time.
-        max_connections_per_client: How many of them may come from one address.
+        header_timeout: The longest time a client may take to send the head of a request, and may
+            pause in the body.
+        idle_timeout: The longest time a connection is kept open between two requests.
+        max_connections: The most connections that each server process keeps open.
+        max_connections_per_client: The most of them that may come from one address.
         log_format: ``json`` or ``text``.
         log_level: The least level that is logged.
-        storage_options: What the server's own file access needs, such as ``s3.endpoint`` and
+        storage_options: Options for the server's own file access, such as ``s3.endpoint`` and
             ``s3.access-key``. As a variable: a JSON object.
         data_token_seconds: Hand out the warehouse's storage options, credentials included, to
             clients that ask for a table's data token, and let them ask again after so long; None
             hands out none. Clients ask anew an hour before the end, so it is more than that.
-        client_options: What ``/v1/config`` adds to every client's options, credentials included if
+        client_options: Options that ``/v1/config`` adds to every client's, credentials included if
             they are put here. As a variable: a JSON object.
     """
 

@@ -56,7 +56,7 @@ class HeadwaterError(Exception):
     """Base of every error raised on purpose.
 
     Args:
-        message: What was wrong, where, and what to do about it.
+        message: The message: what was wrong, where, and what to do about it.
         resource_type: The kind of thing the error is about, if it is about one thing.
         resource_name: That thing's name (a snapshot's id, a tag's name, a column's name…).
     """

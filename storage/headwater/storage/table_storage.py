@@ -80,8 +80,8 @@ class CommitAnswer:
     """One answer to one try to commit a snapshot.
 
     Attributes:
-        fate: What became of this try.
-        problem: Why it is not known to be taken or refused; None when it is.
+        fate: The outcome of this attempt.
+        problem: The reason that it is not known to be taken or refused; None when it is.
         retry_after: Seconds to wait before another try, if the other side said so.
     """
 
@@ -165,9 +165,9 @@ class TableStorage:
     """Everything that reading and writing a table's files needs.
 
     Attributes:
-        name: How errors call the table, ``database.table``.
-        layout: Where its files are.
-        files: How to reach them.
+        name: The table's name in error messages, ``database.table``.
+        layout: The locations of its files.
+        files: Access to those files.
         schema: The schema in force, options laid over by the caller included.
         runtime: Clock and names.
     """

@@ -18,7 +18,7 @@ class ConsumerLag:
     Attributes:
         snapshots: Snapshots not yet consumed.
         records: Rows that a stream has yet to read of them; None when not known.
-        millis: How long ago the oldest of them was committed; None when not known.
+        millis: The time since the oldest of them was committed; None if unknown.
     """
 
     snapshots: int
@@ -33,8 +33,8 @@ class ConsumerInfo:
     Attributes:
         consumer_id: The name readers use.
         next_snapshot: The first snapshot not yet consumed.
-        updated_at: When it last moved, milliseconds since the epoch; None when not known.
-        lag: How far it is behind; None from a catalog that does not tell.
+        updated_at: The time of its last move, milliseconds since the epoch; None if unknown.
+        lag: Its distance from the latest snapshot; None from a catalog that does not tell.
     """
 
     consumer_id: str

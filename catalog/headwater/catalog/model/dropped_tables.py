@@ -17,12 +17,12 @@ class DroppedTableInfo:
 
     Attributes:
         id: Its UUID. Several dropped tables may have been called the same.
-        identifier: What it was called.
-        path: Where its files are, a URI.
-        dropped_at: When it was dropped, milliseconds since the epoch.
-        dropped_by: Who dropped it; None when not known.
-        kept_until: When its time is up; None when the catalog keeps dropped tables no longer, and
-            the next sweep purges it.
+        identifier: The table's name when it was dropped.
+        path: The URI of its files.
+        dropped_at: The time it was dropped, milliseconds since the epoch.
+        dropped_by: The principal who dropped it; None if unknown.
+        kept_until: The end of its retention; None when the catalog keeps dropped tables no
+            longer, and the next sweep purges it.
     """
 
     id: str
@@ -53,8 +53,8 @@ class DroppedTables(Protocol):
         """Undo a drop.
 
         Args:
-            table_id: Which table.
-            destination: What it is called from now on; by default what it was called.
+            table_id: The table's id.
+            destination: The table's new name; by default its old one.
 
         Returns:
             What it is called now.

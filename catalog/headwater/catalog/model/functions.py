@@ -47,7 +47,7 @@ class FileDefinition:
 
     Attributes:
         file_resources: The files; None when the engine has them.
-        language: What it is written in.
+        language: The language it is written in.
         class_name: The class that has it.
         function_name: Its name there.
     """
@@ -81,10 +81,10 @@ class FunctionSpec:
     """The content of a function.
 
     Attributes:
-        input_params: What it takes; None when that is not said.
-        return_params: What it gives; None when that is not said.
-        definitions: How it is computed, by the engine's name (``spark``, ``flink``…).
-        is_deterministic: Whether the same input always gives the same result.
+        input_params: The parameters; None if unspecified.
+        return_params: The columns of the result; None if unspecified.
+        definitions: The definitions, by the engine's name (``spark``, ``flink``…).
+        is_deterministic: True if the same input always gives the same result.
         comment: A comment, or None.
         options: Whatever engines keep with it.
     """

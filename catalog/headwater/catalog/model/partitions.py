@@ -38,14 +38,14 @@ class PartitionInfo:
         spec: The partition columns' values, in the table's order.
         record_count: Rows in its files; negative when nobody measured it, like the next three.
         file_size_in_bytes: Bytes of its files.
-        file_count: How many files.
-        last_file_creation_time: When the newest was made, milliseconds since the epoch.
+        file_count: The number of files.
+        last_file_creation_time: The creation time of the newest, milliseconds since the epoch.
         total_buckets: Its buckets; -1 when not known.
-        is_done: Whether it was marked as complete.
+        is_done: True if it was marked as complete.
         created_at: Milliseconds since the epoch, as all times; None when not known.
-        created_by: Who made it.
-        updated_at: When its numbers or its mark changed last.
-        updated_by: Who changed them.
+        created_by: The principal who created it.
+        updated_at: The last change of its numbers or its mark, milliseconds since the epoch.
+        updated_by: The principal who changed them.
         options: Its own options.
     """
 
@@ -150,11 +150,11 @@ class Partitions(Protocol):
             identifier: The table.
             specs: The partitions; each names every partition column.
             ignore_if_exists: Otherwise one that exists refuses them all.
-            statistics: What partitions hold, found by their spec; a negative number leaves the
+            statistics: Statistics of partitions, found by their spec; a negative number leaves the
                 stored one alone. Ignored as a whole when one is of a partition that does not
                 exist: applying the others would count them twice when the report is repeated.
-            replace_statistics: Whether the numbers stand for the whole partition, or are added to
-                what is stored. Needed with `statistics`.
+            replace_statistics: True if the numbers are of the whole partition; false if they are
+                added to what is stored. Needed with `statistics`.
 
         Raises:
             AlreadyExists: One exists (PARTITION), and that is not to be ignored.

@@ -172,11 +172,11 @@ class Grant:
     """A permission (``permission_assignment.py``).
 
     Attributes:
-        target: What it is on.
-        access: What it allows.
+        target: The resource that it is on.
+        access: The access that it grants.
         principal: Whom.
         columns: For COLUMN, and only there: which.
-        expires_at: When it ends, milliseconds since the epoch; None is never. Before the year
+        expires_at: Its end, milliseconds since the epoch; None means never. Before the year
             10000, as far as the wire's form of a time goes.
 
     Raises:

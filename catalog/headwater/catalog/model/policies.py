@@ -176,7 +176,7 @@ class Policies(Protocol):
             type: Only policies of this kind.
             principal: Only this principal's.
             column: Only masks of this column; with `type` COLUMN_MASKING alone.
-            max_results: How many at most; None is all of them.
+            max_results: The size of a page; None means all policies.
             page_token: The `next_token` of the page before.
 
         Raises:

@@ -18,9 +18,9 @@ class TagInfo:
 
     Attributes:
         name: The tag.
-        snapshot: What it names.
+        snapshot: The snapshot that it names.
         created_at: Milliseconds since the epoch, or None for a tag that does not say.
-        retained_millis: How long it is kept; None is for ever.
+        retained_millis: The retention, milliseconds; None means for ever.
     """
 
     name: str

@@ -14,9 +14,9 @@ class TokenInfo:
 
     Attributes:
         name: Whom it was given to: what logs call the caller, and what permissions are granted to.
-        created_at: When it was made.
+        created_at: The time of its creation, milliseconds since the epoch.
         expires_at: From when on it opens nothing; None is never.
-        may_manage: Whether it opens the management of warehouses, too.
+        may_manage: True if it also allows the management of warehouses.
     """
 
     name: str

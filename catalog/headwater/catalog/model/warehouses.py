@@ -26,7 +26,7 @@ class WarehouseInfo:
     Attributes:
         name: Its name, the `prefix` of its paths.
         location: Its URI.
-        options: What file access needs to reach it, credentials included: never shown or logged.
+        options: Options to reach it, credentials included: never shown or logged.
         created_at: Milliseconds since the epoch.
         updated_at: Milliseconds since the epoch.
     """

@@ -99,12 +99,13 @@ class SqlCatalog:
         Args:
             database_url: ``sqlite:///path/to/file.db`` or ``postgresql://user@host/database``.
             warehouse: The warehouse's name; several may share a database.
-            location: Where its tables are: a URI or a local path.
+            location: The location of its tables: a URI or a local path.
             storage_options: Options of file access, such as endpoint and credentials.
             runtime: Clock and names.
             create: Make the catalog's tables in a database that has none.
             files: The file access; by default the one that reaches `location`.
-            undrop_millis: How long dropped tables can be restored; 0 deletes them at once.
+            undrop_millis: The time during which a dropped table can be restored; 0 deletes it at
+                once.
             external_locations: The places outside `location` where external tables' schema files
                 may be read and written; None is all of them.
 
@@ -159,7 +160,7 @@ class SqlCatalog:
             database: The database.
             warehouse, location, storage_options, runtime, files, undrop_millis,
             external_locations: As for `open`.
-            is_managed: Whether it is one of `Warehouses`, and can be removed.
+            is_managed: True if it is one of `Warehouses`, and can be removed.
 
         Raises:
             Invalid: The name or the location is malformed.

@@ -20,8 +20,8 @@ class SweepReport:
     """The result of a sweep.
 
     Attributes:
-        repaired: What it did about decisions that storage had yet to follow.
-        purged: How many dropped tables it deleted because their time was up.
+        repaired: The repair of decisions that storage had yet to follow.
+        purged: The number of dropped tables it deleted because their retention had ended.
     """
 
     repaired: RepairReport
@@ -33,8 +33,8 @@ class Backlog:
     """The decisions that storage has yet to follow in a warehouse.
 
     Attributes:
-        decisions: How many decisions.
-        oldest_millis: How old the oldest is; 0 when there is none.
+        decisions: The number of decisions.
+        oldest_millis: The age of the oldest, milliseconds; 0 when there is none.
     """
 
     decisions: int

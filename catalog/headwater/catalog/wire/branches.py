@@ -13,7 +13,7 @@ class CreateBranchRequest(WireModel):
 
     Attributes:
         branch: The new branch.
-        from_tag: What it begins with; without it the branch begins empty.
+        from_tag: The tag that it begins at; without one the branch begins empty.
         from_snapshot: Begin with this snapshot instead; Headwater's addition.
     """
 

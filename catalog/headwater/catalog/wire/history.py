@@ -116,7 +116,7 @@ class CommitTableRequest(WireModel):
         base_snapshot_uuid: The uuid of the snapshot it builds on; null for the first, and from
             clients before 2.0.
         snapshot: The snapshot's JSON, stored as it is.
-        statistics: What it changed, by partition.
+        statistics: The changes to the statistics of partitions.
     """
 
     model_config = example(
@@ -275,8 +275,8 @@ class CreateTagRequest(WireModel):
 
     Attributes:
         tag_name: The tag.
-        snapshot_id: What it names; the latest when null.
-        time_retained: How long it is kept, such as ``1 d`` or ``PT24H``; null is for ever.
+        snapshot_id: The snapshot to tag; the latest when null.
+        time_retained: The retention, such as ``1 d`` or ``PT24H``; null means for ever.
         ignore_if_exists: In the specification, though no client sends it.
     """
 
@@ -333,10 +333,10 @@ class ConsumerModel(WireModel):
     Attributes:
         consumer_id: The name readers use.
         next_snapshot: The first snapshot not yet consumed.
-        updated_at: When it last moved, milliseconds since the epoch.
+        updated_at: The time of its last move, milliseconds since the epoch.
         lag_snapshots: Snapshots not yet consumed.
         lag_records: Rows that a stream has yet to read of them; null when not known.
-        lag_millis: How long ago the oldest of them was committed; null when not known.
+        lag_millis: The time since the oldest of them was committed; null if unknown.
     """
 
     model_config = example(

@@ -32,11 +32,11 @@ class DroppedTableModel(WireModel):
 
     Attributes:
         id: Its UUID, by which it is restored or purged.
-        identifier: What it was called.
-        path: Where its files are.
+        identifier: The table's name when it was dropped.
+        path: The URI of its files.
         dropped_at: Milliseconds since the epoch.
-        dropped_by: Who dropped it.
-        kept_until: When it is purged, milliseconds since the epoch; null is with the next sweep.
+        dropped_by: The principal who dropped it.
+        kept_until: The time of its purge, milliseconds since the epoch; null means the next sweep.
     """
 
     model_config = example(_DROPPED_TABLE)

@@ -116,9 +116,9 @@ class CreatePartitionsRequest(WireModel):
 
     Attributes:
         partition_specs: The partitions; each names every partition column.
-        ignore_if_exists: Whether one that exists is no error; null is true.
-        partition_statistics: What partitions hold, found by their spec.
-        replace_statistics: Whether those numbers replace what is stored, or are added to it.
+        ignore_if_exists: Take a partition that exists as success; null means true.
+        partition_statistics: Statistics of partitions, found by their spec.
+        replace_statistics: True if those numbers replace what is stored; false adds them.
     """
 
     model_config = example(

@@ -141,11 +141,11 @@ class GrantModel(WireModel):
     """A permission: the body of ``POST …/permissions/grant``, and what is listed.
 
     Attributes:
-        resource: What it is on.
-        access: What it allows.
+        resource: The resource that it is on.
+        access: The access that it grants.
         principal: Whom.
         columns: For COLUMN, and only there: which.
-        expire_time: When it ends, an ISO-8601 instant in UTC with no more than milliseconds.
+        expire_time: Its end, an ISO-8601 instant in UTC with no more than milliseconds.
     """
 
     model_config = example(_GRANT)

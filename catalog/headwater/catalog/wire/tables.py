@@ -104,7 +104,7 @@ class ErrorResponse(WireModel):
     """The body of every error.
 
     Attributes:
-        message: What was wrong, where, and what to do.
+        message: The message: what was wrong, where, and what to do.
         resource_type: The kind of thing it is about; clients decide by it which exception to raise.
         resource_name: That thing's name: a snapshot's id, a tag's name…, not its table's.
         code: The HTTP status; clients believe this one.
@@ -345,7 +345,7 @@ class GetTableResponse(AuditedModel):
 
     Attributes:
         highest_field_id: The highest field id ever used; Headwater's addition.
-        schema_time_millis: When this version of the schema was made; Headwater's addition.
+        schema_time_millis: The creation time of this version of the schema; Headwater's addition.
     """
 
     model_config = example(_TABLE)

@@ -21,7 +21,7 @@ class Digest:
     """A digest of rows, whatever their order.
 
     Attributes:
-        rows: How many there are.
+        rows: The number of rows.
         total: The sum of the rows' 64-bit hashes; a doubled row changes it, as a lost one does.
     """
 

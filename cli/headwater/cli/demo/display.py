@@ -18,7 +18,7 @@ class Step:
     """One step under way.
 
     Attributes:
-        note: What came of it; shown when it is done.
+        note: The result, shown when it is done.
     """
 
     def __init__(self, progress: Progress, task: TaskID, title: str) -> None:
@@ -36,8 +36,8 @@ class Display:
     """The demo's progress on a console; in a file, just its lines.
 
     Args:
-        console: Where to show it.
-        steps: How many steps there are.
+        console: The console to show it on.
+        steps: The number of steps.
     """
 
     def __init__(self, console: Console, steps: int) -> None:

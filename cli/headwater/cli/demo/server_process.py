@@ -24,7 +24,7 @@ class ServerProcess:
     """A running server with SQLite and a local warehouse, on port 8080 or else a free one.
 
     Args:
-        folder: Where the database, the warehouse and the log go.
+        folder: The folder of the database, the warehouse and the log.
         keep: Leave it running at the end, even when the terminal closes.
     """
 

@@ -102,7 +102,7 @@ class Batch:
 
     Attributes:
         month: The month in which it arrives.
-        kind: What it brings.
+        kind: The kind of change it brings.
     """
 
     month: int
@@ -119,7 +119,7 @@ class Feed:
 
     Args:
         spark: The session.
-        folder: Where `prepare` put the source data.
+        folder: The folder of the source data, from `prepare`.
         added_from: The first month whose batches carry `ADDED_COLUMN`.
     """
 

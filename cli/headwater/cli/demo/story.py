@@ -60,7 +60,7 @@ class Story:
         client: The catalog in Python.
         feed: The source data.
         folder: For the streaming queries' checkpoints.
-        display: Where progress is shown.
+        display: Shows the progress.
     """
 
     def __init__(

@@ -35,9 +35,9 @@ def refuse_options(
     """Refuse a table that this engine would handle wrongly.
 
     Args:
-        table: How errors call the table.
+        table: The table's name in error messages.
         options: The table's options.
-        operation: What is to be done; the last one names it in the message.
+        operation: The operations to check; the last one names them in the message.
         keyed: True if the table has a primary key.
 
     Raises:

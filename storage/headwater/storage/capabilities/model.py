@@ -94,9 +94,9 @@ class Refusal:
     """Operations that an option forbids.
 
     Attributes:
-        operations: Which.
+        operations: The forbidden operations.
         unless: The values with which they are allowed.
-        because: What would go wrong, or what to do instead: the end of a sentence, or nothing.
+        because: The reason, or what to do instead, as the end of a sentence; may be empty.
         keyed: True if only tables with a primary key are meant, False if only those without.
         unless_option: Another option and the values of it with which they are allowed, too.
     """
@@ -131,9 +131,9 @@ class Option:
 
     Attributes:
         key: Its name; ``<column>`` and ``#`` in it stand for any text.
-        note: What this engine does about it, or why it means nothing to this engine.
+        note: This engine's support for it, or why it means nothing to this engine.
         is_honoured: True if this engine follows it, in the values that it does not refuse.
-        refusals: What it forbids.
+        refusals: The operations that it forbids.
         default: The value of a table that does not set it; None if that forbids nothing.
         aliases: Older names for it.
     """

@@ -13,7 +13,7 @@ class Mode:
     """A state of a table's data that this engine refuses.
 
     Attributes:
-        refused: What is refused, for the documentation.
+        refused: The refused data, for the documentation.
         sentence: The end of the message: what Headwater does not do, and what to do instead.
     """
 

@@ -66,7 +66,7 @@ def cast_from_text(texts: pa.Array, wanted: AtomicType, zone: dt.tzinfo) -> pa.A
     Args:
         texts: A string column.
         wanted: Any type that is neither text nor nested.
-        zone: Whose local times a text stands for that becomes a TIMESTAMP_LTZ.
+        zone: The time zone of texts that become a TIMESTAMP_LTZ.
 
     Raises:
         Invalid: A text is no value of the type; the message shows it.

@@ -34,7 +34,7 @@ def cast_time(array: pa.Array, stored: AtomicType, wanted: AtomicType, zone: dt.
     Args:
         array: Values of `stored`, in its Arrow form.
         stored: DATE, TIME, TIMESTAMP, TIMESTAMP_LTZ, INT or BIGINT.
-        wanted: What `stored` may become.
+        wanted: A type that `stored` may become.
         zone: The zone of local times.
 
     Raises:

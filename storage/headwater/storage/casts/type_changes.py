@@ -139,7 +139,7 @@ def refuse_type_change(column: str, old: DataType, new: DataType, *, explicit: b
         old: The present type.
         new: The wanted type. One that is the same but for its nullability is always taken, though
             Paimon has no rule for some of those.
-        explicit: Whether casts are taken that Paimon does not call implicit.
+        explicit: Allow casts that Paimon does not call implicit.
     """
     reason = _refusal(old, new, explicit)
     if reason is not None:

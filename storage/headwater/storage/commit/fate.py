@@ -37,7 +37,7 @@ class Patience:
 
     Args:
         storage: The table, whose options say how long.
-        seconds: How long in all; None for no end.
+        seconds: The time in all; None for no end.
     """
 
     def __init__(self, storage: TableStorage, seconds: float | None) -> None:
@@ -92,10 +92,10 @@ def commit_snapshot(
 
     Args:
         storage: The table.
-        pointer: Who decides.
+        pointer: Decides which snapshot is the latest.
         snapshot: The snapshot.
-        base: What it builds on.
-        statistics: What it changes.
+        base: The snapshot that it builds on.
+        statistics: The changes to the statistics of partitions.
 
     Returns:
         False when another commit came first.

@@ -79,7 +79,7 @@ class CommittedUpTo:
 
     Attributes:
         identifier: The user's last identifier; None when no snapshot is theirs.
-        whole_history: Whether that holds for all of the table's history. When it is false and
+        whole_history: True if that holds for all of the table's history. When it is false and
             `identifier` is None, the user may have committed in snapshots that have expired.
     """
 
@@ -96,8 +96,8 @@ class _Attempt:
 
     Attributes:
         changes: The entries to commit on top of a snapshot.
-        keeps_index: Whether the indexes of the files before are those of the files after.
-        messages: What writers did.
+        keeps_index: True if the indexes of the files before are those of the files after.
+        messages: The results of writers.
         late_rows: Files of `messages` that were written again, for their rows came too late.
         written: Names of manifests and lists to delete if the commit fails for certain.
         delta: The entries that `delta_files` hold.
@@ -125,7 +125,7 @@ class TableCommit:
 
     Args:
         storage: The table.
-        pointer: Who decides which snapshot is the latest.
+        pointer: Decides which snapshot is the latest.
         commit_user: One id for each writing job; together with a growing identifier it lets a job
             find its commits again.
     """
@@ -157,12 +157,12 @@ class TableCommit:
         may be given: the snapshot replaces files by others.
 
         Args:
-            messages: What writers did.
+            messages: The results of writers.
             identifier: The user's number of this commit.
             kind: None or OVERWRITE.
             watermark: Event time, milliseconds since the epoch.
             properties: Free properties of the snapshot.
-            allow_empty: Whether a commit without files makes a snapshot all the same.
+            allow_empty: Make a snapshot of a commit without files, too.
             unchanged_since: Refuse when a snapshot after this one changed rows of the same
                 buckets; 0 stands for the empty table.
 
@@ -221,8 +221,8 @@ class TableCommit:
         """Replace all files of some partitions.
 
         Args:
-            messages: What writers did, all within those partitions.
-            replaced: Which partitions.
+            messages: The results of writers, all within those partitions.
+            replaced: The partitions to replace.
             identifier: The user's number of this commit.
             watermark: Event time, milliseconds since the epoch.
             properties: Free properties of the snapshot.

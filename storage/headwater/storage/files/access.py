@@ -62,7 +62,7 @@ class FileAccess(Protocol):
         Args:
             path: The file.
             data: Its content.
-            durable: Whether it has to survive a power failure; a hint need not.
+            durable: True if it has to survive a power failure; a hint need not.
         """
         ...
 

@@ -81,7 +81,7 @@ class AvroWriter(FileWriter):
     As a context manager it closes, or aborts when an exception ends the block.
 
     Args:
-        files: How to reach the storage.
+        files: Access to the storage.
         path: The file's URI.
         fields: The columns, see `data_file_fields`.
         compression: ``zstd``, ``null``, ``deflate``, ``snappy``, ``bzip2`` or ``xz``.
@@ -161,10 +161,10 @@ class AvroReader:
     """Reads one Avro file from its beginning to its end: it has neither row groups nor statistics.
 
     Args:
-        files: How to reach the storage.
+        files: Access to the storage.
         path: The file's URI.
-        row_count: How many rows the metadata says it holds, which shows at the file's end; None
-            leaves that unchecked.
+        row_count: The number of rows according to the metadata, which shows at the file's end; None
+            leaves it unchecked.
 
     Attributes:
         path: The file's URI.
@@ -201,7 +201,7 @@ class AvroReader:
         """Read rows in the file's order.
 
         Args:
-            columns: Which top-level columns; the batches hold them in this order.
+            columns: The top-level columns to read; the batches hold them in this order.
             row_groups: None or the one there is means all; none of them, no row.
             batch_rows: Rows of a batch; one may be smaller.
 

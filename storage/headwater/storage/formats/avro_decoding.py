@@ -137,8 +137,8 @@ class RowDecoder:
 
         Args:
             data: Their bytes, decompressed, in any number of pieces.
-            row_count: How many there are.
-            columns: Which columns, at least one; each comes in the type that the file has it in.
+            row_count: The number of rows.
+            columns: The columns to read, at least one, each in the type that the file has.
 
         Raises:
             CorruptData: The bytes are not those of so many rows.

@@ -26,7 +26,7 @@ class FileWriter(ABC):
     """A `FormatWriter` but for the bytes.
 
     Args:
-        files: How to reach the storage.
+        files: Access to the storage.
         path: The file's URI.
         schema: The Arrow schema of the rows.
         fields: The columns.
@@ -35,7 +35,7 @@ class FileWriter(ABC):
         path: The file's URI.
         schema: The Arrow schema of the rows.
         fields: The columns.
-        sink: Where the bytes go.
+        sink: The destination of the bytes.
         row_count: Rows written so far.
     """
 

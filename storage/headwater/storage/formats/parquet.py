@@ -71,9 +71,9 @@ class ParquetReader:
     """Reads one Parquet file by row group and column.
 
     Args:
-        files: How to reach the storage.
+        files: Access to the storage.
         path: The file's URI.
-        row_count: How many rows the metadata says it holds; None leaves that unchecked.
+        row_count: The number of rows according to the metadata; None leaves it unchecked.
 
     Attributes:
         path: The file's URI.
@@ -155,8 +155,8 @@ class ParquetReader:
         """Read rows in the file's order.
 
         Args:
-            columns: Which top-level columns; the batches hold them in this order.
-            row_groups: Which row groups, ascending; None means all.
+            columns: The top-level columns to read; the batches hold them in this order.
+            row_groups: The row groups to read, ascending; None means all.
             batch_rows: Rows of a batch; one may be smaller.
 
         Raises:

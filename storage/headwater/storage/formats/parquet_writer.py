@@ -46,7 +46,7 @@ class ParquetWriter(FileWriter):
     As a context manager it closes, or aborts when an exception ends the block.
 
     Args:
-        files: How to reach the storage.
+        files: Access to the storage.
         path: The file's URI.
         fields: The columns, see `data_file_fields`.
         compression: ``none``, ``snappy``, ``gzip``, ``lz4``, ``zstd`` or ``brotli``.

@@ -143,9 +143,9 @@ class FormatReader(Protocol):
         A column comes in an Arrow type that casts without loss to that of its field.
 
         Args:
-            columns: Which top-level columns, as the schema that the file was written with has
+            columns: The top-level columns to read, as the schema that the file was written with has
                 them; the batches hold them in this order.
-            row_groups: Which row groups, ascending; None means all.
+            row_groups: The row groups to read, ascending; None means all.
             batch_rows: Rows of a batch; one may be smaller.
 
         Raises:
@@ -188,7 +188,7 @@ class DataFileFormat(Protocol):
         """Start a file.
 
         Args:
-            files: How to reach the storage.
+            files: Access to the storage.
             path: The file's URI.
             fields: The columns, see `data_file_fields`.
             compression: The codec, as ``file.compression`` names it.
@@ -203,9 +203,9 @@ class DataFileFormat(Protocol):
         """Open a file.
 
         Args:
-            files: How to reach the storage.
+            files: Access to the storage.
             path: The file's URI.
-            row_count: How many rows the metadata says it holds; None leaves that unchecked.
+            row_count: The number of rows according to the metadata; None leaves it unchecked.
 
         Raises:
             CorruptData: The file is missing, or is not of this format.

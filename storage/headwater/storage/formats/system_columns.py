@@ -23,7 +23,7 @@ def data_file_fields(schema: TableSchema, *, thin: bool = False) -> tuple[DataFi
 
     Args:
         schema: The table's schema; without a primary key its columns are the answer.
-        thin: Whether the ``_KEY_`` columns are left out (``data-file.thin-mode``).
+        thin: Leave the ``_KEY_`` columns out (``data-file.thin-mode``).
     """
     if not schema.primary_keys:
         return schema.fields

@@ -21,7 +21,7 @@ def delete_files(
     """Delete files; the numbers of those deleted, as tasks end.
 
     Args:
-        files: How to reach the storage.
+        files: Access to the storage.
         paths: The files.
         executor: Runs the tasks; None is this process, with some threads.
     """

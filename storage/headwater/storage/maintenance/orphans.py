@@ -33,7 +33,7 @@ class OrphanFiles:
     """The files that a cleaning deleted, or would delete.
 
     Attributes:
-        dry_run: Whether nothing was deleted.
+        dry_run: True if nothing was deleted.
         files: The files, by their paths.
     """
 

@@ -67,7 +67,7 @@ class _Root:
 
     Attributes:
         path: Its URI.
-        kind: Which of them.
+        kind: The kind of files.
         text: Its content.
     """
 
@@ -112,7 +112,7 @@ class _References:
     """The references of a table that have been found so far.
 
     Attributes:
-        is_new: Whether the last look at the table found something that none before had.
+        is_new: True if the last look at the table found something that none before had.
     """
 
     def __init__(

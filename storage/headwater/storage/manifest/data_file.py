@@ -59,7 +59,7 @@ class DataFile:
         embedded_file_index: A file index small enough to stand in the manifest.
         file_source: Written by an append or by a compaction.
         value_stats_cols: The columns of `value_stats`; None means all columns of the schema.
-        external_path: Where the file is, when it is not in its bucket's directory.
+        external_path: The file's URI, when it is not in its bucket's directory.
         first_row_id: The first row's id in a row-tracking table.
         write_cols: The columns in the file, when not all.
         write_cols_sequences: Their sequences, when written column by column.
@@ -100,7 +100,7 @@ class ManifestEntry:
         kind: Added or deleted.
         partition: Serialised BinaryRow of the partition values.
         bucket: The bucket's number.
-        total_buckets: How many buckets the partition had when the file was written.
+        total_buckets: The number of buckets of the partition when the file was written.
         file: The file.
     """
 

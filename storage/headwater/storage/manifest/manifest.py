@@ -58,7 +58,7 @@ def read_manifest(
     Args:
         storage: The table.
         name: The manifest's name in the manifest directory.
-        expected: What a manifest list says of it. With it, a manifest that was cut off between
+        expected: Its entry in a manifest list. With it, a manifest that was cut off between
             two blocks is noticed too.
 
     Raises:
@@ -116,7 +116,7 @@ def manifest_content(storage: TableStorage, name: str, size: int | None) -> byte
     Args:
         storage: The table.
         name: Its name in the manifest directory.
-        size: How many there are, when that is known.
+        size: The number of them, if known.
 
     Raises:
         CorruptData: It is missing, or of another size; the message names its path.

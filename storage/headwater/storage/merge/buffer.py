@@ -21,7 +21,7 @@ def merge_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:
 
     Args:
         rows: The table's columns, ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND``.
-        rules: How rows are merged. With `ignore_delete`, retracting rows are dropped.
+        rules: The table's rules for merging. With `ignore_delete`, retracting rows are dropped.
     """
     if rules.ignore_delete and (added := added_rows(rows)) is not None:
         rows = rows.filter(added)

@@ -56,8 +56,8 @@ class MergeEngine(ABC):
     It does not see keys with one row, which stays as it is (``ReducerMergeFunctionWrapper.java``).
 
     Attributes:
-        takes_retractions: Whether ``-U`` and ``-D`` rows may be merged; if not, they are refused.
-        compacted_rows_first: Whether rows above level 0 count as older than all of level 0,
+        takes_retractions: True if ``-U`` and ``-D`` rows may be merged; if not, they are refused.
+        compacted_rows_first: True if rows above level 0 count as older than all of level 0,
             whatever their sequence numbers.
     """
 

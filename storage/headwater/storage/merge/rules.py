@@ -35,8 +35,8 @@ class MergeRules:
         sequence_fields: Columns that decide before the sequence number does.
         key_order: The order of `keys`.
         sequence_order: The order of `sequence_fields`, newest greatest.
-        ignore_delete: Whether retracting rows count for nothing.
-        engine: What becomes of the rows of one key.
+        ignore_delete: True if retracting rows count for nothing.
+        engine: The merge engine, which makes one row of those of a key.
     """
 
     keys: tuple[str, ...]

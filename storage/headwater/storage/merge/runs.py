@@ -47,7 +47,7 @@ class SortedRun:
         max_sequence: The greatest.
         rank: A run of lower rank is older than those of higher rank, whatever their sequence
             numbers.
-        keys_only: Whether the rows take part without being given: batches hold the keys alone,
+        keys_only: True if the rows take part without being returned: batches hold the keys alone,
             and a key whose oldest row is here is left out of the result. Its rank is its own.
     """
 
@@ -85,11 +85,11 @@ def merge_runs(
 
     Args:
         runs: The runs. Sequence numbers tell which is newer; where they are equal, the later.
-        rules: How rows are merged.
+        rules: The table's rules for merging.
         columns: The columns of the result; ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND`` may be among
             them when every run's batches hold them.
-        keep_deletes: Whether keys whose merged row retracts stay, with that row.
-        ordered: Whether the result is sorted by key, each batch and across batches.
+        keep_deletes: Keep the keys whose merged row retracts, with that row.
+        ordered: Sort the result by key, within and across batches.
         batch_rows: Rows read at a time from the greatest run; so many of each, at most, are held.
 
     Raises:
@@ -306,7 +306,7 @@ class _Merge:
 
         Args:
             parts: The rows of each run.
-            stays: Which rows stay as they are; None is all.
+            stays: A mask of the rows that stay as they are; None means all.
             merged: Rows that take the place of others.
             merged_rows: A row of the same key for each of `merged`.
         """

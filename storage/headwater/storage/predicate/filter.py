@@ -84,8 +84,8 @@ class ColumnRange:
     Attributes:
         minimum: A storage value that no value is below; None when unknown (or all are null).
         maximum: A storage value that no value is above; None when unknown (or all are null).
-        null_count: How many rows are null; None when unknown.
-        row_count: How many rows there are; None when unknown.
+        null_count: The number of null rows; None when unknown.
+        row_count: The number of rows; None when unknown.
     """
 
     minimum: StorageValue
@@ -217,7 +217,7 @@ def may_match(predicate: Predicate, ranges: Mapping[str, ColumnRange]) -> bool:
 
     Args:
         predicate: The predicate.
-        ranges: What is known of the columns; of a column that is absent nothing is.
+        ranges: The known ranges of the columns; nothing is known of a column that is absent.
     """
     return _may_match(without_not(predicate), ranges)
 

@@ -46,7 +46,7 @@ class StoredColumn:
     Attributes:
         wanted: The column as the present schema has it.
         stored: The column as the file's schema has it; None when the file is older than it.
-        newer: Whether the file is newer than the present schema. Nobody decided that its values
+        newer: True if the file is newer than the present schema. Nobody decided that its values
             should become those of an older type, so none may be lost.
     """
 
@@ -58,8 +58,8 @@ class StoredColumn:
         """The present column.
 
         Args:
-            column: What the file holds; None when `stored` is None.
-            rows: How many rows there are.
+            column: The file's column; None when `stored` is None.
+            rows: The number of rows.
             where: The file, for errors.
             zone: Of local times, see `cast`.
 

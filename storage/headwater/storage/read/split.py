@@ -64,7 +64,7 @@ def read_split(
     Args:
         storage: The table, whose schema the rows have.
         split: From `plan_snapshot`, `plan_delta` or `plan_changelog`.
-        columns: Which columns, in this order; None means all. An empty list gives batches
+        columns: The columns to read, in this order; None means all. An empty list gives batches
             without columns that still have a number of rows.
         predicate: Only rows for which it is true.
         row_kinds: Append a column ``_ROW_KIND`` of ``+I``, ``-U``, ``+U``, ``-D``. Retracting rows

@@ -261,7 +261,7 @@ class _Field:
     """One column, turned into fields of rows.
 
     Attributes:
-        valid: Where the column is not null.
+        valid: A mask of the rows in which the column is not null.
         room: Words that each row's value takes in the variable part: an array or one number.
     """
 

@@ -36,7 +36,7 @@ def bucket_numbers(
     Args:
         columns: The bucket-key columns in the order of the bucket key, all of one length.
         types: Their types.
-        buckets: How many buckets there are.
+        buckets: The number of buckets.
 
     Returns:
         A number from 0 to ``buckets - 1`` for each row.

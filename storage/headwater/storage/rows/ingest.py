@@ -152,7 +152,7 @@ def coerce(table: pa.Table, schema: TableSchema, name: str, zone: Zone) -> pa.Ta
     Args:
         table: The data.
         schema: The table's schema.
-        name: How errors call the table.
+        name: The table's name in error messages.
         zone: Of local times in defaults, see `cast`.
 
     Raises:

@@ -49,7 +49,7 @@ def take_row_kinds(
         table: The rows.
         row_kinds: Their kinds, as names or numbers.
         schema: The table's schema.
-        name: How errors call the table.
+        name: The table's name in error messages.
 
     Returns:
         The rows, and their kinds as numbers; None when every row is added.

@@ -40,8 +40,8 @@ class OrderColumn:
 
     Attributes:
         arrow: Its Arrow type.
-        nullable: Whether nulls may occur.
-        descending: Whether great values come first; nulls come first all the same.
+        nullable: True if nulls may occur.
+        descending: Put great values first; nulls come first all the same.
     """
 
     arrow: pa.DataType
@@ -69,7 +69,7 @@ class RowOrder:
     """Turns columns into comparable arrays.
 
     Args:
-        columns: What rows are ordered by, most significant first.
+        columns: The columns to order by, most significant first.
 
     Raises:
         Invalid: A column's type has no order (nested types).
@@ -98,7 +98,7 @@ class RowOrder:
 
         Args:
             batches: The columns of each batch.
-            widths: What `widths` says of each batch; None looks.
+            widths: The result of `widths` for each batch; None computes it.
 
         Memory follows the rows' own size, not their number times the longest value: where few
         values are long, only the first 64 bytes are kept, and the rank of longer values.

@@ -52,10 +52,10 @@ class Split:
         total_buckets: Buckets of the partition.
         directory: The URI of the bucket's directory.
         files: The files.
-        needs_merge: Whether rows of the files supersede or delete each other; if not, every row
+        needs_merge: True if rows of the files supersede or delete each other; if not, every row
             of the files is a row of the table.
         row_count: Rows of the files; with `needs_merge`, an upper bound of the rows read.
-        streaming: Whether the files hold changes: each row counts, none is merged.
+        streaming: True if the files hold changes: each row counts, none is merged.
     """
 
     snapshot_id: int
@@ -81,7 +81,7 @@ class ScanPlan:
 
     Attributes:
         splits: To be read in any order, each independently.
-        snapshot: What was planned.
+        snapshot: The planned snapshot.
         manifests_read: Manifests looked into.
         manifests_skipped: Manifests left out.
         files_skipped: Files left out after looking into their manifests.
@@ -157,8 +157,8 @@ def plan_snapshot(
     Args:
         storage: The table.
         snapshot: The snapshot.
-        predicate: Which rows are wanted; what cannot hold them is left out. Reading a split
-            filters its rows exactly.
+        predicate: The condition for wanted rows; files that cannot hold any are left out. Reading
+            a split filters its rows exactly.
         min_level: Only files of this LSM level and above: the table as it was when they were
             compacted.
 

@@ -51,7 +51,7 @@ class Pruner:
 
     Args:
         storage: The table.
-        predicate: What rows are wanted; None means all.
+        predicate: The condition for wanted rows; None means all rows.
         partitions: Serialised partitions; None means all.
         bucket: A bucket's number; None means all.
         level: An LSM level; None means all.
@@ -275,9 +275,9 @@ def matching_row_groups(
 
     Args:
         reader: The file.
-        predicate: What rows are wanted.
+        predicate: The condition for wanted rows.
         columns: (present, stored) by present name: columns whose statistics may be asked.
-        constants: What is known of columns from elsewhere.
+        constants: The ranges of columns that are known from elsewhere.
     """
     asked = {
         name: stored

@@ -41,7 +41,7 @@ class StreamPosition:
 
     Attributes:
         snapshot_id: A snapshot, which may not exist yet.
-        changes: Whether its changes are wanted, or (once, at the start) all its rows.
+        changes: True if its changes are wanted; else (once, at the start) all its rows.
     """
 
     snapshot_id: int
@@ -148,9 +148,9 @@ def next_plan(
 
     Args:
         storage: The table.
-        position: What is wanted.
+        position: The position to plan.
         newest: The latest snapshot, as the catalog says.
-        predicate: Which rows are wanted; each change is judged for itself.
+        predicate: The condition for wanted rows; each change is judged by itself.
 
     Returns:
         A plan with splits and the position after it; or None, when there is nothing yet, and the

@@ -54,7 +54,7 @@ class _Directive:
 
     Attributes:
         name: The directive.
-        dimension: How many elements a VECTOR has; 0 for a BLOB.
+        dimension: The number of elements of a VECTOR; 0 for a BLOB.
         comment: The column's comment, without the directive.
     """
 

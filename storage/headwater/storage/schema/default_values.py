@@ -33,7 +33,7 @@ def default_value(where: str, data_type: AtomicType, text: str, zone: Zone) -> p
     """The value, in the type's Arrow form, that a column's default stands for.
 
     Args:
-        where: How errors call the column.
+        where: The column's name in error messages.
         data_type: Its type.
         text: The default, in quotes or not.
         zone: Of local times, see `cast`.

@@ -82,9 +82,9 @@ def apply_changes(
 
     Args:
         schema: The present version.
-        changes: What to change.
+        changes: The changes.
         now_millis: The new version's time.
-        has_snapshots: Whether the table holds data: some options may change only while it has not.
+        has_snapshots: True if the table has data: some options may change only while it has none.
 
     Raises:
         NotFound: A column does not exist (COLUMN).

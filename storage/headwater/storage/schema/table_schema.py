@@ -115,7 +115,7 @@ class TableSchema:
         primary_keys: Column names, partition keys included; empty for an append table.
         options: Paimon's table options.
         comment: The table's comment; None is not an empty one.
-        time_millis: When the version was made, milliseconds since the epoch.
+        time_millis: The version's creation time, milliseconds since the epoch.
         version: The file format's version.
     """
 

@@ -35,7 +35,7 @@ class Consumer:
     Attributes:
         consumer_id: The name readers use.
         next_snapshot: The first snapshot not yet consumed.
-        updated_at: When its file last changed, milliseconds since the epoch; None when not known.
+        updated_at: The last change of its file, milliseconds since the epoch; None if unknown.
     """
 
     consumer_id: str

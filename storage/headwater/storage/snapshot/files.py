@@ -71,8 +71,8 @@ class FileSnapshotPointer:
     For external tables, whose catalog does not decide. It pickles.
 
     Attributes:
-        files: How to reach the table's files; its `write_if_absent` is what decides.
-        layout: Where they are.
+        files: Access to the table's files; its `write_if_absent` decides.
+        layout: Their locations.
     """
 
     files: FileAccess

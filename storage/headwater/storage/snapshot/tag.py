@@ -39,7 +39,7 @@ class Tag:
 
     Attributes:
         name: The tag.
-        snapshot: What it names.
+        snapshot: The snapshot that it names.
         created_at: Milliseconds since the epoch; None when the file does not say, which is the
             rule for a tag without `retained_millis` (readers before Paimon 0.8 need that).
         retained_millis: Milliseconds it is kept; None is for ever.

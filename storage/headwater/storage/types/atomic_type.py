@@ -59,16 +59,16 @@ class AtomicType:
     """A type without parts.
 
     Attributes:
-        root: Which type.
-        nullable: Whether null is a value of it.
+        root: The type's kind.
+        nullable: True if null is a value of it.
         length: Characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY, elements of VECTOR;
             else 0.
         precision: Digits of DECIMAL, fractional digits of TIME and TIMESTAMP; else 0.
         scale: Fractional digits of DECIMAL; else 0.
-        element: What a VECTOR holds: a boolean or a number; else None.
+        element: The type of a VECTOR's elements, a boolean or a number; else None.
         crs: The coordinate reference system of GEOMETRY and GEOGRAPHY; else empty. Its case makes
             no difference.
-        algorithm: How the edges of GEOGRAPHY run; else empty.
+        algorithm: The algorithm for the edges of GEOGRAPHY; else empty.
     """
 
     root: Root

@@ -363,8 +363,8 @@ def from_arrow(arrow: pa.DataType, nullable: bool = True, ids: FieldIds | None =
 
     Args:
         arrow: The Arrow type.
-        nullable: Whether null is a value.
-        ids: Where the ids of nested fields come from.
+        nullable: True if null is a value.
+        ids: The source of ids for nested fields.
 
     Raises:
         Unsupported: No Paimon type holds it without loss (uint64, unions, intervals…).

@@ -22,7 +22,7 @@ def float_text(value: float, *, single: bool) -> str:
 
     Args:
         value: The number.
-        single: Whether it is a FLOAT, so that fewer digits tell it from its neighbours.
+        single: True for a FLOAT, which fewer digits tell from its neighbours.
     """
     if math.isnan(value):
         return "NaN"

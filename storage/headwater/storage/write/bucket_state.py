@@ -23,8 +23,8 @@ class PartitionState:
     """The known state of one partition.
 
     Attributes:
-        total_buckets: How many buckets its files were spread over; None when it has no files or
-            is not bucketed.
+        total_buckets: The number of buckets its files were spread over; None when it has no
+            files or is not bucketed.
         max_sequence: The greatest sequence number of each bucket that has files.
     """
 
@@ -41,7 +41,7 @@ class BucketStates:
     Attributes:
         storage: The table.
         snapshot: The snapshot that a write adds to; None for a table without one.
-        partitions: What has been read, by serialised partition.
+        partitions: The partitions read so far, by serialised partition.
     """
 
     storage: TableStorage

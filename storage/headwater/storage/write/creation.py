@@ -19,7 +19,7 @@ def refuse_unwritable(table: str, schema: Schema) -> None:
     A schema without columns is not judged: those of an external table are in its files.
 
     Args:
-        table: How errors call the table.
+        table: The table's name in error messages.
         schema: The schema that is asked for.
 
     Raises:

@@ -61,8 +61,8 @@ class DataFileWriter:
         partition: Serialised partition values.
         bucket: The bucket's number.
         level: The LSM level of the files.
-        source: How the files come about.
-        changelog: Whether the files are changelog files.
+        source: The origin of the files.
+        changelog: True if the files are changelog files.
         first_sequence: Append tables: the sequence number of the first row.
 
     Attributes:

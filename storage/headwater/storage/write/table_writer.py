@@ -48,7 +48,7 @@ class CommitMessage:
     Attributes:
         partition: Serialised partition values.
         bucket: The bucket's number.
-        total_buckets: How many buckets the partition has; -1 for an unbucketed table.
+        total_buckets: The number of buckets of the partition; -1 for an unbucketed table.
         new_files: Files added.
         compact_before: Files that `compact_after` replaces.
         compact_after: Files that hold the rows of `compact_before`.

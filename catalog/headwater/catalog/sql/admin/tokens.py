@@ -26,7 +26,7 @@ class Tokens:
     """Makes, lists, finds and revokes tokens; they open every warehouse of the database.
 
     Args:
-        database: Where they are kept, as hashes.
+        database: The database that keeps them, as hashes.
         runtime: Clock and randomness.
     """
 
@@ -41,8 +41,8 @@ class Tokens:
 
         Args:
             name: Whom it is for; no two tokens have the same.
-            lifetime: How long it opens the server; None is for ever.
-            may_manage: Whether it opens the management of warehouses, too.
+            lifetime: The time until it expires; None means never.
+            may_manage: True if it also allows the management of warehouses.
 
         Raises:
             AlreadyExists: There is a token of that name.

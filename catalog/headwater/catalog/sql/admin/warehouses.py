@@ -45,7 +45,7 @@ class Warehouses:
     """Adds, changes and removes warehouses; the servers of the database see it within seconds.
 
     Args:
-        database: Where they are kept.
+        database: The database that keeps them.
         runtime: The clock.
     """
 
@@ -65,8 +65,8 @@ class Warehouses:
 
         Args:
             name: Its name.
-            location: Where its tables are to lie: a URI or a local path.
-            options: What file access needs, such as ``s3.endpoint`` and ``s3.access-key``.
+            location: The location of its tables: a URI or a local path.
+            options: Options for file access, such as ``s3.endpoint`` and ``s3.access-key``.
             beside: The locations of further warehouses, by name, which it must not overlap either.
 
         Raises:

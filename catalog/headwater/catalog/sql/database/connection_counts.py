@@ -19,7 +19,7 @@ class ConnectionCounts:
     """Tells those who watch of the connections of a pool, and of those beside it.
 
     Args:
-        engine: Whose pool it is; it has yet to connect.
+        engine: The engine of the pool; it has yet to connect.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -24,10 +24,10 @@ class CatalogContext:
         runtime: Clock and names.
         warehouse: The warehouse's name.
         location: Its URI, without a trailing slash.
-        undrop_millis: How long dropped tables can be restored; 0 deletes them at once.
+        undrop_millis: The time during which a dropped table can be restored; 0 deletes it at once.
         external_places: The places outside the warehouse where external tables' schema files may
             be read and written, and data files of dropped tables deleted; None is all of them.
-        is_managed: Whether the warehouse is a row of the database, and can be removed.
+        is_managed: True if the warehouse is a row of the database, and can be removed.
     """
 
     database: SqlDatabase

@@ -73,10 +73,10 @@ class Timeouts:
     stands still, or a machine that vanished, makes nobody fail.
 
     Attributes:
-        lock_seconds: How long a transaction waits for the locks of another one.
-        idle_seconds: How long a transaction may be idle before the database ends it; on MySQL,
-            which tells no difference, any connection.
-        statement_seconds: How long a statement may take; on MySQL, a query.
+        lock_seconds: The longest time a transaction waits for another's locks.
+        idle_seconds: The longest time a transaction may be idle before the database ends it; on
+            MySQL, which makes no difference, any connection.
+        statement_seconds: The longest time a statement may take; on MySQL, a query.
     """
 
     lock_seconds: float = 10.0
@@ -90,7 +90,7 @@ class PoolSettings:
 
     Attributes:
         connections: At most so many at a time, and half of them kept; SQLite has its own number.
-        wait_seconds: How long a transaction waits for one while all are in use.
+        wait_seconds: The longest time a transaction waits for one while all are in use.
         timeouts: The time-outs of each.
     """
 
@@ -155,7 +155,7 @@ def open_engine(text: str, pool: PoolSettings | None = None) -> Engine:
 
     Args:
         text: The database's URL.
-        pool: How many connections there may be, and their time-outs.
+        pool: The number of connections and their timeouts.
 
     Raises:
         Invalid: The URL is malformed.

@@ -157,10 +157,10 @@ class SqlDatabase:
         not call `write`.
 
         Args:
-            work: What to do.
-            durable: Whether it has to survive a power failure that comes before anything else is
+            work: The work to do in the transaction.
+            durable: True if it has to survive a power failure that comes before anything else is
                 written; only PostgreSQL makes a difference.
-            by_keys: Whether it looks rows up by their keys alone, so that PostgreSQL need not plan
+            by_keys: True if it looks rows up by their keys alone, so that PostgreSQL need not plan
                 its statements anew for other values.
 
         Raises:

@@ -34,9 +34,9 @@ class _Compiled:
     Attributes:
         text: The text.
         names: Its parameters' names, in their order where they have one.
-        is_positional: Whether they do.
+        is_positional: True if they do.
         constants: Values that the compiler added itself.
-        cursor: What PostgreSQL's driver runs it with; None for what it runs all else with.
+        cursor: The cursor class for PostgreSQL's driver; None for its ordinary one.
     """
 
     text: str
@@ -61,7 +61,7 @@ class Prepared:
 
     Args:
         statement: With `bindparam` for each value that changes.
-        postgresql: What says the same in a way that suits PostgreSQL better, if anything does.
+        postgresql: An equivalent statement that suits PostgreSQL better, if there is one.
     """
 
     def __init__(self, statement: Executable, *, postgresql: Executable | None = None) -> None:
@@ -189,7 +189,7 @@ def keyed(count: int, **columns: InstrumentedAttribute[Any]) -> Sequence[ColumnE
     """Conditions that each find one of several things, by values named as `numbered` names them.
 
     Args:
-        count: How many things.
+        count: The number of parameters.
         columns: The columns of their key, by the names of the values.
     """
     return [

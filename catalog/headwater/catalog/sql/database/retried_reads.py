@@ -23,7 +23,7 @@ class RetriedReads(Connection):
     for SQLite's, whose connections are not lost.
 
     Args:
-        engine: Where to connect.
+        engine: The engine to connect with.
         may_repeat: Told how many attempts failed; whether there is to be another one, after a
             little waiting.
     """

@@ -79,7 +79,7 @@ class _Fork:
     Attributes:
         snapshot: The snapshot.
         tag_path: The file of the tag that names it; empty for none.
-        measured: What its partitions hold, when the database does not know.
+        measured: The statistics of its partitions, when the database does not have them.
     """
 
     snapshot: Snapshot

@@ -70,8 +70,8 @@ class Offer:
         table_id: Its id, if the caller knows it.
         snapshot: The snapshot.
         base_uuid: The uuid of the one before it.
-        statistics: What it changes.
-        principal: Who offers it.
+        statistics: The changes to the statistics of partitions.
+        principal: The principal who offers it.
     """
 
     identifier: Identifier

@@ -99,8 +99,8 @@ def snapshot_row(
     Args:
         record: The table and branch.
         snapshot: The snapshot.
-        sizes: What the branch holds with it.
-        changes: What it changed, as far as that is known.
+        sizes: The sizes of the branch's partitions with it.
+        changes: The changes it made, as far as they are known.
     """
     return {
         "table_id": record.id,

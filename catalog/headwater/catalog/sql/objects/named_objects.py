@@ -47,7 +47,7 @@ class ObjectShape(Generic[ContentT, ChangeT, InfoT]):
     """The differences between one kind of named object and the others.
 
     Attributes:
-        kind: What errors about an object are about.
+        kind: The resource type of errors about an object.
         model: The table of the database that has them.
         check_name: Refuses a name that none may have; raises Invalid.
         to_json: Writes the document of a content.

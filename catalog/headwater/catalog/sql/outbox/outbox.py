@@ -97,7 +97,7 @@ class RepairReport:
     """The outcome of a repair.
 
     Attributes:
-        settled: How many left-over decisions storage follows now.
+        settled: The number of left-over decisions that storage follows now.
         failures: Those it could not follow, each as a sentence.
     """
 
@@ -111,7 +111,7 @@ class Committed:
 
     Attributes:
         table_id: The table's id.
-        layout: Where the files of its branch are.
+        layout: The locations of its branch's files.
         snapshot: The snapshot.
     """
 

@@ -88,7 +88,7 @@ class Claim:
 
     Attributes:
         place: The place.
-        kind: What it is for.
+        kind: The purpose of the place.
         warehouse: The warehouse that claims it; empty for a table that is gone and was of a
             warehouse that is not known any more.
         owner: The id of the database or table; the warehouse's name for a warehouse.
@@ -162,7 +162,7 @@ def refuse_overlap(connection: Connection, wanted: Claim, what: str) -> None:
         connection: To look with; a transaction that has called `lock_places` where nobody may come
             in between.
         wanted: The claim.
-        what: Who wants it, such as ``table sales.orders``.
+        what: The claimant, such as ``table sales.orders``.
 
     Raises:
         Invalid: It overlaps another.

@@ -48,9 +48,9 @@ def one_page(
         query: Of everything there is.
         name: The column of the name.
         pattern: A LIKE pattern of names.
-        max_results: How many a page holds; None is all.
+        max_results: The size of a page; None means everything.
         token: The last name of the page before.
-        is_sqlite: Whether the database is SQLite.
+        is_sqlite: True if the database is SQLite.
 
     Raises:
         Invalid: The page could hold nothing.
@@ -82,12 +82,12 @@ def list_globally(
     """Names in the order of database and name; the token is the last one's.
 
     Args:
-        context: Which warehouse.
+        context: The warehouse.
         model: Of what.
         database_pattern: A LIKE pattern of database names.
         pattern: A LIKE pattern of names.
-        max_results: How many a page holds; None is all.
-        token: Where the page before ended.
+        max_results: The size of a page; None means everything.
+        token: The end of the previous page.
 
     Raises:
         Invalid: The token is not one of such a page, or the page could hold nothing.

@@ -45,16 +45,16 @@ class TableRecord:
     """A table and branch as the database has it at one moment.
 
     Attributes:
-        identifier: What was asked for.
+        identifier: The identifier that was asked for.
         id: The table's UUID.
         path: Its URI.
-        is_external: Whether its files are not the catalog's.
+        is_external: True if its files are not the catalog's.
         kind: Its type.
         branch: The branch.
         schema_id: The latest schema's version.
         snapshot_id: The latest snapshot; 0 for none.
         snapshot_uuid: Its uuid, if it has one.
-        is_pending: Whether storage has yet to follow a decision about it.
+        is_pending: True if storage has yet to follow a decision about it.
     """
 
     identifier: Identifier

@@ -40,9 +40,9 @@ def about_tables(count: int, columns: _Columns, joins: _Joins = ()) -> Prepared:
     Its values are ``warehouse`` and those of `place_values`.
 
     Args:
-        count: How many tables.
-        columns: What is told, of databases, tables, branches and what is joined to them.
-        joins: What else has one row for each branch, and which one it is.
+        count: The number of tables.
+        columns: The columns to select, of databases, tables, branches and what is joined to them.
+        joins: Other tables with one row for each branch, and the condition that finds it.
     """
 
     def found(database: Any, table: Any, branch: Any, *told: Any) -> Select[*tuple[Any, ...]]:

@@ -49,7 +49,7 @@ class DataOwner:
         identifier: Its name.
         id: Its id.
         location: Its directory.
-        is_external: Whether the catalog never deletes its files.
+        is_external: True if the catalog never deletes its files.
     """
 
     identifier: Identifier
@@ -65,7 +65,7 @@ class DataPlace:
     Attributes:
         place: The place.
         option: The option.
-        is_empty: Whether the catalog may work there and found no file.
+        is_empty: True if the catalog may work there and found no file.
     """
 
     place: Place
@@ -94,7 +94,7 @@ def find_data_places(
         identifier: The table.
         options: Its options.
         before: Those that it had.
-        are_checked: Whether what is no place at all is refused, rather than left out.
+        are_checked: Refuse what is no place at all, rather than leave it out.
 
     Raises:
         Invalid: An option names what is neither a URI nor an absolute path.
