@@ -154,10 +154,10 @@ class PageRequest(TypedDict):
 
 async def _page(
     max_results: Annotated[
-        int, Query(alias="maxResults", ge=0, description="How many at most; 0, as more, is 100.")
+        int, Query(alias="maxResults", ge=0, description="The page size, at most 100; 0 means 100.")
     ] = 0,
     page_token: Annotated[
-        str | None, Query(alias="pageToken", description="`nextPageToken` of the page before.")
+        str | None, Query(alias="pageToken", description="`nextPageToken` of the previous page.")
     ] = None,
 ) -> PageRequest:
     return PageRequest(max_results=page_size(max_results), page_token=page_token or None)

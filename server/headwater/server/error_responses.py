@@ -61,13 +61,13 @@ _ALWAYS = ("invalid", "unauthorised", "internal", "unavailable")
 
 _DESCRIPTIONS = {
     400: "The request is wrong.",
-    401: "No token, or a wrong one.",
-    403: "The caller may not do that, or nobody may.",
-    404: "Something named in the request does not exist.",
-    409: "A name is taken, or somebody else came first.",
+    401: "The token is missing or wrong.",
+    403: "The caller may not do that, or it is not allowed at all.",
+    404: "A resource named in the request does not exist.",
+    409: "The name is taken, or another request came first.",
     500: "The server failed; the outcome is unknown.",
     501: "This server does not do that.",
-    503: "A service behind this one did not answer; trying again does no harm.",
+    503: "A service behind this server did not answer; retrying is safe.",
 }
 
 

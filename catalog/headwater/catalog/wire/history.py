@@ -112,7 +112,7 @@ class CommitTableRequest(WireModel):
     """``POST …/commit``.
 
     Attributes:
-        table_id: The id of the table that was written; another table may have its name by now.
+        table_id: The id of the table that was written; its name may belong to another table by now.
         base_snapshot_uuid: The uuid of the snapshot it builds on; null for the first, and from
             clients before 2.0.
         snapshot: The snapshot's JSON, stored as it is.
@@ -335,7 +335,7 @@ class ConsumerModel(WireModel):
         next_snapshot: The first snapshot not yet consumed.
         updated_at: The time of its last move, milliseconds since the epoch.
         lag_snapshots: Snapshots not yet consumed.
-        lag_records: Rows that a stream has yet to read of them; null when not known.
+        lag_records: The rows in them that a stream has yet to read; null if unknown.
         lag_millis: The time since the oldest of them was committed; null if unknown.
     """
 

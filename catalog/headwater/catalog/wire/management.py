@@ -86,7 +86,7 @@ class ListDroppedTablesResponse(Paged):
 
 
 class RestoreTableRequest(WireModel):
-    """``POST …/dropped-tables/{id}/restore``; without a destination it is called what it was."""
+    """``POST …/dropped-tables/{id}/restore``; without a destination it keeps its old name."""
 
     model_config = example({"destination": None})
 

@@ -135,7 +135,7 @@ class CreatePartitionsRequest(WireModel):
 
 
 class CreatePartitionsResponse(WireModel):
-    """The new partitions, and those that were there."""
+    """The created partitions, and those that existed already."""
 
     model_config = example({"created": [{"dt": "2026-01-01"}], "existed": []})
 
@@ -165,7 +165,7 @@ class DropPartitionsRequest(WireModel):
 
 
 class DropPartitionsResponse(WireModel):
-    """The partitions that are gone, and those that were not there."""
+    """The dropped partitions, and those that did not exist."""
 
     model_config = example({"dropped": [{"dt": "2026-01-01"}], "missing": []})
 
@@ -192,10 +192,10 @@ class ListPartitionsByFilterRequest(WireModel):
     """``POST …/partitions/list-by-filter``.
 
     Attributes:
-        filter: A predicate on the partition columns: Paimon's ``Predicate`` as JSON text.
+        filter: A predicate on the partition columns, Paimon's ``Predicate`` as JSON text.
         partition_name_pattern: A LIKE pattern over names.
         max_results: The size of a page; null and 0 leave it to the server.
-        page_token: Of the page before.
+        page_token: The `nextPageToken` of the previous page.
     """
 
     model_config = example({"filter": _FILTER, "maxResults": 100})

@@ -80,7 +80,7 @@ def _instant(millis: int) -> str:
 
 
 class PermissionResourceModel(WireModel):
-    """The object of a permission.
+    """The resource of a permission.
 
     Attributes:
         type: CATALOG, CATALOG_ALL, DATABASE, DATABASE_ALL, TABLE, COLUMN, VIEW or FUNCTION.
@@ -144,7 +144,7 @@ class GrantModel(WireModel):
         resource: The resource that it is on.
         access: The access that it grants.
         principal: Whom.
-        columns: For COLUMN, and only there: which.
+        columns: The columns, for COLUMN only.
         expire_time: Its end, an ISO-8601 instant in UTC with no more than milliseconds.
     """
 

@@ -96,7 +96,7 @@ class CreatePolicyRequest(_RuleModel):
     Attributes:
         row_filter: The row filter; exactly one of this and `columnMask` must be given.
         column_mask: The column mask.
-        principal: Whom it restricts.
+        principal: The principal it restricts.
     """
 
     model_config = example({"columnMask": _COLUMN_MASK, "principal": "group:support"})
@@ -115,7 +115,7 @@ class DropPolicyRequest(WireModel):
 
     Attributes:
         type: ROW_FILTER or COLUMN_MASKING.
-        principal: Whom the policy restricts.
+        principal: The principal that the policy restricts.
         column: The masked column; a row filter has none.
     """
 
@@ -143,7 +143,7 @@ class PolicyModel(_RuleModel):
         resource: The table.
         row_filter: The row filter; exactly one of this and `columnMask` is there.
         column_mask: The column mask.
-        principal: Whom it restricts.
+        principal: The principal it restricts.
     """
 
     model_config = example(_POLICY)

@@ -95,7 +95,7 @@ class WireModel(BaseModel):
 
 
 class Empty(WireModel):
-    """A request or response that says nothing, ``{}``."""
+    """An empty request or response, ``{}``."""
 
     model_config = example({})
 
@@ -105,9 +105,11 @@ class ErrorResponse(WireModel):
 
     Attributes:
         message: The message: what was wrong, where, and what to do.
-        resource_type: The kind of thing it is about; clients decide by it which exception to raise.
-        resource_name: That thing's name: a snapshot's id, a tag's name…, not its table's.
-        code: The HTTP status; clients believe this one.
+        resource_type: The kind of resource that the error is about; clients choose the exception by
+            it.
+        resource_name: The resource's name, such as a snapshot's id or a tag's name, not its
+            table's.
+        code: The HTTP status; clients go by this one.
     """
 
     model_config = example(
@@ -217,7 +219,7 @@ class AlterDatabaseRequest(WireModel):
 
 
 class AlterDatabaseResponse(WireModel):
-    """The options removed and set, and those to remove that were not there."""
+    """The options that were removed, set, or missing."""
 
     model_config = example({"removed": ["comment"], "updated": ["owner"], "missing": []})
 
@@ -341,7 +343,7 @@ class RenameTableRequest(WireModel):
 
 
 class GetTableResponse(AuditedModel):
-    """A table with its latest schema; `path` stands outside of the schema's options.
+    """A table with its latest schema; `path` is not among the schema's options.
 
     Attributes:
         highest_field_id: The highest field id ever used; Headwater's addition.
@@ -479,7 +481,7 @@ class GetTableTokenResponse(WireModel):
 
 
 class AuthTableQueryRequest(WireModel):
-    """``POST …/auth``: the columns a query is about to read; null is all."""
+    """``POST …/auth``: the columns that a query reads; null means all."""
 
     model_config = example({"select": ["order_id", "amount"]})
 

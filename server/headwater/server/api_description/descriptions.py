@@ -17,32 +17,32 @@ from headwater.server.api_description.glossary import FIELDS
 __all__ = ["make_readable"]
 
 _PARAMETERS: Mapping[str, tuple[str, str]] = {
-    "prefix": ("The warehouse's name, as `/v1/config` answers it.", "main"),
+    "prefix": ("The warehouse's name, as returned by `/v1/config`.", "main"),
     "warehouse": ("A warehouse's name.", "main"),
     "database": ("A database's name.", "sales"),
-    "table": ("A table's name; with `$branch_…` at its end, that branch of it.", "orders"),
+    "table": ("A table's name; a suffix `$branch_…` selects one of its branches.", "orders"),
     "tableId": ("A table's id, which it keeps when it is renamed.", ""),
-    "table_id": ("The id that the table had.", ""),
+    "table_id": ("The dropped table's id.", ""),
     "version": ("A snapshot's id, a tag's name, `EARLIEST` or `LATEST`.", "LATEST"),
     "tag": ("A tag's name.", "v1"),
-    "branch": ("A branch's name; the main one is not meant.", "trial"),
+    "branch": ("A branch's name, other than `main`.", "trial"),
     "view": ("A view's name.", "recent"),
     "function": ("A function's name.", "area"),
 }
 """Parameters that name things, with an example for paths if there is a telling one."""
 
 _TAGS: Mapping[str, str] = {
-    "config": "Configuration, which a client asks for first.",
+    "config": "Configuration, the first thing that a client asks for.",
     "database": "Databases and their options.",
-    "table": "Tables: their schemas, names and places.",
-    "snapshot": "Commits, the history that they make, and ways back in it.",
+    "table": "Tables: their schemas, names and locations.",
+    "snapshot": "Commits, the history they make, and rollbacks.",
     "tag": "Names of snapshots, which keep them from expiring.",
-    "branch": "Histories beside a table's main one.",
+    "branch": "Alternative histories of a table.",
     "partition": "The partitions of tables with `metastore.partitioned-table`.",
     "consumer": "Saved positions of readers in a table's history.",
     "view": "Views, with a query for each dialect.",
     "function": "Functions and their definitions.",
-    "permission": "Who was granted what: recorded, and **not enforced**.",
+    "permission": "Grants of access: recorded, and **not enforced**.",
     "policy": "Row filters and column masks of tables: recorded, and **not enforced**.",
     "management": "Administration; Headwater's own, not Paimon's.",
     "health": "For load balancers and monitoring; no token is needed.",

@@ -32,9 +32,9 @@ def list_branches(catalog: CatalogOf, name: TableName) -> ListBranchesResponse:
     responses=failures("no table", "no tag", "no snapshot", "branch exists", "busy", "unsupported"),
 )
 def create_branch(catalog: CatalogOf, name: TableName, body: CreateBranchRequest) -> Empty:
-    """Begins with the table's schemas, and with what `fromTag` names.
+    """The branch starts with the table's schemas and the snapshot that `fromTag` names.
 
-    Without a tag the branch begins empty, or with `fromSnapshot`, which is Headwater's addition.
+    Without a tag it starts empty, or at `fromSnapshot`, which is Headwater's addition.
     """
     catalog.branches.create(
         name, body.branch, from_tag=body.from_tag, from_snapshot=body.from_snapshot
@@ -48,7 +48,7 @@ def create_branch(catalog: CatalogOf, name: TableName, body: CreateBranchRequest
     responses=failures("no table", "no branch", "busy", "unsupported"),
 )
 def drop_branch(catalog: CatalogOf, name: TableName, branch: Segment) -> Empty:
-    """With its schemas, snapshots and tags; data files stay until they expire."""
+    """Drops its schemas, snapshots and tags; data files stay until they expire."""
     catalog.branches.drop(name, branch)
     return Empty()
 
@@ -68,16 +68,16 @@ def rename_branch(
 
 @router.post(
     "/{branch}/forward",
-    summary="Forward the main branch",
+    summary="Fast-forward the main branch",
     responses=failures("no table", "no branch", "busy", "unsupported"),
 )
 def forward_branch(
     catalog: CatalogOf, name: TableName, branch: Segment, body: ForwardBranchRequest
 ) -> Empty:
-    """Makes the table hold what the branch holds.
+    """Makes the branch's latest snapshot the table's.
 
-    What the two have in common stays; the table's own snapshots and tags after it go away. A
-    branch without a snapshot changes nothing.
+    Their common history stays; the table's own snapshots and tags after it are deleted. A branch
+    without a snapshot changes nothing.
     """
     catalog.branches.fast_forward(name, branch)
     return Empty()

@@ -25,10 +25,10 @@ _DATA_TOKENS = "data-token.enabled"
 async def get_config(
     services: ServicesOf,
     warehouse: Annotated[
-        str | None, Query(description="The warehouse's name; may be left out when there is one.")
+        str | None, Query(description="The warehouse's name; optional if there is only one.")
     ] = None,
 ) -> ConfigResponse:
-    """Clients call this for nearly every commit, so it asks the database every few seconds only.
+    """Clients call this for nearly every commit, so the database is asked only every few seconds.
 
     `prefix`, the first path segment of everything else, is the warehouse's name.
     """

@@ -26,7 +26,7 @@ router = APIRouter(
     responses=failures("no table", "unsupported"),
 )
 def list_consumers(catalog: CatalogOf, name: TableName, page: PageOf) -> ListConsumersResponse:
-    """Every saved position and how far it lags, those that other engines moved included, by pages.
+    """Every saved position and its lag, including those that other engines moved, in pages.
 
     A consumer that has not moved for the table's `consumer.expiration-time` is not listed.
     """
@@ -39,6 +39,6 @@ def list_consumers(catalog: CatalogOf, name: TableName, page: PageOf) -> ListCon
     responses=failures("no table", "no snapshot", "unsupported"),
 )
 def reset_consumer(catalog: CatalogOf, name: TableName, body: ResetConsumerRequest) -> Empty:
-    """Creates the consumer if need be; without `nextSnapshotId` deletes it."""
+    """Creates the consumer if it does not exist; without `nextSnapshotId`, deletes it."""
     catalog.consumers.reset(name, body.consumer_id, body.next_snapshot_id)
     return Empty()

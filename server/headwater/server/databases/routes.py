@@ -38,7 +38,7 @@ def list_databases(
 
 @router.post("", summary="Create a database", responses=failures("database exists"))
 def create_database(catalog: CatalogOf, body: CreateDatabaseRequest) -> Empty:
-    """No database exists by itself, `default` neither."""
+    """No database exists until it is created, not even `default`."""
     catalog.databases.create(body.name, without_nulls(body.options))
     return Empty()
 
@@ -55,7 +55,7 @@ def get_database(catalog: CatalogOf, database: Segment) -> GetDatabaseResponse:
 def alter_database(
     catalog: CatalogOf, database: Segment, body: AlterDatabaseRequest
 ) -> AlterDatabaseResponse:
-    """Options to remove that are not there are told, and are no error."""
+    """Removing an option that is not set is no error; the answer lists it as missing."""
     updates = without_nulls(body.updates)
     removals = [key for key in body.removals or () if key not in updates]
     before = catalog.databases.get(database).options
@@ -71,9 +71,9 @@ def alter_database(
     "/{database}", summary="Drop a database", responses=failures("no database", "protected")
 )
 def drop_database(catalog: CatalogOf, database: Segment) -> Empty:
-    """Drops every table, view and function in it, too; clients that do not want that look first.
+    """Also drops every table, view and function in it; clients that do not want that check first.
 
-    Where dropped tables are kept for a while, they can be restored; views and functions cannot.
+    Tables can be restored if the server keeps dropped tables; views and functions cannot.
     """
     catalog.databases.drop(database)
     return Empty()

@@ -23,17 +23,17 @@ class Health(WireModel):
     version: str = VERSION
 
 
-@router.get("/healthz", summary="Tell whether the server lives")
+@router.get("/healthz", summary="Check that the server is up")
 async def get_health() -> Health:
-    """Answers as soon as the server takes requests, without asking the database. Needs no token."""
+    """Succeeds as soon as the server accepts requests; asks no database and needs no token."""
     return Health()
 
 
-@router.get("/readyz", summary="Tell whether the server can work", responses=failures("not ready"))
+@router.get("/readyz", summary="Check that the server is ready", responses=failures("not ready"))
 async def get_readiness(services: ServicesOf) -> Health:
-    """Asks the database and the storage, once a second at most. Needs no token.
+    """Checks the database and the storage, at most once a second. Needs no token.
 
-    503 names what does not answer within five seconds; the log says why.
+    A 503 names whatever does not answer within five seconds; the log has the reason.
     """
     failed = await services.readiness.failed()
     if failed:
@@ -43,7 +43,7 @@ async def get_readiness(services: ServicesOf) -> Health:
 
 @router.get(
     "/metrics",
-    summary="Get counts for Prometheus",
+    summary="Get metrics for Prometheus",
     response_class=Response,
     responses={
         **failures(),
@@ -56,5 +56,5 @@ async def get_readiness(services: ServicesOf) -> Health:
     },
 )
 def get_metrics(services: ServicesOf) -> Response:
-    """Requests, commits, connections, open decisions and sweeps, of all workers together."""
+    """Requests, commits, connections, pending decisions and sweeps, over all worker processes."""
     return Response(services.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

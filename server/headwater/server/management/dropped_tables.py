@@ -29,7 +29,7 @@ def list_dropped_tables(
     catalog: ManagedCatalog,
     page: PageOf,
     database: Annotated[
-        str | None, Query(description="Only what was in this database; it may be dropped, too.")
+        str | None, Query(description="Only tables of this database, which may be dropped itself.")
     ] = None,
 ) -> ListDroppedTablesResponse:
     """The tables that can be restored, by database, name and id, in pages."""
@@ -48,7 +48,7 @@ def list_dropped_tables(
 def restore_table(
     catalog: ManagedCatalog, table_id: Segment, body: RestoreTableRequest
 ) -> RestoreTableResponse:
-    """Undoes the drop: the table is what it was, under its old name or the one that is given."""
+    """Brings the table back as it was, under its old name or a new one."""
     destination = None if body.destination is None else body.destination.identifier()
     restored = catalog.dropped_tables.restore(table_id, destination)
     return RestoreTableResponse(identifier=IdentifierModel.of(restored))
@@ -56,6 +56,6 @@ def restore_table(
 
 @router.delete("/{table_id}", summary="Purge a dropped table", responses=failures("no table"))
 def purge_table(catalog: ManagedCatalog, table_id: Segment) -> Empty:
-    """Deletes it for good, its files, too, unless it is external."""
+    """Deletes it for good, with its files unless it is external."""
     catalog.dropped_tables.purge(table_id)
     return Empty()

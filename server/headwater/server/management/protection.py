@@ -18,7 +18,7 @@ router = APIRouter(
 
 @router.get(
     "/protection",
-    summary="Tell whether a database is protected",
+    summary="Get the protection of a database",
     responses=failures("no database"),
 )
 def get_database_protection(catalog: ManagedCatalog, database: Segment) -> ProtectionModel:
@@ -34,14 +34,14 @@ def get_database_protection(catalog: ManagedCatalog, database: Segment) -> Prote
 def set_database_protection(
     catalog: ManagedCatalog, database: Segment, body: ProtectionModel
 ) -> ProtectionModel:
-    """A protected database cannot be dropped; its tables can, unless they are protected, too."""
+    """A protected database cannot be dropped; its tables can, unless protected themselves."""
     catalog.protection.protect_database(database, body.protected)
     return body
 
 
 @router.get(
     "/tables/{table}/protection",
-    summary="Tell whether a table is protected",
+    summary="Get the protection of a table",
     responses=failures("no table"),
 )
 def get_table_protection(catalog: ManagedCatalog, name: TableName) -> ProtectionModel:

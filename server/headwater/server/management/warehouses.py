@@ -42,7 +42,7 @@ Managed: TypeAlias = Annotated[ManagedCatalogs, Depends(_managed)]
 
 @router.get("", summary="List warehouses", responses=failures("no manager", "unsupported"))
 def list_warehouses(managed: Managed, page: PageOf) -> ListWarehousesResponse:
-    """Those of the database, by name; what the server was started with is not among them.
+    """The warehouses in the database, by name, without those that the server was started with.
 
     Options that may be secret are shown as `***`.
     """
@@ -61,7 +61,7 @@ def list_warehouses(managed: Managed, page: PageOf) -> ListWarehousesResponse:
 def add_warehouse(
     managed: Managed, services: ServicesOf, body: AddWarehouseRequest
 ) -> WarehouseModel:
-    """Every server of the database serves it at once.
+    """Every server on the database serves it at once.
 
     It must lie in one of the server's `allowed_locations`, and its endpoint, if it has one, must be
     among the `allowed_endpoints`.
@@ -99,7 +99,7 @@ def get_warehouse(managed: Managed, warehouse: Segment) -> WarehouseModel:
 def set_warehouse(
     managed: Managed, services: ServicesOf, warehouse: Segment, body: SetWarehouseRequest
 ) -> WarehouseModel:
-    """The other servers of the database go by it within five seconds."""
+    """The other servers on the database follow within five seconds."""
 
     def check(info: WarehouseInfo) -> None:
         check_bounds(services.settings, info.location, info.options)

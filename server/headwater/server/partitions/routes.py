@@ -45,7 +45,7 @@ def list_partitions(
         ),
     ] = None,
 ) -> ListPartitionsResponse:
-    """In the order of their names, by pages."""
+    """The partitions ordered by name, in pages."""
     found = catalog.partitions.list(name, pattern=pattern or None, **page)
     return ListPartitionsResponse.of(found.map(PartitionModel.of))
 
@@ -58,7 +58,7 @@ def list_partitions(
 def create_partitions(
     catalog: CatalogOf, name: TableName, body: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Registers partitions, and takes what is reported of them; all of it or nothing."""
+    """Registers partitions and records their statistics, all of them or none."""
     reported = body.partition_statistics
     statistics = None if reported is None else [item.statistics() for item in reported]
     result = catalog.partitions.create(
@@ -79,7 +79,7 @@ def create_partitions(
 def drop_partitions(
     catalog: CatalogOf, name: TableName, body: DropPartitionsRequest
 ) -> DropPartitionsResponse:
-    """Forgets partitions; deleting their files is the client's."""
+    """Removes partitions from the catalog; the client deletes their files."""
     result = catalog.partitions.drop(
         name,
         body.partition_specs,
@@ -94,7 +94,7 @@ def drop_partitions(
     responses=failures("no table", "no partitions here"),
 )
 def mark_done_partitions(catalog: CatalogOf, name: TableName, body: PartitionSpecsRequest) -> Empty:
-    """Those that do not exist are registered."""
+    """Registers those that do not exist yet."""
     catalog.partitions.mark_done(name, body.specs)
     return Empty()
 
@@ -107,7 +107,7 @@ def mark_done_partitions(catalog: CatalogOf, name: TableName, body: PartitionSpe
 def list_partitions_by_names(
     catalog: CatalogOf, name: TableName, body: PartitionSpecsRequest
 ) -> ListPartitionsResponse:
-    """Those of at most 1000 given partitions that exist, in one page."""
+    """Those of up to 1000 given partitions that exist, in one page."""
     found = Page(catalog.partitions.list_by_names(name, body.specs))
     return ListPartitionsResponse.of(found.map(PartitionModel.of))
 
@@ -122,8 +122,8 @@ def list_partitions_by_filter(
 ) -> ListPartitionsResponse:
     """Partitions that may match a predicate, by pages.
 
-    There may be others among them: evaluate the predicate again. A page can be empty and have a
-    token: go on with it.
+    Some may not match: evaluate the predicate again. A page may be empty and still have a token for
+    the next.
     """
     found = catalog.partitions.list_by_filter(
         name,

@@ -35,15 +35,17 @@ def list_permissions(
         Query(
             alias="resourceType",
             description="CATALOG, CATALOG_ALL, DATABASE, DATABASE_ALL, TABLE, COLUMN, VIEW or "
-            "FUNCTION; the names that lead to it must be given, and no others.",
+            "FUNCTION; the names that identify it are required, and no others are allowed.",
         ),
     ],
     database: _Name = None,
     table: _Name = None,
     function: _Name = None,
     view: _Name = None,
-    principal: Annotated[str | None, Query(description="Only this principal's.")] = None,
-    access: Annotated[str | None, Query(description="Only this access.")] = None,
+    principal: Annotated[
+        str | None, Query(description="Only this principal's permissions.")
+    ] = None,
+    access: Annotated[str | None, Query(description="Only permissions for this access.")] = None,
 ) -> ListPermissionsResponse:
     """The unexpired grants on exactly this resource, by principal and access.
 
@@ -63,11 +65,11 @@ def list_permissions(
 
 @router.post("/grant", summary="Grant a permission", responses=failures(*_TARGETS, "no column"))
 def grant_permission(catalog: CatalogOf, body: GrantModel) -> Empty:
-    """Records it, in place of one of the same resource, access and principal.
+    """Records it, replacing one with the same resource, access and principal.
 
-    **It is recorded and not enforced**: this server lets whoever has a token do everything, and
-    refuses nobody for want of a grant. The record follows a renamed resource, and goes with it
-    when it is dropped for good.
+    **It is recorded and not enforced**: anybody with a token may do everything, with or without a
+    grant. The record follows a renamed resource, and is deleted once the resource is dropped for
+    good.
     """
     catalog.permissions.grant(body.grant())
     return Empty()
@@ -75,9 +77,9 @@ def grant_permission(catalog: CatalogOf, body: GrantModel) -> Empty:
 
 @router.post("/revoke", summary="Revoke a permission", responses=failures(*_TARGETS))
 def revoke_permission(catalog: CatalogOf, body: RevokePermissionRequest) -> Empty:
-    """Takes the record away; it is no error when there is none.
+    """Deletes the record; not an error if there is none.
 
-    **Nothing was enforced**, so nobody loses access: to shut somebody out, revoke their token.
+    **Grants are not enforced**, so nobody loses access; to shut somebody out, revoke their token.
     """
     target = body.resource.target()
     catalog.permissions.revoke(target, check_access(target, body.access), body.principal)

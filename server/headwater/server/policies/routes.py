@@ -55,15 +55,14 @@ def list_policies(
     type: Annotated[
         str | None, Query(description="Only policies of this kind: ROW_FILTER or COLUMN_MASKING.")
     ] = None,
-    principal: Annotated[str | None, Query(description="Only this principal's.")] = None,
+    principal: Annotated[str | None, Query(description="Only this principal's policies.")] = None,
     column: Annotated[
         str | None, Query(description="Only masks of this column; needs type COLUMN_MASKING.")
     ] = None,
 ) -> ListPoliciesResponse:
-    """The row filters and column masks of exactly this table.
+    """The row filters and column masks of this table.
 
-    The list is a record: **this server enforces no policy**. Every reader sees all rows and all
-    columns as they are.
+    **This server enforces no policy**: every reader sees all rows and all columns as they are.
     """
     found = catalog.policies.list(
         name,
@@ -84,10 +83,10 @@ def list_policies(
 def create_policy(catalog: CatalogOf, name: TableName, body: CreatePolicyRequest) -> Empty:
     """Records a row filter or a column mask for one principal.
 
-    **It is recorded and not enforced**: this server hands out every row and every column to
-    whoever has a token. A principal has at most one row filter on a table and one mask on a column;
-    to replace one, drop it first. The table's option `query-auth.enabled` must be true. The
-    record follows a renamed table, and goes with it when it is dropped for good.
+    **It is recorded and not enforced**: anybody with a token sees every row and every column. A
+    principal has at most one row filter on a table and one mask on a column; to replace one, drop
+    it first. The table's option `query-auth.enabled` must be true. The record follows a renamed
+    table, and is deleted once the table is dropped for good.
     """
     catalog.policies.create(name, body.policy())
     return Empty()
@@ -95,7 +94,7 @@ def create_policy(catalog: CatalogOf, name: TableName, body: CreatePolicyRequest
 
 @router.post("/drop", summary="Drop a policy", responses=failures("no table", _MISSING))
 def drop_policy(catalog: CatalogOf, name: TableName, body: DropPolicyRequest) -> Empty:
-    """Takes the record away. **Nothing was enforced**, so nobody sees more than before."""
+    """Deletes the record. **Policies are not enforced**, so nobody sees more than before."""
     column = None if _is_blank(body.column) else body.column
     catalog.policies.drop(name, parse_policy_type(body.type), body.principal, column)
     return Empty()

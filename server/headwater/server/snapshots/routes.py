@@ -72,10 +72,10 @@ def commit_table(
     body: CommitTableRequest,
     text: BodyText,
 ) -> CommitTableResponse:
-    """Makes the snapshot the latest, if the one it builds on still is.
+    """Makes the snapshot the latest, if its base is still the latest.
 
-    A conflict is an answer, `{"success": false}`, not an error. After a 5xx the outcome is unknown:
-    the same snapshot, with the same uuid, may be offered again.
+    A conflict is not an error: the answer is `{"success": false}`. After a 5xx the outcome is
+    unknown; retry with the same snapshot and the same uuid.
     """
     with services.metrics.committing(catalog.warehouse) as commit:
         answer = catalog.snapshots.commit(
@@ -97,7 +97,10 @@ def commit_table(
     response_model=GetTableSnapshotResponse,
 )
 def get_table_snapshot(catalog: CatalogOf, name: TableName) -> Response:
-    """With the table's sizes. A table that nobody wrote yet answers 404 about a `SNAPSHOT`."""
+    """The latest snapshot, with the table's sizes.
+
+    A table without any snapshot answers 404 with the resource type `SNAPSHOT`.
+    """
     info = catalog.snapshots.latest(name)
     if info is None:
         raise NotFound(
@@ -135,7 +138,7 @@ def list_snapshots(catalog: CatalogOf, name: TableName, page: PageOf) -> Respons
     response_model=GetVersionSnapshotResponse,
 )
 def get_version_snapshot(catalog: CatalogOf, name: TableName, version: Segment) -> Response:
-    """`version` is a snapshot's id, `EARLIEST`, `LATEST`, or a tag's name."""
+    """One snapshot, by its id, a tag's name, `EARLIEST` or `LATEST`."""
     return json_response({"snapshot": Raw(catalog.snapshots.get(name, version).to_json())})
 
 
@@ -145,9 +148,9 @@ def get_version_snapshot(catalog: CatalogOf, name: TableName, version: Segment) 
     responses=failures("no table", "no snapshot", "no tag", "moved on", "unsupported"),
 )
 def rollback_table(catalog: CatalogOf, name: TableName, body: RollbackTableRequest) -> Empty:
-    """Makes an earlier snapshot the latest; later ones and their tags go away.
+    """Makes an earlier snapshot the latest; later snapshots and their tags are deleted.
 
-    With `fromSnapshot`, only if that still is the latest.
+    With `fromSnapshot`, only if that is still the latest.
     """
     if isinstance(body.instant, SnapshotInstant):
         catalog.snapshots.rollback_to_snapshot(name, body.instant.snapshot_id, body.from_snapshot)

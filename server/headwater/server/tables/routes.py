@@ -45,7 +45,7 @@ NamePattern = Annotated[
 ]
 TableType = Annotated[
     str | None,
-    Query(alias="tableType", description="Only tables of this type (option `type`); all if empty."),
+    Query(alias="tableType", description="Only tables of this `type` (an option); empty for all."),
 ]
 TableId = Annotated[Segment, Path(alias="tableId", description="A table's `id`.")]
 
@@ -81,7 +81,7 @@ def list_table_details(
     pattern: NamePattern = None,
     table_type: TableType = None,
 ) -> ListTableDetailsResponse:
-    """As `List tables`, each with what `Get a table` says."""
+    """Like `List tables`, with the details of `Get a table` for each."""
     found = catalog.tables.list_details(
         database, pattern=pattern or None, table_type=table_type or None, **page
     )
@@ -99,7 +99,7 @@ def list_tables_globally(
     database_pattern: DatabasePattern = None,
     pattern: NamePattern = None,
 ) -> ListTablesGloballyResponse:
-    """Names in order of database and table, by pages."""
+    """Names ordered by database and table, in pages."""
     found = catalog.tables.list_globally(
         database_pattern=database_pattern or None, pattern=pattern or None, **page
     )
@@ -108,7 +108,7 @@ def list_tables_globally(
 
 @router.get("/tables/id/{tableId}", summary="Get a table by its id", responses=failures("no table"))
 def get_table_by_id(catalog: CatalogOf, table_id: TableId) -> GetTableResponse:
-    """The table that has an id, whatever its name is now."""
+    """The table with an id, whatever its present name."""
     return GetTableResponse.of(catalog.tables.get_by_id(table_id))
 
 
@@ -118,7 +118,7 @@ def get_table_by_id(catalog: CatalogOf, table_id: TableId) -> GetTableResponse:
     responses=failures("no database", "not read", "table exists", "unsupported"),
 )
 def create_table(catalog: CatalogOf, database: Segment, body: CreateTableRequest) -> Empty:
-    """Makes `schema/schema-0` on storage and nothing else beside it."""
+    """Writes `schema/schema-0` and no other file."""
     catalog.tables.create(
         body.identifier.identifier_in(database), Schema.from_json(body.table_schema)
     )
@@ -131,9 +131,9 @@ def create_table(catalog: CatalogOf, database: Segment, body: CreateTableRequest
     responses=failures("no database", "not read", "table exists", "unsupported"),
 )
 def register_table(catalog: CatalogOf, database: Segment, body: RegisterTableRequest) -> Empty:
-    """A table whose files are on storage gets a name.
+    """Adds a table whose files exist already to the catalog.
 
-    Outside the warehouse it is an external table; the server reads there only if it is told so by
+    Outside the warehouse it becomes an external table; the server reads only the locations named by
     `HEADWATER_EXTERNAL_LOCATIONS`. Inside it, where a table of that database lies,
     it becomes the catalog's own, with its history and branches.
     """
@@ -147,7 +147,7 @@ def register_table(catalog: CatalogOf, database: Segment, body: RegisterTableReq
     responses=failures("no database", "no table", "table exists"),
 )
 def rename_table(catalog: CatalogOf, body: RenameTableRequest) -> Empty:
-    """Another name, and another database if so asked; the id and the files stay."""
+    """Changes the name, and optionally the database; the id and the files stay."""
     catalog.tables.rename(body.source.identifier(), body.destination.identifier())
     return Empty()
 
@@ -156,7 +156,7 @@ def rename_table(catalog: CatalogOf, body: RenameTableRequest) -> Empty:
     "/databases/{database}/tables/{table}", summary="Get a table", responses=failures("no table")
 )
 def get_table(catalog: CatalogOf, name: TableName) -> GetTableResponse:
-    """The table with its latest schema. `path` stands outside the schema's options."""
+    """The table with its latest schema. `path` is not among the schema's options."""
     return GetTableResponse.of(catalog.tables.get(name))
 
 
@@ -166,7 +166,7 @@ def get_table(catalog: CatalogOf, name: TableName) -> GetTableResponse:
     responses=failures("no table", "no column", "column exists", "unsupported"),
 )
 def alter_table(catalog: CatalogOf, name: TableName, body: AlterTableRequest) -> Empty:
-    """All changes or none; they make one new version of the schema."""
+    """Applies all changes or none; they make one new version of the schema."""
     changes = [schema_change_from_json(change) for change in body.changes]
     try:
         catalog.tables.alter(name, changes)
@@ -186,7 +186,10 @@ def alter_table(catalog: CatalogOf, name: TableName, body: AlterTableRequest) ->
     responses=failures("no table", "unsupported"),
 )
 def replace_table(catalog: CatalogOf, name: TableName, body: ReplaceTableRequest) -> Empty:
-    """Another schema and no data, in one step; the id, the place and earlier snapshots stay."""
+    """Sets a new schema and removes all data, in one step.
+
+    The id, the location and earlier snapshots stay.
+    """
     catalog.tables.replace(name, Schema.from_json(body.table_schema))
     return Empty()
 
@@ -197,9 +200,9 @@ def replace_table(catalog: CatalogOf, name: TableName, body: ReplaceTableRequest
     responses=failures("no table", "protected"),
 )
 def drop_table(catalog: CatalogOf, name: TableName) -> Empty:
-    """Drops its files, too, unless the table is external.
+    """Also deletes its files, unless the table is external.
 
-    Where dropped tables are kept for a while, the files stay until then.
+    If the server keeps dropped tables, the files stay until the table is purged.
     """
     catalog.tables.drop(name)
     return Empty()
@@ -207,13 +210,13 @@ def drop_table(catalog: CatalogOf, name: TableName) -> Empty:
 
 @router.post(
     "/databases/{database}/tables/{table}/auth",
-    summary="Ask what a query may see of a table",
+    summary="Get the row filters and column masks for a query",
     responses=failures("no table", "no column"),
 )
 def auth_table_query(
     catalog: CatalogOf, name: TableName, body: AuthTableQueryRequest
 ) -> AuthTableQueryResponse:
-    """Every caller with a token sees all rows and columns: no filters, no masks."""
+    """Always empty: every caller with a token sees all rows and columns."""
     info = catalog.tables.get(name)
     info.schema.columns(body.select or ())
     return AuthTableQueryResponse(filter=[], column_masking={})
@@ -227,9 +230,9 @@ def auth_table_query(
 def get_table_token(
     services: ServicesOf, catalog: CatalogOf, name: TableName
 ) -> GetTableTokenResponse:
-    """The warehouse's storage options, where the operator lets clients have them.
+    """The warehouse's storage options, if the operator hands them out.
 
-    Otherwise 501: `/v1/config` hands out what the operator put into the client options.
+    Otherwise 501; clients use the client options that `/v1/config` returns.
     """
     info = catalog.tables.get(name)
     seconds = services.settings.data_token_seconds

@@ -34,7 +34,7 @@ def list_tags(
     name: TableName,
     page: PageOf,
     tag_prefix: Annotated[
-        str | None, Query(alias="tagNamePrefix", description="How the names begin.")
+        str | None, Query(alias="tagNamePrefix", description="A prefix of the names.")
     ] = None,
 ) -> ListTagsResponse:
     """Tag names in order, by pages."""
@@ -47,7 +47,7 @@ def list_tags(
     responses=failures("no table", "no snapshot", "tag exists", "unsupported"),
 )
 def create_tag(catalog: CatalogOf, name: TableName, body: CreateTagRequest) -> Empty:
-    """Names a snapshot, the latest unless the request says otherwise."""
+    """Tags a snapshot, by default the latest."""
     retained = None if body.time_retained is None else parse_retention(body.time_retained)
     try:
         catalog.tags.create(name, body.tag_name, body.snapshot_id, retained_millis=retained)
@@ -64,7 +64,7 @@ def create_tag(catalog: CatalogOf, name: TableName, body: CreateTagRequest) -> E
     response_model=GetTagResponse,
 )
 def get_tag(catalog: CatalogOf, name: TableName, tag: Segment) -> Response:
-    """The snapshot it names, when it was made, how long it is kept."""
+    """The tagged snapshot, the tag's creation time and its retention."""
     found = catalog.tags.get(name, tag)
     document = GetTagResponse.of(found).model_dump(by_alias=True)
     return json_response({**document, "snapshot": Raw(found.snapshot.to_json())})
