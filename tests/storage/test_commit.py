@@ -346,6 +346,27 @@ def test_a_commit_whose_file_is_there_was_taken_whatever_the_catalog_says(
     assert len(silent.offered) == 1
 
 
+@pytest.mark.parametrize("error", [Unavailable, Forbidden, NotFound, CorruptData])
+def test_the_file_of_another_commit_proves_nothing_while_the_catalog_does_not_answer(
+    new_table: NewTable, error: type[HeadwaterError]
+) -> None:
+    table = new_table(COLUMNS)
+
+    def overtaken_and_lost() -> CommitAnswer:
+        append(table, 5, user="other")
+        return unavailable()
+
+    silent = Interfering(
+        table.pointer,
+        before=[overtaken_and_lost, *[unavailable] * 99],
+        latest_fails=99,
+        latest_error=error,
+    )
+    with pytest.raises(OutcomeUnknown, match="not known"):
+        committer(table, pointer=silent).commit(write(table, {"id": [1]}))
+    assert {offer.uuid for offer in silent.offered} == {silent.offered[0].uuid}
+
+
 def test_a_commit_that_was_never_sent_did_not_happen_and_leaves_nothing(
     new_table: NewTable,
 ) -> None:
