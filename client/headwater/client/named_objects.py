@@ -30,8 +30,8 @@ class ObjectShape(Generic[ContentT, ChangeT, InfoT, AnswerT]):
     """The differences between one kind of named object and the others.
 
     Attributes:
-        kind: What errors about an object are about. Paths and parameters have its name in small
-            letters: ``views``, ``view-details``, ``viewNamePattern``.
+        kind: The resource type of errors about an object. Paths and parameters have its name in
+            small letters: ``views``, ``view-details``, ``viewNamePattern``.
         names: The page of the names in a database.
         details: The page of the objects in a database.
         everywhere: The page of the names in all databases.
