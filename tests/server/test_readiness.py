@@ -100,6 +100,23 @@ def test_asking_often_makes_no_work() -> None:
     anyio.run(play)
 
 
+def test_a_wrong_clock_neither_keeps_an_answer_nor_loses_it() -> None:
+    watch, probe = Watch(), Switch()
+
+    async def play() -> None:
+        readiness = Readiness({"database": probe}, watch.runtime)
+        await readiness.failed()
+        watch.wrong_by = 60 * KEPT_MILLIS
+        await readiness.failed()
+        assert probe.asked == 1
+        watch.wrong_by = -60 * KEPT_MILLIS
+        watch.millis += KEPT_MILLIS
+        await readiness.failed()
+        assert probe.asked == 2
+
+    anyio.run(play)
+
+
 def test_what_hangs_is_not_asked_again_until_it_answers() -> None:
     watch, release = Watch(), threading.Event()
     asked = 0

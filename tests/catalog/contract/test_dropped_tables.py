@@ -198,6 +198,19 @@ def test_a_clock_that_jumps_purges_nothing_too_early(
     assert not directory.exists()
 
 
+def test_a_clock_that_is_set_back_purges_nothing_too_early(
+    catalog: Catalog, behind: SqlCatalog, table: Identifier, directory: Path, clock: Clock
+) -> None:
+    catalog.tables.drop(table)
+    clock.turn(days=7, seconds=1)
+    clock.set_wrong(days=-1)
+    assert behind.operation.sweep().purged == 0
+    assert _files(directory)
+    clock.set_wrong()
+    assert behind.operation.sweep().purged == 1
+    assert not directory.exists()
+
+
 def test_a_sweep_purges_what_is_old_enough(
     catalog: Catalog, behind: SqlCatalog, table: Identifier, orders_schema: Schema, clock: Clock
 ) -> None:
