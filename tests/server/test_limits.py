@@ -144,7 +144,10 @@ def test_a_head_as_large_as_it_may_be_is_taken(
     for size, status in ((2048, 200), (2049, 431)):
         connection = connect(address)
         head = b"GET /healthz HTTP/1.1\r\n" + _HOST + b"connection: close\r\nx: "
-        connection.sendall(head + b"y" * (size - len(head) - 4) + b"\r\n\r\n")
+        whole = head + b"y" * (size - len(head) - 4) + b"\r\n\r\n"
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start in range(0, size, 64):  # so that the server is likely to read it in pieces
+            connection.sendall(whole[start : start + 64])
         assert _answer(connection)[0] == status
 
 
