@@ -165,6 +165,6 @@ def test_a_handle_from_before_the_change_does_not_narrow_newer_values(lake: Lake
     stale = lake.table("sales.t")
     _change(table, n="BIGINT")
     table.write(_rows([2]).set_column(1, "n", pa.chunked_array([[5_000_000_000]], pa.int64())))
-    with pytest.raises(Unsupported, match=r"column 'n' became BIGINT .* open the table anew"):
+    with pytest.raises(Unsupported, match=r"column 'n' became BIGINT .* open the table again"):
         stale.changes(1).to_arrow()
     assert stale.refresh().scan(where="id = 2").to_arrow()["n"].to_pylist() == [5_000_000_000]

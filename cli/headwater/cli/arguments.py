@@ -50,7 +50,7 @@ Pattern = Annotated[
     typer.Option(
         "--pattern",
         metavar="LIKE",
-        help="Only names like this: % is any text, _ one character; \\ before either means it.",
+        help="Only names like this: % is any text, _ one character; \\ makes either literal.",
     ),
 ]
 IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing if it does not exist.")]

@@ -54,7 +54,8 @@ TargetKind = Annotated[
 TargetName = Annotated[
     str | None,
     typer.Argument(
-        metavar="NAME", help="The target: DATABASE or DATABASE.NAME, or nothing, by its type."
+        metavar="NAME",
+        help="The target, depending on its type: DATABASE, DATABASE.NAME or nothing.",
     ),
 ]
 
@@ -117,7 +118,7 @@ def grant_access(
         typer.Option(
             "--expires-in",
             metavar="DURATION",
-            help="How long it lasts, such as '90 d'; else for ever.",
+            help="The time until it expires, such as '90 d'; by default never.",
         ),
     ] = None,
 ) -> None:

@@ -80,7 +80,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="How often to repair what crashes left and purge expired tables; '0 s' is never.  "
+            help="How often to repair after crashes and purge expired tables; '0 s' for never.  "
             "[default: 1 min; env: HEADWATER_SWEEP_INTERVAL]",
         ),
     ] = None,
@@ -88,7 +88,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="How long requests that have begun may take once the server is told to stop.  "
+            help="How long running requests may take once the server is told to stop.  "
             "[default: 30 s; env: HEADWATER_SHUTDOWN_TIMEOUT]",
         ),
     ] = None,

@@ -84,9 +84,7 @@ def alter(
     ] = None,
     default: Annotated[
         list[str] | None,
-        typer.Option(
-            "--default", metavar="COLUMN=VALUE", help="Set the value of rows that give none."
-        ),
+        typer.Option("--default", metavar="COLUMN=VALUE", help="Set a column's default value."),
     ] = None,
     drop_default: Annotated[
         list[str] | None,

@@ -55,7 +55,7 @@ def create(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="How long to keep it, such as '7 d'; else the table's tag.default-time-retained.",
+            help="Its retention, such as '7 d'; by default the table's tag.default-time-retained.",
         ),
     ] = None,
 ) -> None:

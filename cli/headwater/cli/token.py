@@ -21,7 +21,7 @@ __all__ = ["app"]
 app = typer.Typer(help="The bearer tokens that open a server.", no_args_is_help=True)
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Whom the token is for: a person or a program.")
+    str, typer.Argument(metavar="NAME", help="The holder of the token: a person or a program.")
 ]
 
 
@@ -33,7 +33,7 @@ def create(
         typer.Option(
             "--expires-in",
             metavar="DURATION",
-            help="How long it is valid, such as '90 d' or '12 h'; by default for ever.",
+            help="The time until it expires, such as '90 d' or '12 h'; by default never.",
         ),
     ] = None,
     management: Annotated[

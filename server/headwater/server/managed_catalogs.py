@@ -53,7 +53,7 @@ class ManagedCatalogs:
         self._lock = Lock()
 
     def at_hand(self, name: str) -> SqlCatalog | None:
-        """A catalog that was looked for a moment ago; asks no database."""
+        """A catalog that was found a moment ago; asks no database."""
         with self._lock:
             known = self._known.get(name)
         if known is None or self._runtime.monotonic() >= known.until:

@@ -122,14 +122,14 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
     log_to_stderr(settings.log_format, settings.log_level)
     allow_open_files(settings.max_connections)
     with open_database(settings, runtime) as database:
-        # By no worker that is started anew: it would be too late to do anything about it.
+        # Not by a restarted worker: it would be too late to do anything about it.
         Warehouses(database, runtime).claim(settings.warehouses)
         if settings.workers == 1:
             with _application(database, settings, runtime) as app, _listen(settings) as listener:
                 _say(settings, listener)
                 uvicorn.Server(_config(settings, app)).run(sockets=[listener])
             return
-        # Whatever is wrong shall show here, once, and not in every worker.
+        # Any mistake should show here, once, and not in every worker.
         catalogs_on(database, settings, runtime)
     with _listen(settings) as listener, share_between_workers():
         _say(settings, listener)
@@ -138,7 +138,7 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
 
 
 class _Workers(Multiprocess):
-    """Starts workers, anew if they end, and ends them when the process is told to stop."""
+    """Starts workers, restarts those that end, and stops them when the process is told to stop."""
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
         super().__init__(config, sockets)
@@ -171,7 +171,7 @@ class _Workers(Multiprocess):
         return monotonic() - self._starting[pid] < _START_SECONDS
 
     def terminate_all(self) -> None:
-        """Tell all workers to stop; nobody is to wait for an answer that will not come."""
+        """Tell all workers to stop, so that no client waits for an answer that will not come."""
         for listener in self.sockets:
             listener.close()
         super().terminate_all()

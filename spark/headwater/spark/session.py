@@ -38,7 +38,7 @@ def local_session(
     """
     if not _java():
         raise Invalid(
-            "Spark needs Java 17 or newer, and there is none: install one (on Debian or Ubuntu "
+            "Spark needs Java 17 or newer, and none was found: install one (on Debian or Ubuntu "
             "`apt install openjdk-17-jre-headless`) or point JAVA_HOME at it"
         )
     os.environ.setdefault(_VARIABLE, sys.executable)

@@ -367,7 +367,7 @@ class TableOptions:
 
     @property
     def tag_time_retained(self) -> int | None:
-        """Milliseconds that a new tag is kept if nobody says otherwise; None is for ever."""
+        """The default retention of a new tag, milliseconds; None means for ever."""
         text = self.raw.get("tag.default-time-retained")
         return None if text is None else parse_duration(text, "tag.default-time-retained")
 

@@ -132,7 +132,7 @@ class SnapshotPointer(Protocol):
     """The owner of a table's latest snapshot: the catalog."""
 
     def latest(self) -> Snapshot | None:
-        """The latest snapshot; None for a table that nobody wrote yet."""
+        """The latest snapshot; None for a table without snapshots."""
         ...
 
     def commit(

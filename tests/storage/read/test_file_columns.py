@@ -127,7 +127,7 @@ def test_types_without_a_cast_between_them_are_not_read(old: Json, new: Json) ->
 )
 def test_a_file_newer_than_the_schema_loses_nothing(old: Json, new: Json) -> None:
     array = pa.nulls(1, to_arrow(parse_type(old)))
-    with pytest.raises(Unsupported, match=r"file x: column 'c' became .* open the table anew"):
+    with pytest.raises(Unsupported, match=r"file x: column 'c' became .* open the table again"):
         _column(old, new, newer=True).convert(array, 1, "file x")
 
 

@@ -1,4 +1,4 @@
-"""The catalog's contract: what a table is and where it lives, whoever answers.
+"""The catalog's contract, implemented by the SQL catalog and by the client of a server.
 
 `headwater.catalog.sql.SqlCatalog` answers from a SQL database, `headwater.client.rest.RestCatalog`
 over HTTP; one behaviour suite runs over both.

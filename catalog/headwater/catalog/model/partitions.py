@@ -24,7 +24,7 @@ Spec = Mapping[str, str]
 """A partition: the text of each partition column, as in its directory's name, unescaped."""
 
 UNKNOWN = -1
-"""A number that nobody measured (``PartitionStatistics.UNKNOWN``); any negative one says so."""
+"""An unknown number (``PartitionStatistics.UNKNOWN``), as is any negative one."""
 
 MOST_NAMES = 1000
 """The most partitions that one request names (``RESTApi.listPartitionsByNames``)."""

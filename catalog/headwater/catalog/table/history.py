@@ -141,7 +141,7 @@ class TableHistory:
     # Snapshots and tags -----------------------------------------------------------------------
 
     def latest_snapshot(self) -> Snapshot | None:
-        """The latest snapshot; None for a table that nobody wrote yet."""
+        """The latest snapshot; None for a table without snapshots."""
         return self.pointer.latest()
 
     def snapshots(self) -> list[Snapshot]:

@@ -28,7 +28,7 @@ class CatalogPointer:
     table_id: str
 
     def latest(self) -> Snapshot | None:
-        """The latest snapshot; None for a table that nobody wrote yet."""
+        """The latest snapshot; None for a table without snapshots."""
         found = self.catalog.snapshots.latest(self.identifier)
         return None if found is None else found.snapshot
 

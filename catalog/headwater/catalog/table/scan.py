@@ -123,7 +123,7 @@ class Scan(Rows):
 
     Args:
         storage: The table, with the schema that the rows are to have.
-        snapshot: The snapshot; None for a table that nobody wrote yet.
+        snapshot: The snapshot; None for a table without snapshots.
         columns: The columns, in this order; None means all.
         predicate: Only rows for which it is true; None means all.
     """

@@ -26,7 +26,7 @@ _KEPT: Mapping[str, str] = {
         spill-compression.zstd-level write-buffer-for-append write-buffer-spill.max-disk-size
         write-buffer-spillable write-max-writers-to-spill write.batch-memory write.batch-size
         """,
-    "when a writer compacts, and how much: this engine compacts when it is told to, all there is,"
+    "when a writer compacts, and how much: this engine compacts only when told to, all there is,"
     " as a writer with `write-only` does": """
         changelog-producer.lookup-wait commit.force-compact compaction.delete-ratio-threshold
         compaction.file-num-limit compaction.force-rewrite-all-files compaction.force-up-level-0
@@ -45,7 +45,7 @@ _KEPT: Mapping[str, str] = {
         sink.clustering.strategy sort-compaction.local-sample.magnification
         sort-compaction.range-strategy zorder.var-length-contribution
         """,
-    "work that others do beside a commit: expire partitions, create tags, call Java classes,"
+    "work that others do along with a commit: expire partitions, create tags, call Java classes,"
     " tell Hive. A commit of this engine does none of it, as one with `write-only`": """
         commit.callback.#.param commit.callbacks end-input.check-partition-expire
         metastore.tag-to-partition metastore.tag-to-partition.preview partition.end-input-to-done
@@ -61,7 +61,7 @@ _KEPT: Mapping[str, str] = {
         tag.period-formatter tag.time-expire-enabled visibility-callback.check-interval
         visibility-callback.enabled visibility-callback.timeout
         """,
-    "commits: this engine makes none without rows, and names each file anew": """
+    "commits: this engine makes none without rows, and gives each file a new name": """
         commit.discard-duplicate-files commit.force-create-snapshot
         commit.user-prefix snapshot.clean-empty-directories
         snapshot.expire.clean-empty-directories snapshot.expire.execution-mode

@@ -67,7 +67,7 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "bucket",
-        "the number of buckets of a partition; -1 is none for a table without a primary key",
+        "the number of buckets of a partition; -1 means none, for a table without a primary key",
         is_honoured=True,
         default="-1",
         refusals=(
@@ -247,7 +247,7 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
     ),
     _no_writes(
         "data-file.external-paths.strategy",
-        "whether new files lie outside the table's folder; files that do are read",
+        "whether new files are put outside the table's folder; such files are read",
         one_of("none"),
     ),
     _no_writes(

@@ -46,7 +46,7 @@ def schema_still_fits(storage: TableStorage, latest: TableSchema) -> None:
         if was != now:
             raise Conflict(
                 f"table {storage.name}: option '{option}' changed from {was} to {now} since the "
-                "rows were written; load the table anew and write them again"
+                "rows were written; load the table again and write them again"
             )
 
 

@@ -56,7 +56,7 @@ def parse_location(text: str) -> str:
         raise Invalid(f"'{text}' is neither a URI nor a local path")
     authority, *parts = rest[2:].split("/")
     if ":" in authority.rpartition("@")[0]:
-        # Without the text: locations are shown to whoever asks, credentials must not be.
+        # Without the text: anybody may see locations, but never credentials.
         raise Invalid(
             "a location must not hold credentials; give them as options, such as s3.access-key"
         )

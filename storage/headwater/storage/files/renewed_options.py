@@ -34,7 +34,7 @@ class ExpiringOptions:
 
 
 class RenewedOptions:
-    """Options that are asked for when they are first needed, and anew before they expire.
+    """Options that are requested when they are first needed, and renewed before they expire.
 
     It pickles with what it holds, so that a worker asks only when that is about to expire. Until
     then the worker does not even import what `ask` needs.

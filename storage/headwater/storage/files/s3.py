@@ -258,6 +258,6 @@ def _explained(path: str) -> Iterator[None]:
     except (PermissionDeniedError, UnauthenticatedError) as error:
         raise Forbidden(f"the object store refuses {path}; check the keys in s3.*") from error
     except (BaseError, OSError) as error:
-        # The store's own debugging follows its sentence, and would reach whoever sent a request.
+        # The store's own debugging follows its sentence, and would reach the client.
         sentence = str(error).partition("\n")[0]
         raise Unavailable(f"cannot access {path}: {sentence}") from error

@@ -1,4 +1,4 @@
-"""A job's course: plan, run, commit, and plan anew when another commit came in between."""
+"""The steps of a job: plan, run, commit, and plan again after a conflict."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Job(Protocol[Task]):
 
     @property
     def retries(self) -> int:
-        """The number of times that it is planned anew after a conflict."""
+        """The number of times that it is planned again after a conflict."""
         ...
 
     def plan(self, base: Snapshot) -> Sequence[Task]:

@@ -158,7 +158,7 @@ class _References:
                     f"{layout.schema_directory}, so it is not known what it needs; restore or drop "
                     "it"
                 )
-            # Snapshots before tags: whoever expires one that is tagged made the tag before.
+            # Snapshots before tags: an expired snapshot with a tag was tagged before it expired.
             for kind in (SNAPSHOTS, _TAGS, CHANGELOGS):
                 yield from self._listed(f"{layout.branch_location}/{kind}", kind)
             last = self._latest.get(branch)

@@ -27,7 +27,7 @@ __all__ = ["SortedRun", "merge_runs", "needs_age"]
 
 _Mask = npt.NDArray[np.bool_]
 
-# Bytes of all runs' rows at hand, about.
+# The approximate size of the rows held of all runs, bytes.
 _MOST_BYTES = 512 * 1024**2
 _LEAST_BATCH = 1024
 
@@ -143,7 +143,7 @@ class _Cursor:
     _source: Iterator[pa.RecordBatch] | None = None
 
     def fill(self) -> bool:
-        """Have rows at hand; False when the run is exhausted."""
+        """Load rows; False when the run is exhausted."""
         while self.batch is None or self.batch.num_rows == 0:
             if not self._waiting and not self._read():
                 return False
@@ -176,7 +176,7 @@ class _Cursor:
 
     @property
     def key_columns(self) -> list[pa.Array]:
-        """The keys at hand."""
+        """The keys of the loaded rows."""
         assert self.batch is not None
         return [self.batch.column(name) for name in self.rules.keys]
 
@@ -207,12 +207,12 @@ class _Cursor:
 
     @property
     def encoded(self) -> bool:
-        """True if the keys at hand are comparable with those that were there before."""
+        """True if the loaded keys are comparable with the previous ones."""
         return self._encoding is not None
 
     @property
     def last_key(self) -> Comparable:
-        """The greatest key at hand, an array of one."""
+        """The greatest loaded key, an array of one."""
         assert self._keys is not None
         return self._keys[-1:]
 
@@ -227,7 +227,7 @@ class _Cursor:
         return part
 
     def take_all(self) -> _Part:
-        """All rows at hand."""
+        """All loaded rows."""
         assert self.batch is not None
         part = _Part(self.run, self.batch, np.empty(0, np.int64))
         self.batch = self._keys = None

@@ -74,7 +74,7 @@ class StoredColumn:
         if self.newer and not _is_safe(self.stored.type, self.wanted.type):
             raise Unsupported(
                 f"{where}: column '{self.wanted.name}' became {self.stored.type} since it was "
-                f"opened as {self.wanted.type}; open the table anew"
+                f"opened as {self.wanted.type}; open the table again"
             )
         try:
             return evolve(column, self.stored.type, self.wanted.type, zone)

@@ -158,8 +158,8 @@ def next_plan(
 
     Raises:
         NotFound: The wanted snapshot has expired.
-        Invalid: The wanted snapshot lies beyond the next one: the table was rolled back or made
-            anew.
+        Invalid: The wanted snapshot lies beyond the next one: the table was rolled back or created
+            again.
         CorruptData: A manifest is missing or malformed.
         Unsupported: The table's options ask for what Headwater does not do.
     """
@@ -263,7 +263,7 @@ def _check_reach(storage: TableStorage, newest: Snapshot | None, snapshot_id: in
     if snapshot_id > last + 1:
         raise Invalid(
             f"table {storage.name}: snapshot {snapshot_id} is wanted, but the latest is "
-            f"{last or 'not there yet'}; the table was rolled back or made anew. Reset the "
+            f"{last or 'none'}; the table was rolled back or created again. Reset the "
             "consumer, or start from another snapshot"
         )
     if snapshot_id < 1:
@@ -276,7 +276,7 @@ def _expired(storage: TableStorage, snapshot_id: int, earliest: int | None) -> N
     there = "" if earliest is None else f" The earliest snapshot is {earliest}."
     return NotFound(
         f"table {storage.name}: snapshot {snapshot_id} has expired, so its changes can no longer "
-        f"be read.{there} Start anew from a full read, or let snapshots live longer; a consumer "
+        f"be read.{there} Start again from a full read, or let snapshots live longer; a consumer "
         "holds back expiry as long as it does not expire itself",
         resource_type=ResourceType.SNAPSHOT,
         resource_name=str(snapshot_id),

@@ -79,7 +79,7 @@ class FileSnapshotPointer:
     layout: TableLayout
 
     def latest(self) -> Snapshot | None:
-        """The latest snapshot; None for a table that nobody wrote yet."""
+        """The latest snapshot; None for a table without snapshots."""
         hinted = _hint(self.files, self.layout.latest_hint)
         if hinted is not None:
             found = read_snapshot_file(self.files, self.layout, hinted)
@@ -111,7 +111,7 @@ class FileSnapshotPointer:
                 return CommitAnswer.of(False)
         except Unavailable as error:
             return CommitAnswer.unknown(error)
-        # The file decided. Whoever finds a hint that is old, or none, looks for the files.
+        # The file decided. A reader that finds an old hint, or none, looks for the files.
         with suppress(HeadwaterError):
             write_latest_hint(self.files, self.layout, snapshot.id)
             if base is None:

@@ -68,7 +68,7 @@ class BucketStates:
                 raise Invalid(
                     f"table {self.storage.name}: {describe_partition(self.storage, partition)} has "
                     f"{state.total_buckets} buckets, but the option 'bucket' says {wanted}; "
-                    "overwrite the partition to spread its rows anew"
+                    "overwrite the partition to redistribute its rows"
                 )
             self.partitions[partition] = state
 

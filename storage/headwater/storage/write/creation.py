@@ -38,6 +38,6 @@ def refuse_unwritable(table: str, schema: Schema) -> None:
             refuse_formats(made)
     except Unsupported as error:
         raise Unsupported(
-            f"{error}; to have it for that engine all the same, say for_another_engine=True "
+            f"{error}; to create it for that engine anyway, pass for_another_engine=True "
             "(--for-another-engine)"
         ) from error

@@ -152,7 +152,7 @@ class SqlPolicies:
         table_id = find_table(connection, self._context, identifier).id
         lock_branch(connection, table_id, MAIN_BRANCH)
         if find_table(connection, self._context, identifier).id != table_id:
-            raise Conflict(f"table {identifier} is being dropped and made anew; retry")
+            raise Conflict(f"table {identifier} is being dropped and created again; retry")
         return table_id
 
 

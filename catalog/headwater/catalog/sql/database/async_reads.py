@@ -70,7 +70,7 @@ class AsyncReads:
                     self._idle.append(connection)
                     connection = None
             finally:
-                # Unless all went well: it failed, or whoever asked does no longer wait.
+                # Unless all went well: it failed, or the caller no longer waits.
                 if connection is not None:
                     connection.give_back()
                 self._counts.used(-1)
@@ -109,7 +109,7 @@ class AsyncReads:
 
 
 class _Connection:
-    """A connection that is given back when nobody knows it any more.
+    """A connection that is returned when nothing refers to it any more.
 
     Also when its event loop is gone, where nothing can be awaited.
     """

@@ -1,4 +1,4 @@
-"""The number of connections to the database, whoever made them."""
+"""The number of connections to the database, from all pools."""
 
 from __future__ import annotations
 

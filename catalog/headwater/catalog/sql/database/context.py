@@ -45,7 +45,7 @@ class CatalogContext:
         return Place.of(self.location)
 
     def is_allowed(self, place: Place) -> bool:
-        """True if whoever runs the catalog lets it work at a place outside the warehouse.
+        """True if the operator lets the catalog work at a place outside the warehouse.
 
         A server reads and writes with its own rights, which its callers do not have.
         """

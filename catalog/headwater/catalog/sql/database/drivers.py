@@ -51,7 +51,7 @@ IDLE_SECONDS = "headwater_idle_seconds"
 
 # How long a writer on SQLite waits for the one before it, which may be putting a file meanwhile.
 _LOCK_MILLIS = 60_000
-# How long MariaDB keeps a connection that nobody uses.
+# The time for which MariaDB keeps an unused connection.
 _UNUSED_SECONDS = 600
 # What a number out of range, a text too long or an unknown engine means does not depend on how
 # the server is set up: an error.

@@ -382,7 +382,7 @@ class PlaceRow(Base):
 
 
 class OutboxRow(Base):
-    """A decision that storage has yet to follow; the rows of a branch are settled in id order.
+    """A decision that storage has yet to follow; those of a branch are followed in id order.
 
     What `action`, `number` and `path` mean is said by `headwater.catalog.sql.outbox.outbox.Action`.
     """

@@ -47,7 +47,7 @@ _PATIENCE = {
 
 
 def change_tables(database: SqlDatabase, work: Callable[[Connection], T]) -> T:
-    """Run `work`, which makes or changes tables, while nobody else does.
+    """Run `work`, which creates or changes tables, while no other process does.
 
     On SQLite and PostgreSQL it is one transaction. MariaDB and MySQL commit every change of a
     table at once: there, after a crash, `work` must be able to go on with what it finds.

@@ -192,7 +192,7 @@ class SqlBranches:
     # What is looked at before a decision
 
     def _branch(self, identifier: Identifier, branch: str) -> TableRecord:
-        """A branch, settled; NotFound (TABLE) or (BRANCH)."""
+        """A branch without pending decisions; NotFound (TABLE) or (BRANCH)."""
         name = branch_of(identifier, branch)
         main = read_table(self._context, branch_of(identifier, MAIN_BRANCH))
         try:

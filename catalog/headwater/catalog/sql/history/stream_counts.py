@@ -36,7 +36,7 @@ class StreamCounts:
 
     @staticmethod
     def of(appended: int | None, changes: int | None, since: int | None) -> StreamCounts | None:
-        """From `COUNT_COLUMNS`; None when nobody counted."""
+        """From `COUNT_COLUMNS`; None if they were not counted."""
         if appended is None or changes is None or since is None:
             return None
         return StreamCounts(appended, changes, since)

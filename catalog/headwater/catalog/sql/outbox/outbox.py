@@ -466,7 +466,7 @@ def _remove(connection: Connection, rows: Sequence[int]) -> None:
 
 def _write_snapshot(files: FileAccess, layout: TableLayout, number: int, document: str) -> None:
     put(files, layout.snapshot(number), document)
-    # Whoever finds a hint that is old, or none, looks for the files themselves.
+    # A reader that finds an old hint, or none, looks for the files themselves.
     files.write(layout.latest_hint, str(number).encode(), durable=False)
     if number == 1:
         files.write(layout.earliest_hint, b"1")

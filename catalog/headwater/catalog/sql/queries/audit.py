@@ -22,10 +22,10 @@ def audit_of(row: Row[*tuple[object, ...]]) -> AuditFields:
 
 
 def updated(now: int) -> dict[str, int | str | None]:
-    """The columns of whoever changes a row now, in milliseconds since the epoch."""
+    """The columns that record who changes a row and when, in milliseconds since the epoch."""
     return {"updated_at": now, "updated_by": current_principal()}
 
 
 def created(now: int) -> dict[str, int | str | None]:
-    """The columns of whoever makes a row now, but for its owner."""
+    """The columns that record who creates a row and when, without its owner."""
     return {"created_at": now, "created_by": current_principal(), **updated(now)}

@@ -130,7 +130,7 @@ class Claim:
 
 
 def lock_places(connection: Connection) -> None:
-    """Let nobody else claim a place until the transaction ends, but for managed tables.
+    """Keep others from claiming a place until the transaction ends, except for managed tables.
 
     Those lie in databases, which are apart from each other and from all else. What there is not
     cannot be locked: the one row that every database has stands for it. On SQLite the write

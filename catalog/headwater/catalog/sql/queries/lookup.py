@@ -125,7 +125,7 @@ def _locking(count: int) -> Prepared:
             BranchRow.snapshot_uuid,
         )
         .where(or_(*keyed(count, table=BranchRow.table_id, branch=BranchRow.branch)))
-        # Whoever takes several takes them in this order, and so waits for nobody who waits for it.
+        # Several are always taken in this order, so that no two transactions wait for each other.
         .order_by(BranchRow.table_id)
         .with_for_update()
     )
@@ -204,7 +204,7 @@ def latest_schema(connection: Connection, table_id: str, identifier: Identifier)
 
 
 def lock_branch(connection: Connection, table_id: str, branch: str) -> None:
-    """Take the lock that whoever changes a branch, or its files, must hold.
+    """Take the lock that is needed to change a branch or its files.
 
     On SQLite the write transaction itself is that lock.
     """

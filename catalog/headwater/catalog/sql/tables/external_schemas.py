@@ -1,4 +1,4 @@
-"""The schemas of external tables: the files of the table tell them, whoever wrote those.
+"""The schemas of external tables, as the table's files have them, whichever engine wrote those.
 
 The database keeps what was seen last, for lists and for places that this catalog does not reach.
 A change is decided by who first puts the next file, as where there is no catalog: no file of
@@ -114,14 +114,14 @@ def refuse_other_schema(identifier: Identifier, asked: Schema, found: TableSchem
     ):
         if wanted and wanted != there:
             raise Invalid(
-                f"table {identifier}: the table that is there already has the {what} "
+                f"table {identifier}: the existing table has the {what} "
                 f"{', '.join(map(str, there)) or 'none'}, not {', '.join(map(str, wanted))}; leave "
                 "the columns and keys out to take them from its files"
             )
     for key, value in asked.options.items():
         if key != _OWNER and found.options.get(key) != value:
             raise Invalid(
-                f"table {identifier}: option '{key}' of the table that is there already is "
+                f"table {identifier}: option '{key}' of the existing table is "
                 f"{found.options.get(key)!r}, not {value!r}; leave it out, and change it afterwards"
             )
 

@@ -109,12 +109,12 @@ def make_warehouse_folder(context: CatalogContext) -> None:
 
 
 def is_readable(context: CatalogContext, path: str) -> bool:
-    """True if whoever runs the catalog lets it work at a path outside the warehouse."""
+    """True if the operator lets the catalog work at a path outside the warehouse."""
     return context.is_allowed(Place.of(path))
 
 
 def check_readable(context: CatalogContext, identifier: Identifier, path: str) -> None:
-    """Refuse to work at a place that whoever runs the catalog did not name; raises Forbidden."""
+    """Refuse to work at a place that the operator did not allow; raises Forbidden."""
     if is_readable(context, path):
         return
     raise Forbidden(

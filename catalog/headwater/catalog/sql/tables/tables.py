@@ -344,7 +344,7 @@ class SqlTables(Replacements, Registrations):
             lock_table(connection, record)
             if self._main(connection, source) != record:
                 # Dropped and kept meanwhile, it must not come back by another name.
-                raise Conflict(f"table {source} is being dropped and made anew; retry")
+                raise Conflict(f"table {source} is being dropped and created again; retry")
             database_id, _ = find_database(connection, self._context, destination.database)
             refuse_taken_name(connection, database_id, destination)
             connection.execute(
@@ -373,9 +373,9 @@ class SqlTables(Replacements, Registrations):
         def work(connection: Connection) -> str:
             table_id = self._main(connection, identifier)
             lock_table(connection, table_id)
-            # Renamed, or dropped and made anew, before the locks were had.
+            # Renamed, or dropped and created again, before the locks were taken.
             if self._main(connection, identifier) != table_id:
-                raise Conflict(f"table {identifier} is being dropped and made anew; retry")
+                raise Conflict(f"table {identifier} is being dropped and created again; retry")
             is_protected = connection.execute(
                 select(TableRow.is_protected).where(TableRow.id == table_id)
             ).scalar_one()
