@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.storage.errors import Invalid
-from headwater.storage.rows.ordering import OrderColumn, RowOrder, argsort
+from headwater.storage.rows.ordering import Comparable, OrderColumn, RowOrder, argsort
 
 
 def _java_double(value: float) -> tuple[int, float, int]:
@@ -95,9 +95,26 @@ def test_slices_and_widths_of_other_arrays() -> None:
     assert left.tolist()[1] > right.tolist()[1]
 
 
-@given(st.lists(st.integers(0, 5), max_size=40))
-def test_argsort_keeps_the_order_of_equal_rows(values: list[int]) -> None:
-    rows = np.array(values, np.int64)
+_LARGE = st.integers(0, 5) | st.sampled_from([2**61, 2**62, 2**63 - 1])
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+@given(st.lists(_LARGE, max_size=40))
+def test_argsort_keeps_the_order_of_equal_rows(dtype: type, values: list[int]) -> None:
+    if dtype is np.int64:
+        values = [value - 2**62 for value in values]
+    rows: Comparable = np.array(values, dtype)
+    assert argsort(rows).tolist() == sorted(range(len(values)), key=lambda i: values[i])
+
+
+@pytest.mark.parametrize("width", [9, 16, 50])
+@given(st.data())
+def test_argsort_keeps_the_order_of_equal_bytes(width: int, data: st.DataObject) -> None:
+    few = st.sampled_from([b"\0", b"a", b"\xff"])
+    one = st.lists(few, min_size=width, max_size=width).map(b"".join)
+    distinct = data.draw(st.lists(one, min_size=1, max_size=8))
+    values = data.draw(st.lists(st.sampled_from(distinct), max_size=30))
+    rows = np.array(values, f"S{width}")
     assert argsort(rows).tolist() == sorted(range(len(values)), key=lambda i: values[i])
 
 

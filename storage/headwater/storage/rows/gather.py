@@ -50,8 +50,11 @@ def _select(
 ) -> tuple[list[pa.RecordBatch], npt.NDArray[np.int64]]:
     """The rows of each batch that are wanted, and the order renumbered to them."""
     bounds = np.cumsum([0, *(batch.num_rows for batch in batches)])
-    by_batch = np.argsort(order)
-    ends = np.searchsorted(order, bounds, sorter=by_batch)
+    batch_of = np.searchsorted(bounds[1:], order, side="right")
+    # Small numbers are sorted in one pass each byte.
+    small = np.uint16 if len(batches) <= 1 << 16 else np.int64
+    by_batch = np.argsort(batch_of.astype(small), kind="stable")
+    ends = np.cumsum([0, *np.bincount(batch_of, minlength=len(batches))])
     chosen = [
         batch.take(pa.array(order[by_batch[start:end]] - first))
         for batch, first, (start, end) in zip(batches, bounds[:-1], pairwise(ends), strict=True)
