@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -185,6 +186,35 @@ def test_rows_in_any_order_become_a_sorted_run(
     batch = pa.RecordBatch.from_pylist(shuffled, _ARROW)
     result = merge_rows(batch, rules).to_pylist()
     assert result == _model([rows], rules, False, keep_deletes=True)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@given(data=st.data(), ordered=st.booleans())
+def test_the_oldest_rows_stay_with_first_row(
+    interleaved: bool, data: st.DataObject, ordered: bool
+) -> None:
+    """Lower ranks are older whatever their numbers, and of one run the keys alone take part."""
+    runs = data.draw(_runs(interleaved))
+    known = data.draw(st.lists(st.booleans(), min_size=len(runs), max_size=len(runs)))
+    keys_only = data.draw(st.booleans())
+    parts: list[SortedRun] = []
+    oldest: dict[tuple[int, bytes], tuple[tuple[int, int], _Row]] = {}
+    for at, rows in enumerate(runs):
+        for row in rows:
+            row["_VALUE_KIND"] = 0
+        rank = 1 if known[at] else 2
+        if keys_only and at == 0:
+            rank = 0
+        parts.append(replace(_run(f"run {at}", rows), rank=rank, keys_only=rank == 0))
+        for row in rows:
+            age = (rank, row["_SEQUENCE_NUMBER"])
+            if _key(row) not in oldest or age < oldest[_key(row)][0]:
+                oldest[_key(row)] = (age, row)
+    rules = MergeRules.of(_schema({"merge-engine": "first-row"}))
+    merged = merge_runs(data.draw(st.permutations(parts)), rules, _ARROW.names, ordered=ordered)
+    result = pa.Table.from_batches(merged, _ARROW).to_pylist()
+    expected = [row for (rank, _), row in oldest.values() if rank]
+    assert (result if ordered else sorted(result, key=_key)) == sorted(expected, key=_key)
 
 
 def test_newer_run_wins_without_looking_at_rows() -> None:

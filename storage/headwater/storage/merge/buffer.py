@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headwater.storage.merge.engine import RowGroups
+from headwater.storage.merge.engine import PickingEngine, RowGroups
 from headwater.storage.merge.groups import groups_of_rows
 from headwater.storage.merge.rules import MergeRules, added_rows
 from headwater.storage.rows.gather import take_rows
@@ -32,6 +32,10 @@ def merge_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:
     in_order = bool(np.all(np.greater_equal(newness[1:], newness[:-1])))
     by_age = None if in_order else np.argsort(newness, kind="stable")
     order, firsts = groups_of_rows(keys, by_age)
+    if isinstance(rules.engine, PickingEngine):
+        # Keys with one row need no looking for.
+        groups = RowGroups(len(order), firsts, lambda names: rows.select(list(names)))
+        return take_rows([rows], order[rules.engine.merge(groups, ())])
     sizes = np.diff(np.append(firsts, len(order)))
     shared = sizes > 1
     if not shared.any():

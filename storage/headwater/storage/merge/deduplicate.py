@@ -5,16 +5,12 @@ When that row retracts (``-U``, ``-D``), the key is gone. Source: ``DeduplicateM
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from headwater.storage.merge.engine import Indices, MergeEngine, RowGroups
+from headwater.storage.merge.engine import PickingEngine
 
 __all__ = ["Deduplicate"]
 
 
-class Deduplicate(MergeEngine):
+class Deduplicate(PickingEngine):
     """Keeps the newest row of each key."""
 
-    def merge(self, groups: RowGroups, columns: Sequence[str]) -> Indices:
-        """The newest row of each group."""
-        return groups.lasts
+    newest = True

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Indices", "MergeEngine", "RowGroups"]
+__all__ = ["Indices", "MergeEngine", "PickingEngine", "RowGroups"]
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 
@@ -88,3 +88,17 @@ class MergeEngine(ABC):
             group in the groups' order, with the wanted columns, of the types they have in the
             table, and ``_VALUE_KIND``. The key and the newest row's sequence number are added.
         """
+
+
+class PickingEngine(MergeEngine):
+    """An engine that keeps one row of each key as it is, by its age alone.
+
+    Attributes:
+        newest: True if that is the newest row of the key, False if it is the oldest.
+    """
+
+    newest: bool
+
+    def merge(self, groups: RowGroups, columns: Sequence[str]) -> Indices:
+        """The newest, or the oldest, row of each group."""
+        return groups.lasts if self.newest else groups.firsts

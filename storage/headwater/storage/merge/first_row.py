@@ -5,21 +5,16 @@ Source: ``FirstRowMergeFunction.java``, ``FirstRowMergeFunctionWrapper.java``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from headwater.storage.merge.engine import Indices, MergeEngine, RowGroups
+from headwater.storage.merge.engine import PickingEngine
 
 __all__ = ["FirstRow"]
 
 
-class FirstRow(MergeEngine):
+class FirstRow(PickingEngine):
     """Keeps the oldest row of each key; retractions are refused."""
 
+    newest = False
     takes_retractions = False
     # A compacted row has been read and streamed: a writer that took its sequence numbers earlier
     # and committed later must not replace it.
     compacted_rows_first = True
-
-    def merge(self, groups: RowGroups, columns: Sequence[str]) -> Indices:
-        """The oldest row of each group."""
-        return groups.firsts

@@ -6,6 +6,7 @@ costs what the few cost; nothing but keys is compared.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +15,14 @@ import numpy.typing as npt
 from headwater.storage.merge.engine import Indices
 from headwater.storage.rows.ordering import Comparable, argsort, concatenate
 
-__all__ = ["groups_of_rows", "shared_keys", "sort_groups"]
+__all__ = [
+    "groups_of_rows",
+    "picked_of_groups",
+    "picked_rows",
+    "shared_keys",
+    "shared_out",
+    "sort_groups",
+]
 
 _Mask = npt.NDArray[np.bool_]
 
@@ -54,18 +62,86 @@ def groups_of_rows(keys: Comparable, order: Indices | None = None) -> tuple[Indi
     return order, np.flatnonzero(_begins(keys[order]))
 
 
-def sort_groups(firsts: Indices, newness: Comparable, ranks: Indices) -> Indices:
+def sort_groups(firsts: Indices, age: Sequence[Comparable]) -> Indices:
     """The positions of grouped rows, those of each group sorted by age.
 
     Args:
         firsts: The position of each group's first row.
-        newness: Greater for newer rows of one rank; where equal, the later row is the newer.
-        ranks: Each row's rank, which decides before `newness` does.
+        age: Numbers that are greater for newer rows, the most significant first; where all are
+            equal, the later row is the newer.
     """
-    sizes = np.diff(np.append(firsts, len(newness)))
+    sizes = np.diff(np.append(firsts, len(age[0])))
     groups = np.repeat(np.arange(len(firsts)), sizes)
-    by_age = np.argsort(newness, kind="stable")
-    return by_age[np.lexsort((ranks[by_age], groups[by_age]))]
+    return np.lexsort((*reversed(age), groups))
+
+
+def picked_of_groups(firsts: Indices, age: Sequence[Comparable], *, newest: bool) -> Indices:
+    """The position of the newest, or the oldest, row of each group; otherwise `sort_groups`."""
+    at = np.arange(len(age[0]))
+    starts, ends = firsts, np.append(firsts[1:], len(at))
+    extreme = np.maximum if newest else np.minimum
+    for numbers in age:
+        values = numbers[at]
+        stays = values == np.repeat(extreme.reduceat(values, starts), ends - starts)
+        at = at[stays]
+        ends = np.cumsum(np.add.reduceat(stays, starts, dtype=np.int64))
+        starts = np.concatenate([[0], ends[:-1]])
+        if len(at) == len(firsts):
+            break
+    return at[ends - 1] if newest else at[starts]
+
+
+def picked_rows(parts: Sequence[Comparable], *, newest: bool) -> list[_Mask] | None:
+    """Masks of the rows of each part that are their key's newest, or oldest; None when all are.
+
+    Args:
+        parts: As for `shared_keys`, at least two.
+        newest: True for the newest rows, False for the oldest.
+    """
+    base = max(range(len(parts)), key=lambda at: len(parts[at]))
+    if len(parts[base]) * 2 < sum(len(keys) for keys in parts):
+        keys = concatenate(parts)
+        order = np.argsort(keys, kind="stable")
+        in_order = _ends(keys[order]) if newest else _begins(keys[order])
+        if in_order.all():
+            return None
+        picked = np.empty(len(keys), np.bool_)
+        picked[order] = in_order
+        return shared_out(picked, parts)
+    great, others = parts[base], [keys for at, keys in enumerate(parts) if at != base]
+    before = sum(len(keys) for keys in parts[:base])
+    keys = concatenate(others)
+    order = np.argsort(keys, kind="stable")
+    chosen = order[_ends(keys[order]) if newest else _begins(keys[order])]
+    found, met = _found(great, keys[chosen])
+    wins = (chosen >= before) == newest
+    of_great = np.ones(len(great), np.bool_)
+    of_great[found[met & wins]] = False
+    of_others = np.zeros(len(keys), np.bool_)
+    of_others[chosen[wins | ~met]] = True
+    masks = shared_out(of_others, others)
+    masks.insert(base, of_great)
+    return masks
+
+
+def shared_out(mask: _Mask, parts: Sequence[Comparable]) -> list[_Mask]:
+    """A mask of all parts' rows as one for each part."""
+    ends = itertools.accumulate(len(keys) for keys in parts)
+    return [mask[end - len(keys) : end] for keys, end in zip(parts, ends, strict=True)]
+
+
+def _found(great: Comparable, distinct: Comparable) -> tuple[Indices, _Mask]:
+    """The places of keys in a great part, and a mask of those that it has."""
+    found = np.searchsorted(great, distinct)
+    found[found == len(great)] = 0
+    return found, great[found] == distinct
+
+
+def _ends(ordered: Comparable) -> _Mask:
+    """A mask of the sorted keys that differ from the one after."""
+    ends = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=ends[:-1])
+    return ends
 
 
 def _begins(ordered: Comparable) -> _Mask:
@@ -92,9 +168,7 @@ def _looked_up(parts: Sequence[Comparable], base: int) -> tuple[Indices, Indices
     begins = _begins(keys[order])
     starts = np.flatnonzero(begins)
     distinct = keys[order[starts]]
-    found = np.searchsorted(great, distinct)
-    found[found == len(great)] = 0
-    met = great[found] == distinct
+    found, met = _found(great, distinct)
     counts = np.diff(np.append(starts, len(keys)))
     sizes = counts + met
     shared = sizes > 1

@@ -17,11 +17,17 @@ import pyarrow as pa
 
 from headwater.storage.errors import CorruptData
 from headwater.storage.formats.system_columns import KIND_FIELD
-from headwater.storage.merge.engine import Indices, RowGroups
-from headwater.storage.merge.groups import shared_keys, sort_groups
+from headwater.storage.merge.engine import Indices, PickingEngine, RowGroups
+from headwater.storage.merge.groups import (
+    picked_of_groups,
+    picked_rows,
+    shared_keys,
+    shared_out,
+    sort_groups,
+)
 from headwater.storage.merge.rules import MergeRules, added_rows
 from headwater.storage.rows.gather import gather, take_rows
-from headwater.storage.rows.ordering import Comparable, Encoding, argsort, concatenate
+from headwater.storage.rows.ordering import Comparable, Encoding, concatenate, words
 
 __all__ = ["SortedRun", "merge_runs", "needs_age"]
 
@@ -154,7 +160,8 @@ class _Cursor:
                 self._waiting += [self.batch.slice(half), self.batch.slice(0, half)]
                 self.batch = None
                 continue
-            self.widths = self.rules.key_order.widths(self.key_columns)
+            if self.rules.key_order.fixed is None:
+                self.widths = self.rules.key_order.widths(self.key_columns)
         return True
 
     def _read(self) -> bool:
@@ -238,8 +245,10 @@ def _encode(live: Sequence[_Cursor], rules: MergeRules) -> None:
     """Have the keys of all runs comparable; rows that were read before may be so already."""
     if all(cursor.encoded for cursor in live):
         return
-    keys = [cursor.key_columns for cursor in live]
-    encoding = rules.key_order.encoding(keys, [cursor.widths for cursor in live])
+    encoding = rules.key_order.fixed
+    if encoding is None:
+        keys = [cursor.key_columns for cursor in live]
+        encoding = rules.key_order.encoding(keys, [cursor.widths for cursor in live])
     for cursor in live:
         cursor.encode(encoding)
 
@@ -260,71 +269,72 @@ class _Merge:
         Args:
             parts: The rows of each run, the oldest run first.
         """
-        rows, firsts = self._groups(parts)
-        if not len(firsts):
-            yield from self._result(parts, None, None)
+        keys = [part.keys for part in parts]
+        engine = self.rules.engine
+        picking = engine if isinstance(engine, PickingEngine) else None
+        if picking is not None and not self.by_age and len(parts) > 1:
+            yield from self._result(parts, picked_rows(keys, newest=picking.newest))
             return
+        rows, firsts = shared_keys(keys)
+        if not len(firsts):
+            yield from self._result(parts, None)
+            return
+        if picking is not None:
+            age = self._age(parts, rows)
+            staying = rows[picked_of_groups(firsts, age, newest=picking.newest)]
+            yield from self._result(parts, _masks(parts, rows, staying))
+            return
+        if self.by_age:
+            rows = rows[sort_groups(firsts, self._age(parts, rows))]
         merged = self.rules.merge(
             RowGroups(len(rows), firsts, lambda names: _pick(parts, rows, names)), self.columns
         )
-        stays = np.ones(sum(part.batch.num_rows for part in parts), np.bool_)
-        stays[rows] = False
         if isinstance(merged, pa.RecordBatch):
-            yield from self._result(parts, stays, merged, rows[firsts])
+            yield from self._result(parts, _masks(parts, rows), merged, rows[firsts])
         else:
-            stays[rows[merged]] = True
-            yield from self._result(parts, stays, None)
+            yield from self._result(parts, _masks(parts, rows, rows[merged]))
 
-    def _groups(self, parts: Sequence[_Part]) -> tuple[Indices, Indices]:
-        """The rows that the engine must see, in groups by key, and the start of each group."""
-        rows, firsts = shared_keys([part.keys for part in parts])
-        if self.by_age and len(firsts) and len(parts) > 1:
-            rows = rows[sort_groups(firsts, *self._ages(parts, rows))]
-        return rows, firsts
-
-    def _ages(self, parts: Sequence[_Part], rows: Indices) -> tuple[Comparable, Indices]:
-        """The newness and the rank of some rows."""
+    def _age(self, parts: Sequence[_Part], rows: Indices) -> list[Comparable]:
+        """Numbers that are greater for newer rows, the most significant first."""
         sizes = [part.batch.num_rows for part in parts]
-        ranks = np.repeat([part.run.rank for part in parts], sizes)[rows]
+        ranks = [part.run.rank for part in parts]
+        if len(set(ranks)) == 1:
+            return words(self.rules.newness(_pick(parts, rows, self.rules.age_columns)))
         keys_only = np.repeat([part.run.keys_only for part in parts], sizes)[rows]
         compared = np.flatnonzero(~keys_only)
         known = self.rules.newness(_pick(parts, rows[compared], self.rules.age_columns))
-        if len(compared) == len(rows):
-            return known, ranks
         newness = np.zeros(len(rows), known.dtype)
         newness[compared] = known
-        return newness, ranks
+        return [np.repeat(ranks, sizes)[rows], *words(newness)]
 
     def _result(
         self,
         parts: Sequence[_Part],
-        stays: _Mask | None,
-        merged: pa.RecordBatch | None,
+        stays: Sequence[_Mask] | None,
+        merged: pa.RecordBatch | None = None,
         merged_rows: Indices | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The rows that stay as they are, run by run, and the merged ones.
 
         Args:
             parts: The rows of each run.
-            stays: A mask of the rows that stay as they are; None means all.
+            stays: Masks of the rows of each that stay as they are; None means all.
             merged: Rows that take the place of others.
             merged_rows: A row of the same key for each of `merged`.
         """
         batches: list[pa.RecordBatch] = []
         keys: list[Comparable] = []
-        start = 0
-        for part in parts:
-            end = start + part.batch.num_rows
-            mask = None if stays is None else stays[start:end]
-            start = end
+        for at, part in enumerate(parts):
             if not part.run.keys_only:
+                mask = None if stays is None else stays[at]
                 self._add(part.batch, part.keys, mask, batches, keys)
         if merged is not None:
             assert merged_rows is not None
             every = concatenate([part.keys for part in parts])
             self._add(merged, every[merged_rows] if len(every) else every, None, batches, keys)
         if self.ordered and len(batches) > 1:
-            yield from gather(batches, argsort(concatenate(keys)))
+            # Sorted runs end to end are what a merge sort is best at.
+            yield from gather(batches, np.argsort(concatenate(keys), kind="stable"))
         else:
             yield from batches
 
@@ -342,12 +352,21 @@ class _Merge:
             own: _Mask = added.to_numpy(zero_copy_only=False)
             mask = own if mask is None else mask & own
         batch = batch.select(self.columns)
-        if mask is not None and not mask.all():
+        if mask is not None:
             batch = batch.filter(pa.array(mask))
-            own_keys = own_keys[mask] if len(own_keys) else own_keys
+            own_keys = own_keys[mask] if self.ordered and len(own_keys) else own_keys
         if batch.num_rows:
             batches.append(batch)
             keys.append(own_keys)
+
+
+def _masks(parts: Sequence[_Part], rows: Indices, staying: Indices | None = None) -> list[_Mask]:
+    """Masks of the rows of each part but for some, and again those of them that stay."""
+    mask = np.ones(sum(part.batch.num_rows for part in parts), np.bool_)
+    mask[rows] = False
+    if staying is not None:
+        mask[staying] = True
+    return shared_out(mask, [part.keys for part in parts])
 
 
 def _pick(parts: Sequence[_Part], rows: Indices, names: Sequence[str]) -> pa.RecordBatch:
