@@ -34,12 +34,12 @@ from headwater.storage.commit.entries import (
 )
 from headwater.storage.commit.fate import Patience, commit_snapshot
 from headwater.storage.commit.late_rows import LateRows
+from headwater.storage.commit.own_history import BATCH_IDENTIFIER, CommittedUpTo, OwnHistory
 from headwater.storage.errors import (
     Conflict,
     CorruptData,
     HeadwaterError,
     Invalid,
-    NotFound,
     OutcomeUnknown,
     Unavailable,
 )
@@ -68,24 +68,6 @@ __all__ = [
     "TableCommit",
     "delete_message_files",
 ]
-
-BATCH_IDENTIFIER = 2**63 - 1
-"""The identifier of a commit that is not one of a numbered row (``BatchWriteBuilder.java``)."""
-
-
-@dataclass(frozen=True)
-class CommittedUpTo:
-    """The last commit of a user that a table's history shows.
-
-    Attributes:
-        identifier: The user's last identifier; None when no snapshot is theirs.
-        whole_history: True if that holds for all of the table's history. When it is false and
-            `identifier` is None, the user may have committed in snapshots that have expired.
-    """
-
-    identifier: int | None
-    whole_history: bool
-
 
 _Changes = Callable[[Snapshot | None], Sequence[ManifestEntry]]
 
@@ -135,6 +117,7 @@ class TableCommit:
         self._pointer = pointer
         self._user = commit_user
         self._options = storage.schema.table_options
+        self._own = OwnHistory(storage, pointer, commit_user)
         # Files of commits that certainly did not happen, as the catalog was out of reach.
         self._unsent: set[str] = set()
 
@@ -167,7 +150,9 @@ class TableCommit:
                 buckets; 0 stands for the empty table.
 
         Returns:
-            The snapshot made; None when there was nothing to commit.
+            The snapshot made; None when there was nothing to commit. When another attempt of the
+            user at the same numbered commit comes first, that one's, or a later one of the user;
+            the messages' files are deleted then.
 
         Raises:
             Invalid: New files and compactions are mixed.
@@ -277,17 +262,7 @@ class TableCommit:
 
     def committed_up_to(self) -> CommittedUpTo:
         """The user's last commit among the snapshots that have not expired."""
-        snapshot = self._pointer.latest()
-        while snapshot is not None:
-            if snapshot.commit_user == self._user:
-                return CommittedUpTo(snapshot.commit_identifier, True)
-            if snapshot.id == 1:
-                break
-            try:
-                snapshot = self._storage.snapshot(snapshot.id - 1)
-            except NotFound:
-                return CommittedUpTo(None, False)
-        return CommittedUpTo(None, True)
+        return self._own.up_to_now()
 
     def filter_committed(self, identifiers: Sequence[int]) -> list[int]:
         """The identifiers that are still to be committed.
@@ -341,6 +316,10 @@ class TableCommit:
         try:
             while True:
                 base = self._pointer.latest()
+                done = self._own.repeated(base, attempt.identifier, attempt.kind)
+                if done is not None:
+                    self._give_up(attempt)
+                    return done
                 try:
                     snapshot = self._try(attempt, base)
                 except CorruptData:
@@ -349,6 +328,7 @@ class TableCommit:
                     # The snapshot expired while it was being built upon.
                     snapshot = None
                 if snapshot is not None:
+                    self._own.add(snapshot)
                     if attempt.late_rows is not None:
                         attempt.late_rows.delete_replaced()
                     return snapshot
@@ -362,15 +342,24 @@ class TableCommit:
         except OutcomeUnknown:
             raise
         except HeadwaterError as error:
-            self._discard(attempt.written)
-            if attempt.late_rows is not None:
-                attempt.late_rows.delete_written()
+            self._delete_written(attempt)
             if not isinstance(error, Unavailable):
                 raise
             self._unsent |= names
             raise Unavailable(
                 f"table {self._storage.name}: nothing was committed: {error.message}"
             ) from error
+
+    def _delete_written(self, attempt: _Attempt) -> None:
+        """Delete what was written for a commit that certainly did not happen, but for its rows."""
+        self._discard(attempt.written)
+        if attempt.late_rows is not None:
+            attempt.late_rows.delete_written()
+
+    def _give_up(self, attempt: _Attempt) -> None:
+        """Leave no file of an attempt whose rows another attempt has committed."""
+        self._delete_written(attempt)
+        self.abort(attempt.messages)
 
     def _try(self, attempt: _Attempt, base: Snapshot | None) -> Snapshot | None:
         """One attempt on top of `base`; None when another commit came first."""
