@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.page import Page
-from headwater.catalog.wire.tables import (
+from headwater.catalog.wire.databases import (
     AlterDatabaseRequest,
     CreateDatabaseRequest,
-    Empty,
     GetDatabaseResponse,
     ListDatabasesResponse,
 )
+from headwater.catalog.wire.tables import Empty
 from headwater.client.requests import (
     Requests,
     paging,

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from headwater.catalog.model.audit import Audited, AuditFields
-from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.tables import TableInfo
@@ -26,24 +25,19 @@ from headwater.storage.schema.table_schema import Schema, TableSchema, highest_f
 
 __all__ = [
     "ERROR_KIND_HEADER",
-    "AlterDatabaseRequest",
-    "AlterDatabaseResponse",
     "AlterTableRequest",
     "AuditedModel",
     "AuthTableQueryRequest",
     "AuthTableQueryResponse",
     "ConfigResponse",
-    "CreateDatabaseRequest",
     "CreateTableRequest",
     "Empty",
     "ErrorResponse",
-    "GetDatabaseResponse",
     "GetTableResponse",
     "GetTableTokenResponse",
     "IdentifierModel",
     "JsonObject",
     "ListBranchesResponse",
-    "ListDatabasesResponse",
     "ListTableDetailsResponse",
     "ListTablesGloballyResponse",
     "ListTablesResponse",
@@ -198,74 +192,6 @@ def audit_fields(info: Audited) -> AuditFields:
         updated_at=info.updated_at,
         updated_by=info.updated_by or "",
     )
-
-
-class CreateDatabaseRequest(WireModel):
-    """``POST …/databases``."""
-
-    model_config = example({"name": "sales", "options": {"owner": "billing"}})
-
-    name: str
-    options: dict[str, str | None] | None = None
-
-
-class AlterDatabaseRequest(WireModel):
-    """``POST …/databases/{database}``."""
-
-    model_config = example({"removals": ["comment"], "updates": {"owner": "billing"}})
-
-    removals: list[str] | None = None
-    updates: dict[str, str | None] | None = None
-
-
-class AlterDatabaseResponse(WireModel):
-    """The options that were removed, set, or missing."""
-
-    model_config = example({"removed": ["comment"], "updated": ["owner"], "missing": []})
-
-    removed: list[str]
-    updated: list[str]
-    missing: list[str]
-
-
-class GetDatabaseResponse(AuditedModel):
-    """A database."""
-
-    model_config = example(
-        {
-            "id": "7a3f4f0e-0c1b-4c39-8a57-54b2a9f0f6d3",
-            "name": "sales",
-            "location": "file:///lake/sales.db",
-            "options": {"owner": "billing"},
-            **AUDIT,
-        }
-    )
-
-    id: str
-    name: str
-    location: str
-    options: dict[str, str] | None = None
-
-    @staticmethod
-    def of(info: DatabaseInfo) -> GetDatabaseResponse:
-        """The wire form."""
-        return GetDatabaseResponse(
-            id=info.id,
-            name=info.name,
-            location=info.location,
-            options=dict(info.options),
-            **audit_fields(info),
-        )
-
-    def info(self) -> DatabaseInfo:
-        """The database."""
-        return DatabaseInfo(
-            id=self.id,
-            name=self.name,
-            location=self.location,
-            options=self.options or {},
-            **self.audit(),
-        )
 
 
 class CreateTableRequest(WireModel):
@@ -424,14 +350,6 @@ class Listed(Paged, Generic[T]):
     def page(self) -> Page[T]:
         """The page; a token that is empty is none."""
         return Page(tuple(self.items or ()), self.next_page_token or None)
-
-
-class ListDatabasesResponse(Listed[str]):
-    """Database names."""
-
-    model_config = example({"databases": ["sales"], "nextPageToken": None})
-
-    items: list[str] | None = Field(default=None, alias="databases")
 
 
 class ListTablesResponse(Listed[str]):

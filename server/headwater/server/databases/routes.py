@@ -6,15 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headwater.catalog.wire.tables import (
+from headwater.catalog.wire.databases import (
     AlterDatabaseRequest,
     AlterDatabaseResponse,
     CreateDatabaseRequest,
-    Empty,
     GetDatabaseResponse,
     ListDatabasesResponse,
-    without_nulls,
 )
+from headwater.catalog.wire.tables import Empty, without_nulls
 from headwater.server.dependencies import CatalogOf, PageOf, Segment
 from headwater.server.error_responses import failures
 
