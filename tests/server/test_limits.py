@@ -143,11 +143,14 @@ def test_a_head_as_large_as_it_may_be_is_taken(
     address = serve(catalog, max_header_size="2 kb")
     for size, status in ((2048, 200), (2049, 431)):
         connection = connect(address)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # The server listens to this connection by now, and so reads what follows in pieces.
+        connection.sendall(_request("GET", "/healthz"))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 OK")
         head = b"GET /healthz HTTP/1.1\r\n" + _HOST + b"connection: close\r\nx: "
         whole = head + b"y" * (size - len(head) - 4) + b"\r\n\r\n"
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for start in range(0, size, 64):  # so that the server is likely to read it in pieces
-            connection.sendall(whole[start : start + 64])
+        for at in range(size):
+            connection.sendall(whole[at : at + 1])
         assert _answer(connection)[0] == status
 
 
