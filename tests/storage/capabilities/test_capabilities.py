@@ -19,7 +19,7 @@ from headwater.storage.errors import Unsupported
 from headwater.storage.merge.registry import MERGE_ENGINES
 from headwater.storage.options import MergeEngine
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KEYS = Path(__file__).parent / "paimon_options.txt"
 SOURCES = (os.environ.get("PAIMON_REPOSITORY"), ROOT / ".interop" / "paimon-source")
 
