@@ -124,9 +124,12 @@ def test_what_is_refused_before_it_is_a_request_is_counted(
     with socket.create_connection(where, timeout=60) as busy:
         # Its body is awaited, so that it does not make way.
         busy.sendall(b"POST /v1/x HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n")
-        busy.sendall(b"content-length: 9\r\n\r\n")
+        busy.sendall(b"connection: close\r\ncontent-length: 9\r\n\r\n")
         assert busy.recv(100).startswith(b"HTTP/1.1 100")
         assert answered(b"").startswith(b"HTTP/1.1 503")
+        # Its place is free as soon as it is answered, and only then for certain.
+        busy.sendall(b"not asked")
+        assert b"".join(iter(lambda: busy.recv(65536), b"")).startswith(b"HTTP/1.1 404")
     answer = httpx.post(f"{address}/v1/main/databases", content=b"x" * 2000, trust_env=False)
     assert answer.status_code == 413
     found = counts(address)
