@@ -7,9 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from headwater.catalog.model.branches import branch_of
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.policies import ColumnMask, Policy, PolicyType, RowFilter
+from headwater.catalog.table.table import Table
 from headwater.storage.errors import (
     AlreadyExists,
     Conflict,
@@ -17,6 +19,7 @@ from headwater.storage.errors import (
     NotFound,
     ResourceType,
 )
+from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.change import (
     AddColumn,
     DropColumn,
@@ -410,6 +413,23 @@ def test_a_schema_is_not_rolled_back_under_a_policy(catalog: Catalog, people: Id
     assert catalog.tables.get(people).schema.id == 1
     catalog.policies.drop(people, PolicyType.ROW_FILTER, "ada")
     catalog.snapshots.rollback_schema(people, 0)
+
+
+def test_no_branch_brings_a_schema_that_would_break_a_policy(
+    catalog: Catalog, people: Identifier
+) -> None:
+    catalog.branches.create(people, "b")
+    b = branch_of(people, "b")
+    catalog.tables.alter(b, [DropColumn(("region",))])
+    Table(catalog, catalog.tables.get(b), SYSTEM_RUNTIME).write({"id": [1]})
+    catalog.policies.create(people, EMEA)
+    with pytest.raises(Invalid, match="ROW_FILTER:ada"):
+        catalog.branches.fast_forward(people, "b")
+    assert catalog.tables.get(people).schema.id == 0
+    assert catalog.snapshots.latest(people) is None
+    catalog.policies.drop(people, PolicyType.ROW_FILTER, "ada")
+    catalog.branches.fast_forward(people, "b")
+    assert "region" not in catalog.tables.get(people).schema.field_by_name
 
 
 def test_a_branch_has_no_policies_of_its_own(catalog: Catalog, people: Identifier) -> None:
