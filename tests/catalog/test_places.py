@@ -257,7 +257,11 @@ def test_places_longer_than_an_index_are_told_apart(catalog: SqlCatalog, tmp_pat
     )
     apart.tables.create(Identifier("sales", "one"), _external(f"s3://b/{deep}/y"))
     apart.tables.create(Identifier("sales", "two"), _external(f"s3://b/{deep}/z"))
-    for place in (f"s3://b/{deep}", f"s3://b/{deep}/y/1", "s3://b"):
+    # In the index these are all the same.
+    for name in "abcdefgh":
+        apart.tables.create(Identifier("sales", name), _external(f"s3://b/{deep}/{name}"))
+    apart.tables.create(Identifier("sales", "below"), _external(f"s3://b/{deep}/w/1"))
+    for place in (f"s3://b/{deep}", f"s3://b/{deep}/y/1", f"s3://b/{deep}/w", "s3://b"):
         with pytest.raises(Invalid, match="overlaps the place of an external table"):
             apart.tables.create(Identifier("sales", "three"), _external(place))
 
