@@ -225,6 +225,20 @@ def test_idle_connections_make_way(
     assert not any(map(_is_open, idle))
 
 
+def test_a_body_larger_than_a_head_may_be_keeps_its_connection(
+    catalog: SqlCatalog, serve: Serve, connect: Open
+) -> None:
+    connection = connect(serve(catalog, max_header_size="1 kb"))
+    for _ in range(2):
+        head = b"POST /v1/main/databases HTTP/1.1\r\n" + _HOST
+        connection.sendall(head + b"expect: 100-continue\r\ncontent-length: 2000\r\n\r\n")
+        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"{}" + b" " * 1998)
+        answer = connection.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"connection: close" not in answer
+
+
 @pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_client"])
 def test_connections_beyond_the_limit_are_told_so(
     catalog: SqlCatalog, serve: Serve, connect: Open, limit: str

@@ -56,7 +56,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._received = self._body = 0
         self._is_in_head = True
         self._has_begun = False
-        self._heads = 0
+        self._heads = self._ends = 0
         self._is_ending = False
         self._count_refusal: Callable[[int], None] | None = app_state.get(COUNT_REFUSAL)
 
@@ -103,9 +103,10 @@ class HttpProtocol(HttpToolsProtocol):
             # No more of a head than it may have: what the parser is given, it keeps.
             room = self._limits.head_bytes - self._received if self._is_in_head else len(data)
             part, data = data[:room], data[room:]
-            heads = self._heads
+            heads, ends = self._heads, self._ends
             super().data_received(part)
-            if self._heads == heads:
+            # What ended a head or a request in this part is no part of what follows.
+            if (self._heads, self._ends) == (heads, ends):
                 self._received += len(part)
             self._check_size()
         if not self._is_ending:
@@ -133,6 +134,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Read the next request, if there is one."""
         self._is_in_head = True
+        self._ends += 1
         self._received = self._body = 0
         super().on_message_complete()
 
