@@ -36,7 +36,7 @@ def current(database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
 
 @app.command()
 def upgrade(database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
-    """Bring the database to this version's schema; `serve` does it by itself on SQLite."""
+    """Upgrade the database to this version's schema; `serve` does so itself on SQLite."""
     from headwater.migrations import upgrade as bring_up
 
     print(f"the database is at revision {bring_up(database_url)}")

@@ -40,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_SERVER, _CATALOG = "The server", "What a catalog holds"
+_SERVER, _CATALOG = "The server", "Contents of a catalog"
 app.command("serve", rich_help_panel=_SERVER)(serve.serve)
 for _group, _name in (
     (db.app, "db"),
