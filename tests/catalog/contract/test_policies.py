@@ -282,6 +282,8 @@ REFUSED_FILTERS: list[tuple[str, str]] = [
     (json.dumps(_leaf("EQUAL", "a", transform=_field("tags"))), "ARRAY"),
     (json.dumps(_leaf("EQUAL", "a", transform={"name": "TRIM", "inputs": []})), "TRIM"),
     (json.dumps(_leaf("EQUAL", "a", transform={"name": "FIELD_REF"})), "name a column"),
+    (json.dumps(_leaf("EQUAL", True, transform={"name": "NULL"})), "NULL compares with nothing"),
+    (json.dumps(_leaf("IS_NULL", transform={"name": "NULL"})), "NULL compares with nothing"),
     ('{"kind":"LEAF","function":"EQUAL","literals":[0.12345678901234567890],'
      '"transform":{"name":"FIELD_REF","fieldRef":{"name":"salary"}}}', "digits"),
     ('{"kind":"LEAF","function":"EQUAL","literals":[NaN],'
