@@ -31,6 +31,14 @@ def test_the_installed_command_is_this_one() -> None:
     assert result.stdout == f"headwater {version('headwater')}\n"
 
 
+def test_what_one_command_needs_does_not_slow_all() -> None:
+    look = (
+        "import sys, headwater.cli.main; print(*{'pandas', 'fastapi', 'pyspark'} & {*sys.modules})"
+    )
+    found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert found.stdout == "\n"
+
+
 def test_without_arguments_it_lists_its_commands(headwater: Headwater) -> None:
     result = headwater()
     for name in ("serve", "db", "table", "openapi", "demo"):

@@ -7,6 +7,7 @@ row are what Arrow joins together. Source: ``FieldWriterFactory.java``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -39,9 +40,9 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _BYTES = pa.large_binary()
-_NOTHING = pa.scalar(b"", _BYTES)
+_NOTHING = b""
 # The number of a union's branch; the end of a list.
-_NULL, _VALUE, _END = (pa.scalar(mark, _BYTES) for mark in (b"\x00", b"\x02", b"\x00"))
+_NULL, _VALUE, _END = b"\x00", b"\x02", b"\x00"
 _FIXED = (Root.FLOAT, Root.DOUBLE)
 _TEXTS = (Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY)
 
@@ -65,30 +66,39 @@ def encode_rows(rows: pa.RecordBatch, fields: Sequence[DataField]) -> pa.Array:
     return _joined(parts, rows.num_rows)
 
 
+@cache
+def _scalar(octets: bytes) -> pa.Scalar:
+    """The same bytes in every row; made when asked for, as Arrow's first value imports pandas."""
+    return pa.scalar(octets, _BYTES)
+
+
 def _joined(parts: Sequence[pa.Array | pa.Scalar], count: int) -> pa.Array:
     """Columns that stand side by side, as one column."""
     if not any(isinstance(part, pa.Array) for part in parts):
-        parts = [pa.repeat(_NOTHING, count), *parts]
-    return pc.binary_join_element_wise(*parts, _NOTHING)
+        parts = [pa.repeat(_scalar(_NOTHING), count), *parts]
+    return pc.binary_join_element_wise(*parts, _scalar(_NOTHING))
 
 
 def _parts(array: pa.Array, data_type: DataType, column: str) -> list[pa.Array | pa.Scalar]:
     """The parts that a column contributes to each row, from left to right."""
     if not array.null_count:
-        marks = [_VALUE] if data_type.nullable else []
+        marks = [_scalar(_VALUE)] if data_type.nullable else []
         return [*marks, *_values(array, data_type, column)]
     if not data_type.nullable:
         raise Invalid(f"column '{column}' holds a null where its type {data_type} forbids it")
     valid = array.is_valid()
     mask: Mask = valid.to_numpy(zero_copy_only=False)
     values = _values(array.filter(valid), data_type, column)
-    return [pc.if_else(valid, _VALUE, _NULL), *(_spread(part, mask) for part in values)]
+    return [
+        pc.if_else(valid, _scalar(_VALUE), _scalar(_NULL)),
+        *(_spread(part, mask) for part in values),
+    ]
 
 
 def _spread(part: pa.Array | pa.Scalar, mask: Mask) -> pa.Array:
     """Values where the mask is true, and nothing where it is not."""
     if isinstance(part, pa.Scalar):
-        return pc.if_else(pa.array(mask), part, _NOTHING)
+        return pc.if_else(pa.array(mask), part, _scalar(_NOTHING))
     lengths = np.zeros(len(mask), np.int64)
     lengths[mask] = np.diff(_offsets(part))
     return _binary(lengths, _content(part))
@@ -161,7 +171,7 @@ def _listed(
     return [
         _spread(_varints(counts[holding]), holding),
         _binary(lengths, _content(joined)),
-        _END,
+        _scalar(_END),
     ]
 
 
