@@ -289,7 +289,7 @@ def test_a_table_that_is_there_is_created_as_it_is(catalog: Catalog, engine: Oth
         replace(theirs.to_schema(), primary_keys=("note",), options=given),
         replace(theirs.to_schema(), options={**given, "mine": "yes"}),
     ):
-        with pytest.raises(Invalid, match="that is there already"):
+        with pytest.raises(Invalid, match="the existing table"):
             catalog.tables.create(other, asked)
     with pytest.raises(NotFound):
         catalog.tables.get(other)
