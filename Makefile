@@ -11,8 +11,10 @@ SHELL := /bin/bash
 VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
-# Two processes, one of which has the Spark session and its tests.
-SHARED := --numprocesses=2 --dist=loadgroup
+# More processes than processors: half of what a test takes is waiting, for a database, for Spark or
+# for another process. One of them has the Spark session and its tests.
+PROCESSES ?= 3
+SHARED := --numprocesses=$(PROCESSES) --dist=loadgroup
 ARGS ?=
 # Databases and tables of the tests in memory, where there is room: flushing them to a disk thousands
 # of times is most of what they would wait for. TMPDIR, when it is set, goes before. MariaDB and
@@ -89,7 +91,7 @@ test-slow: java $(READY) ## Run the tests that take minutes
 .PHONY: test-interop
 test-interop: java $(READY) ## Run the tests with pypaimon, pypaimon-rust and (where Maven is) Paimon's Java library
 	@tests/interop/environments $(BIN)/python
-	@$(PYTEST) -m "interop or interop_java" --must-run=interop $(ARGS)
+	@$(PYTEST) --numprocesses=2 -m "interop or interop_java" --must-run=interop $(ARGS)
 
 .PHONY: test-pypaimon
 test-pypaimon: $(READY) ## Run pypaimon's own REST tests against this server; PAIMON_REPOSITORY may name a clone
