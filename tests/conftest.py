@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import httpx
 import pytest
 from sqlalchemy import Engine, create_engine
 
@@ -137,27 +136,22 @@ def serve() -> Iterator[Serve]:
         yield start
 
 
-@pytest.fixture
-def s3_endpoint() -> Iterator[str]:
-    """An S3-compatible store with the bucket ``lake``."""
-    boto3 = pytest.importorskip("boto3")
-    from moto.server import ThreadedMotoServer
+@pytest.fixture(scope="session")
+def _object_store() -> Iterator[str]:
+    pytest.importorskip("boto3")
+    from tests.object_store import object_store
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    # Its stores are the process's, and outlive the server.
-    httpx.post(f"{endpoint}/moto-api/reset", trust_env=False).raise_for_status()
-    boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-        region_name="us-east-1",
-    ).create_bucket(Bucket="lake")
-    yield endpoint
-    server.stop()
+    with object_store() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def s3_endpoint(_object_store: str) -> str:
+    """An S3-compatible store with the empty bucket ``lake``, and nothing else."""
+    from tests.object_store import with_one_bucket
+
+    with_one_bucket(_object_store, "lake")
+    return _object_store
 
 
 class NewSqlite(Protocol):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import boto3
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable, Unsupported
 from headwater.storage.files.access import FileAccess
@@ -22,30 +20,13 @@ from headwater.storage.files.open_files import open_file_access
 KEYS = {"s3.access-key": "test", "s3.secret-key": "test"}
 
 
-@pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture(params=["local", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileAccess, str]:
     if request.param == "local":
         location = local_uri(tmp_path / "lake")
         return open_file_access(location), location
     endpoint = request.getfixturevalue("s3_endpoint")
-    bucket = f"b{abs(hash(request.node.name)) % 10**12}"
-    boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-        region_name="us-east-1",
-    ).create_bucket(Bucket=bucket)
-    location = f"s3://{bucket}/lake"
+    location = "s3://lake/lake"
     return open_file_access(location, {"s3.endpoint": endpoint, **KEYS}), location
 
 

@@ -1,0 +1,65 @@
+"""An S3-compatible store of the tests, whose conditional puts are decided one after another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+import boto3
+import httpx
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from werkzeug.serving import make_server
+
+
+class _OneRequestAtATime:
+    """Moto's application, which looks for an object and puts it in two steps of its own.
+
+    Between them another thread's put may come, and both are told that they were first: a thing that
+    S3 itself never says.
+    """
+
+    def __init__(self) -> None:
+        self._application = DomainDispatcherApplication(create_backend_app)
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        with self._lock:
+            answer: Iterable[bytes] = self._application(environ, start_response)
+            return answer
+
+
+@contextmanager
+def object_store() -> Iterator[str]:
+    """The endpoint of a store that a thread of this process serves.
+
+    Its objects are the process's and outlive it: `with_one_bucket` takes them away.
+    """
+    server = make_server(
+        "127.0.0.1", 0, _OneRequestAtATime(), threaded=True, request_handler=MotoRequestHandler
+    )
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def with_one_bucket(endpoint: str, bucket: str) -> None:
+    """Take away what the store holds, and give it an empty bucket."""
+    httpx.post(f"{endpoint}/moto-api/reset", trust_env=False).raise_for_status()
+    boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        region_name="us-east-1",
+    ).create_bucket(Bucket=bucket)
