@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -218,10 +219,14 @@ class Transport:
     def _connected(self) -> httpx.Client:
         with self._lock:
             if self._client is None:
-                host = urlsplit(self.url).hostname or ""
+                address = urlsplit(self.url)
+                # Reading the certificates that are trusted takes longer than most requests. Without
+                # encryption nothing asks for them, and none is trusted.
+                is_plain = address.scheme == "http"
                 self._client = httpx.Client(
+                    verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else True,
                     # A proxy for the world outside does not lead to this machine.
-                    trust_env=host not in ("localhost", "127.0.0.1", "::1"),
+                    trust_env=address.hostname not in ("localhost", "127.0.0.1", "::1"),
                 )
             return self._client
 
