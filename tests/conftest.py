@@ -57,6 +57,12 @@ def pytest_runtest_makereport(
     return report
 
 
+def pytest_configure() -> None:
+    from tests.compiled_statements import share_compiled_statements
+
+    share_compiled_statements()
+
+
 @pytest.hookimpl(tryfirst=True)  # before the groups are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where tests are shared out among processes, one of them has the Spark session."""
