@@ -25,6 +25,10 @@ ROOM := $(or $(TMPDIR),$(shell [ -w /dev/shm ] && \
 PYTEST_ON_DISK := $(BIN)/pytest
 PYTEST := $(if $(ROOM),TMPDIR=$(ROOM) )$(PYTEST_ON_DISK)
 
+# Compiled modules are kept: without them every process, of which the tests start hundreds, compiles
+# Headwater anew, and pytest rewrites the asserts of every test each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The newest of the interpreters that are new enough: the name alone proves nothing, so each is run.
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
