@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,3 +129,31 @@ def test_what_is_wrong_shows_at_once(
 
 def test_the_package_says_what_it_gives() -> None:
     assert sorted(headwater.client.__all__) == ["Lake", "RestCatalog", "connect"]
+
+
+_LOOK = """
+import sys
+from headwater.client import connect
+with connect(sys.argv[1]) as lake:
+    assert lake.table("sales.orders").scan().to_arrow().num_rows == 2
+there = {"alembic", "httpx", "pandas", "pydantic", "sqlalchemy", "sqlglot"}
+print(*sorted(there & {*sys.modules}))
+"""
+
+
+def test_a_process_imports_what_its_catalog_needs(
+    tmp_path: Path, serve: Callable[..., str]
+) -> None:
+    with connect(tmp_path) as lake:
+        _use(connect(tmp_path))
+        address = serve(lake.catalog)
+        imported = {
+            target: subprocess.run(
+                [sys.executable, "-c", _LOOK, target], capture_output=True, text=True, check=True
+            ).stdout.split()
+            for target in (str(tmp_path), address)
+        }
+    assert imported == {
+        str(tmp_path): ["pydantic", "sqlalchemy"],
+        address: ["httpx", "pydantic"],
+    }

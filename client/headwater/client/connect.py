@@ -6,14 +6,15 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headwater.catalog.sql import SqlCatalog
 from headwater.client.lake import Lake
-from headwater.client.rest import RestCatalog
-from headwater.client.transport import Timeouts
-from headwater.migrations import upgrade
 from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+
+if TYPE_CHECKING:
+    from headwater.catalog.sql import SqlCatalog
+    from headwater.client.transport import Timeouts
 
 __all__ = ["DATABASE_FILE", "WAREHOUSE_FOLDER", "connect"]
 
@@ -69,6 +70,10 @@ def connect(
     match scheme[1].lower() if scheme else "":
         case "http" | "https":
             _refuse(text, location=location)
+            # Here and in `_embedded`: a process needs one kind of catalog, and to import both
+            # takes longer than most of what it asks of either.
+            from headwater.client.rest import RestCatalog
+
             rest = RestCatalog(
                 text,
                 warehouse=warehouse,
@@ -122,6 +127,9 @@ def _embedded(
     options: Mapping[str, str] | None,
     runtime: Runtime,
 ) -> SqlCatalog:
+    from headwater.catalog.sql import SqlCatalog
+    from headwater.migrations import upgrade
+
     if database_url.startswith("sqlite"):
         upgrade(database_url)
     return SqlCatalog.open(

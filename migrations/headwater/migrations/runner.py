@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.sql.database.engine import SqlDatabase, database_exists, open_engine
@@ -21,6 +19,9 @@ from headwater.catalog.sql.database.schema_state import (
 )
 from headwater.storage.errors import Invalid
 from headwater.storage.runtime import SYSTEM_RUNTIME
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 __all__ = ["CONNECTION", "DISCARD", "check_current", "current", "downgrade", "newest", "upgrade"]
 
@@ -55,6 +56,10 @@ def upgrade(database_url: str, revision: str = "head") -> str:
             return found
         if found is not None and found not in _revisions():
             raise too_new(found)
+        # Here and below: a database that is at the newest revision needs no Alembic, which takes a
+        # process long to import.
+        from alembic import command
+
         command.upgrade(_config(connection), revision)
         return revision_of(connection) or ""
 
@@ -78,6 +83,8 @@ def downgrade(database_url: str, revision: str, *, discard: bool = False) -> str
             earlier one has no place for; the message says what.
         Unavailable: The database did not answer.
     """
+    from alembic import command
+
     known = _revisions()
     if revision not in known:
         raise Invalid(f"'{revision}' is not a revision; there are {', '.join(known)}")
@@ -136,11 +143,15 @@ def newest() -> str:
 
 def _revisions() -> list[str]:
     """Every revision there is a script for, in their order."""
+    from alembic.script import ScriptDirectory
+
     scripts = ScriptDirectory.from_config(_config()).walk_revisions()
     return [script.revision for script in scripts][::-1]
 
 
 def _config(connection: Connection | None = None, *, discard: bool = False) -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes[CONNECTION] = connection

@@ -1,7 +1,7 @@
 """Filters on a table's columns: read, applied to rows, and asked of statistics.
 
-The parts: `headwater.storage.predicate.tree` (what a predicate is), ``predicate_literal``
-(comparing a column with a Python value), ``predicate_sql`` (SQL text); this module evaluates.
+The parts: `headwater.storage.predicate.tree` (what a predicate is), `literal` (comparing a column
+with a Python value), `sql_text` (SQL text); this module evaluates.
 """
 
 from __future__ import annotations

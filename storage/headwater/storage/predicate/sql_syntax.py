@@ -1,4 +1,4 @@
-"""Predicates from SQL text (Spark's dialect) and back."""
+"""The grammar of predicates in SQL text, in Spark's dialect: `sql_text` is how to use it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from headwater.storage.types.values import (
     units_per_second,
 )
 
-__all__ = ["parse_predicate", "to_sql"]
+__all__ = ["read_predicate", "write_predicate"]
 
 _Literal: TypeAlias = "bool | int | float | Decimal | str | bytes | dt.date | IsoText | None"
 
@@ -63,22 +63,8 @@ _NEXT = (
 )
 
 
-def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
-    """Read a condition in Spark's SQL dialect.
-
-    Literals become values of their column's type; text beside a date or timestamp column is read
-    as ISO text. Column names are taken as they are written, in their case.
-
-    Args:
-        sql: The condition, without ``WHERE``.
-        schema: The table's schema.
-
-    Raises:
-        Invalid: The text is not a condition, or compares a column with a value of another kind.
-        NotFound: It names a column that does not exist (COLUMN).
-        Unsupported: It is a condition that cannot be pushed down to files; the message says what
-            can.
-    """
+def read_predicate(sql: str, schema: TableSchema) -> Predicate:
+    """The predicate that a condition says: see `sql_text.parse_predicate`."""
     try:
         statements = sqlglot.parse(sql, dialect="spark")
         if len(statements) != 1 or statements[0] is None:
@@ -337,16 +323,8 @@ _NUMBERS: Mapping[object, AtomicType] = {
 # To SQL ---------------------------------------------------------------------------------------
 
 
-def to_sql(predicate: Predicate, schema: TableSchema) -> str:
-    """A predicate as a condition in Spark's dialect, which `parse_predicate` reads back.
-
-    Args:
-        predicate: The predicate.
-        schema: The schema that its columns are of: dates and timestamps need their types.
-
-    Raises:
-        NotFound: A column does not exist.
-    """
+def write_predicate(predicate: Predicate, schema: TableSchema) -> str:
+    """The condition that says a predicate: see `sql_text.to_sql`."""
     return _tree(predicate, schema).sql(dialect="spark")
 
 

@@ -1,0 +1,48 @@
+"""Predicates from SQL text (Spark's dialect) and back.
+
+The grammar is imported when the first text comes: most processes that read or write files see none,
+and the parser of SQL takes them longer to import than their work.
+"""
+
+from __future__ import annotations
+
+from headwater.storage.predicate.tree import Predicate
+from headwater.storage.schema.table_schema import TableSchema
+
+__all__ = ["parse_predicate", "to_sql"]
+
+
+def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
+    """Read a condition in Spark's SQL dialect.
+
+    Literals become values of their column's type; text beside a date or timestamp column is read
+    as ISO text. Column names are taken as they are written, in their case.
+
+    Args:
+        sql: The condition, without ``WHERE``.
+        schema: The table's schema.
+
+    Raises:
+        Invalid: The text is not a condition, or compares a column with a value of another kind.
+        NotFound: It names a column that does not exist (COLUMN).
+        Unsupported: It is a condition that cannot be pushed down to files; the message says what
+            can.
+    """
+    from headwater.storage.predicate.sql_syntax import read_predicate
+
+    return read_predicate(sql, schema)
+
+
+def to_sql(predicate: Predicate, schema: TableSchema) -> str:
+    """A predicate as a condition in Spark's dialect, which `parse_predicate` reads back.
+
+    Args:
+        predicate: The predicate.
+        schema: The schema that its columns are of: dates and timestamps need their types.
+
+    Raises:
+        NotFound: A column does not exist.
+    """
+    from headwater.storage.predicate.sql_syntax import write_predicate
+
+    return write_predicate(predicate, schema)
