@@ -7,8 +7,6 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# The tests start hundreds of processes: what one of them compiled, the others need not.
-unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 READY := $(VENV)/.ready
