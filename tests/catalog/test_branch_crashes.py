@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -17,6 +18,7 @@ from typing import TypeAlias
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, text
+from tests.catalog.saved_state import SavedState
 
 from headwater.catalog.model.branches import branch_of
 from headwater.catalog.model.identifier import Identifier
@@ -156,6 +158,11 @@ class Place:
             catalog.close()
         return False
 
+    def saved(self) -> closing[SavedState]:
+        """What it holds now."""
+        room = self.location.with_name(f"{self.location.name}-saved")
+        return closing(SavedState(self.url, self.location, room))
+
     def open_decisions(self) -> int:
         engine = create_engine(with_driver(self.url))
         with engine.connect() as connection:
@@ -242,35 +249,37 @@ def test_an_operation_killed_at_any_step_happened_or_did_not(
 ) -> None:
     with_one = place.open()
     with_one.databases.create("sales")
+    _prepare(with_one, TABLE, orders_schema, snapshot)
+    before = _told(with_one, TABLE)
     fates: list[bool] = []
-    for step in range(1, MOST_STEPS):
-        _prepare(with_one, TABLE, orders_schema, snapshot)
-        before = _told(with_one, TABLE)
-        killed = place.dies(step, OPERATIONS[operation])
-        # Either somebody repairs the warehouse first, or whoever asks finds what is open.
-        if step % 2:
-            place.open().close()
-            assert place.open_decisions() == 0
-        after = _told(with_one, TABLE)
-        happened = after != before
-        assert killed or happened
-        fates.append(happened)
-        if not happened:
-            OPERATIONS[operation](with_one)
+    with place.saved() as prepared:
+        for step in range(1, MOST_STEPS):
+            prepared.restore()
+            killed = place.dies(step, OPERATIONS[operation])
+            # Either somebody repairs the warehouse first, or whoever asks finds what is open.
+            if step % 2:
+                place.open().close()
+                assert place.open_decisions() == 0
             after = _told(with_one, TABLE)
-        assert after == _expected(operation, before)
-        # The names that were in use are as good as new.
-        for name in set(with_one.branches.list(TABLE)):
-            with_one.branches.drop(TABLE, name)
-        for name in ("b", "c"):
-            with_one.branches.create(TABLE, name)
-        assert sorted(_told(with_one, TABLE)) == ["b", "c", "main"]
-        assert place.open_decisions() == 0
-        with_one.tables.drop(TABLE)
-        if not killed:
-            break
-    else:
-        pytest.fail("the operation has more steps than were tried")
+            happened = after != before
+            assert killed or happened
+            fates.append(happened)
+            if not happened:
+                OPERATIONS[operation](with_one)
+                after = _told(with_one, TABLE)
+            assert after == _expected(operation, before)
+            # The names that were in use are as good as new.
+            for name in set(with_one.branches.list(TABLE)):
+                with_one.branches.drop(TABLE, name)
+            for name in ("b", "c"):
+                with_one.branches.create(TABLE, name)
+            assert sorted(_told(with_one, TABLE)) == ["b", "c", "main"]
+            assert place.open_decisions() == 0
+            with_one.tables.drop(TABLE)
+            if not killed:
+                break
+        else:
+            pytest.fail("the operation has more steps than were tried")
     with_one.close()
     assert not fates[0]
     assert len(fates) > 4
@@ -309,21 +318,22 @@ def test_what_comes_next_may_not_look_first(
     """The first to come by after a death changes the very branch, and nobody has read it."""
     long_lived = place.open()
     long_lived.databases.create("sales")
+    _prepare(long_lived, TABLE, orders_schema, snapshot)
+    before = _told(long_lived, TABLE)
     left_open = 0
-    for step in range(1, MOST_STEPS):
-        _prepare(long_lived, TABLE, orders_schema, snapshot)
-        before = _told(long_lived, TABLE)
-        killed = place.dies(step, OPERATIONS[operation])
-        left_open += place.open_decisions() > 0
-        _drop_and_begin(long_lived)
-        after = _told(long_lived, TABLE)
-        main = after["main"]
-        assert main == before["main"] or (operation == "forward" and main == before["b"])
-        assert after["b"] == after["c"] == ([], main[1], [])
-        assert place.open_decisions() == 0
-        long_lived.tables.drop(TABLE)
-        if not killed:
-            break
+    with place.saved() as prepared:
+        for step in range(1, MOST_STEPS):
+            prepared.restore()
+            killed = place.dies(step, OPERATIONS[operation])
+            left_open += place.open_decisions() > 0
+            _drop_and_begin(long_lived)
+            after = _told(long_lived, TABLE)
+            main = after["main"]
+            assert main == before["main"] or (operation == "forward" and main == before["b"])
+            assert after["b"] == after["c"] == ([], main[1], [])
+            assert place.open_decisions() == 0
+            if not killed:
+                break
     long_lived.close()
     assert left_open > 2
 
@@ -357,32 +367,33 @@ def test_a_branch_that_comes_and_dies_while_its_name_is_looked_at(
     }[way_out]
     long_lived = place.open()
     long_lived.databases.create("sales")
+    _prepare(long_lived, TABLE, orders_schema, snapshot)
     left_open = 0
-    for step in range(1, MOST_STEPS):
-        files = MeddledFiles(moment)
-        late = place.open(files)
-        _prepare(long_lived, TABLE, orders_schema, snapshot)
-        died: list[bool] = []
+    with place.saved() as prepared:
+        for step in range(1, MOST_STEPS):
+            prepared.restore()
+            files = MeddledFiles(moment)
+            late = place.open(files)
+            died: list[bool] = []
 
-        def come_and_go(step: int = step, died: list[bool] = died) -> None:
-            long_lived.branches.create(TABLE, "c")
-            died.append(place.dies(step, leave))
+            def come_and_go(step: int = step, died: list[bool] = died) -> None:
+                long_lived.branches.create(TABLE, "c")
+                died.append(place.dies(step, leave))
 
-        files.meddle = come_and_go
-        try:
-            late.branches.create(TABLE, "c", from_tag="v1")
-        except AlreadyExists:
-            # It died before it was decided on.
-            assert died == [True]
-            assert "c" in late.branches.list(TABLE)
-        else:
-            left_open += died == [True]
-            assert len(_told(long_lived, TABLE)["c"][0]) == 1
-        _told(late, TABLE)
-        late.close()
-        long_lived.tables.drop(TABLE)
-        if died == [False]:
-            break
+            files.meddle = come_and_go
+            try:
+                late.branches.create(TABLE, "c", from_tag="v1")
+            except AlreadyExists:
+                # It died before it was decided on.
+                assert died == [True]
+                assert "c" in late.branches.list(TABLE)
+            else:
+                left_open += died == [True]
+                assert len(_told(long_lived, TABLE)["c"][0]) == 1
+            _told(late, TABLE)
+            late.close()
+            if died == [False]:
+                break
     long_lived.close()
     assert left_open > 1
 
