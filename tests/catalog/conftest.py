@@ -65,20 +65,30 @@ def snapshot() -> Callable[..., Snapshot]:
     return make
 
 
-@pytest.fixture(
-    params=[
-        "sqlite",
-        pytest.param("postgresql", marks=pytest.mark.postgresql),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-        pytest.param("mysql", marks=pytest.mark.mysql),
-    ],
-)
+_DATABASES = [
+    "sqlite",
+    pytest.param("postgresql", marks=pytest.mark.postgresql),
+    pytest.param("mariadb", marks=pytest.mark.mariadb),
+    pytest.param("mysql", marks=pytest.mark.mysql),
+]
+
+
+@pytest.fixture(params=_DATABASES)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/catalog/headwater.db"
     create: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
     return create()
+
+
+@pytest.fixture(params=_DATABASES)
+def migrated_url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: NewSqlite) -> str:
+    """A database of each kind with the catalog's tables, and nothing in them."""
+    if request.param == "sqlite":
+        return new_sqlite(tmp_path / "catalog" / "headwater.db")
+    url: str = request.getfixturevalue(f"{request.param}_catalog")
+    return url
 
 
 class Clock:

@@ -6,9 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine, insert, select
+from sqlalchemy import Engine, insert, select
 
-from headwater.catalog.sql.database.drivers import database_url as with_driver
 from headwater.catalog.sql.database.models import Base
 
 
@@ -18,16 +17,16 @@ class SavedState:
     To make that anew through a catalog, before each step of a walk, takes longer than the step.
 
     Args:
-        url: The database's URL; the database holds nothing but this warehouse.
+        engine: The database, which holds nothing but this warehouse.
         location: The folder of the warehouse's files.
         room: A folder, not yet there, where its files are kept.
     """
 
-    def __init__(self, url: str, location: Path, room: Path) -> None:
+    def __init__(self, engine: Engine, location: Path, room: Path) -> None:
         self._location = location
         self._room = room
         shutil.copytree(location, room)
-        self._engine = create_engine(with_driver(url))
+        self._engine = engine
         with self._engine.connect() as connection:
             self._rows: dict[str, list[dict[str, Any]]] = {
                 table.name: [dict(row) for row in connection.execute(select(table)).mappings()]
@@ -45,7 +44,3 @@ class SavedState:
             for table in tables:
                 if rows := self._rows[table.name]:
                     connection.execute(insert(table), rows)
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self._engine.dispose()

@@ -24,7 +24,6 @@ from headwater.catalog.model.branches import branch_of
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.drivers import database_url as with_driver
-from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, Conflict, NotFound
 from headwater.storage.files.access import FileAccess, FileStatus
 from headwater.storage.files.local import LocalFileAccess
@@ -137,7 +136,7 @@ class Place:
     def __init__(self, url: str, location: Path) -> None:
         self.url = url
         self.location = location
-        upgrade(url)
+        self._engine = create_engine(with_driver(url))
 
     def open(self, files: FileAccess | None = None) -> SqlCatalog:
         return SqlCatalog.open(self.url, warehouse="main", location=str(self.location), files=files)
@@ -158,22 +157,24 @@ class Place:
             catalog.close()
         return False
 
-    def saved(self) -> closing[SavedState]:
+    def saved(self) -> SavedState:
         """What it holds now."""
         room = self.location.with_name(f"{self.location.name}-saved")
-        return closing(SavedState(self.url, self.location, room))
+        return SavedState(self._engine, self.location, room)
+
+    def close(self) -> None:
+        self._engine.dispose()
 
     def open_decisions(self) -> int:
-        engine = create_engine(with_driver(self.url))
-        with engine.connect() as connection:
+        with self._engine.connect() as connection:
             count = connection.execute(text("SELECT COUNT(*) FROM hw_outbox")).scalar_one()
-        engine.dispose()
         return int(count)
 
 
 @pytest.fixture
-def place(database_url: str, tmp_path: Path) -> Place:
-    return Place(database_url, tmp_path / "lake")
+def place(migrated_url: str, tmp_path: Path) -> Iterator[Place]:
+    with closing(Place(migrated_url, tmp_path / "lake")) as made:
+        yield made
 
 
 def _told(catalog: SqlCatalog, table: Identifier) -> Truth:
@@ -252,34 +253,34 @@ def test_an_operation_killed_at_any_step_happened_or_did_not(
     _prepare(with_one, TABLE, orders_schema, snapshot)
     before = _told(with_one, TABLE)
     fates: list[bool] = []
-    with place.saved() as prepared:
-        for step in range(1, MOST_STEPS):
-            prepared.restore()
-            killed = place.dies(step, OPERATIONS[operation])
-            # Either somebody repairs the warehouse first, or whoever asks finds what is open.
-            if step % 2:
-                place.open().close()
-                assert place.open_decisions() == 0
-            after = _told(with_one, TABLE)
-            happened = after != before
-            assert killed or happened
-            fates.append(happened)
-            if not happened:
-                OPERATIONS[operation](with_one)
-                after = _told(with_one, TABLE)
-            assert after == _expected(operation, before)
-            # The names that were in use are as good as new.
-            for name in set(with_one.branches.list(TABLE)):
-                with_one.branches.drop(TABLE, name)
-            for name in ("b", "c"):
-                with_one.branches.create(TABLE, name)
-            assert sorted(_told(with_one, TABLE)) == ["b", "c", "main"]
+    prepared = place.saved()
+    for step in range(1, MOST_STEPS):
+        prepared.restore()
+        killed = place.dies(step, OPERATIONS[operation])
+        # Either somebody repairs the warehouse first, or whoever asks finds what is open.
+        if step % 2:
+            place.open().close()
             assert place.open_decisions() == 0
-            with_one.tables.drop(TABLE)
-            if not killed:
-                break
-        else:
-            pytest.fail("the operation has more steps than were tried")
+        after = _told(with_one, TABLE)
+        happened = after != before
+        assert killed or happened
+        fates.append(happened)
+        if not happened:
+            OPERATIONS[operation](with_one)
+            after = _told(with_one, TABLE)
+        assert after == _expected(operation, before)
+        # The names that were in use are as good as new.
+        for name in set(with_one.branches.list(TABLE)):
+            with_one.branches.drop(TABLE, name)
+        for name in ("b", "c"):
+            with_one.branches.create(TABLE, name)
+        assert sorted(_told(with_one, TABLE)) == ["b", "c", "main"]
+        assert place.open_decisions() == 0
+        with_one.tables.drop(TABLE)
+        if not killed:
+            break
+    else:
+        pytest.fail("the operation has more steps than were tried")
     with_one.close()
     assert not fates[0]
     assert len(fates) > 4
@@ -321,19 +322,19 @@ def test_what_comes_next_may_not_look_first(
     _prepare(long_lived, TABLE, orders_schema, snapshot)
     before = _told(long_lived, TABLE)
     left_open = 0
-    with place.saved() as prepared:
-        for step in range(1, MOST_STEPS):
-            prepared.restore()
-            killed = place.dies(step, OPERATIONS[operation])
-            left_open += place.open_decisions() > 0
-            _drop_and_begin(long_lived)
-            after = _told(long_lived, TABLE)
-            main = after["main"]
-            assert main == before["main"] or (operation == "forward" and main == before["b"])
-            assert after["b"] == after["c"] == ([], main[1], [])
-            assert place.open_decisions() == 0
-            if not killed:
-                break
+    prepared = place.saved()
+    for step in range(1, MOST_STEPS):
+        prepared.restore()
+        killed = place.dies(step, OPERATIONS[operation])
+        left_open += place.open_decisions() > 0
+        _drop_and_begin(long_lived)
+        after = _told(long_lived, TABLE)
+        main = after["main"]
+        assert main == before["main"] or (operation == "forward" and main == before["b"])
+        assert after["b"] == after["c"] == ([], main[1], [])
+        assert place.open_decisions() == 0
+        if not killed:
+            break
     long_lived.close()
     assert left_open > 2
 
@@ -369,31 +370,31 @@ def test_a_branch_that_comes_and_dies_while_its_name_is_looked_at(
     long_lived.databases.create("sales")
     _prepare(long_lived, TABLE, orders_schema, snapshot)
     left_open = 0
-    with place.saved() as prepared:
-        for step in range(1, MOST_STEPS):
-            prepared.restore()
-            files = MeddledFiles(moment)
-            late = place.open(files)
-            died: list[bool] = []
+    prepared = place.saved()
+    for step in range(1, MOST_STEPS):
+        prepared.restore()
+        files = MeddledFiles(moment)
+        late = place.open(files)
+        died: list[bool] = []
 
-            def come_and_go(step: int = step, died: list[bool] = died) -> None:
-                long_lived.branches.create(TABLE, "c")
-                died.append(place.dies(step, leave))
+        def come_and_go(step: int = step, died: list[bool] = died) -> None:
+            long_lived.branches.create(TABLE, "c")
+            died.append(place.dies(step, leave))
 
-            files.meddle = come_and_go
-            try:
-                late.branches.create(TABLE, "c", from_tag="v1")
-            except AlreadyExists:
-                # It died before it was decided on.
-                assert died == [True]
-                assert "c" in late.branches.list(TABLE)
-            else:
-                left_open += died == [True]
-                assert len(_told(long_lived, TABLE)["c"][0]) == 1
-            _told(late, TABLE)
-            late.close()
-            if died == [False]:
-                break
+        files.meddle = come_and_go
+        try:
+            late.branches.create(TABLE, "c", from_tag="v1")
+        except AlreadyExists:
+            # It died before it was decided on.
+            assert died == [True]
+            assert "c" in late.branches.list(TABLE)
+        else:
+            left_open += died == [True]
+            assert len(_told(long_lived, TABLE)["c"][0]) == 1
+        _told(late, TABLE)
+        late.close()
+        if died == [False]:
+            break
     long_lived.close()
     assert left_open > 1
 

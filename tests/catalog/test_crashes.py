@@ -18,7 +18,6 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.drivers import database_url as with_driver
 from headwater.catalog.table.table import Table
-from headwater.migrations import upgrade
 from headwater.storage.errors import NotFound
 from headwater.storage.schema.change import AddColumn, SetOption
 from headwater.storage.schema.table_schema import Schema, TableSchema
@@ -36,7 +35,6 @@ class Lake:
         self.url = url
         self.location = location
         self._forks = forks
-        upgrade(url)
 
     @contextmanager
     def opened(self) -> Iterator[SqlCatalog]:
@@ -73,9 +71,9 @@ def forks() -> Iterator[Forks]:
 
 @pytest.fixture
 def lake(
-    database_url: str, tmp_path: Path, orders: Identifier, orders_schema: Schema, forks: Forks
+    migrated_url: str, tmp_path: Path, orders: Identifier, orders_schema: Schema, forks: Forks
 ) -> Lake:
-    made = Lake(database_url, tmp_path / "lake", forks)
+    made = Lake(migrated_url, tmp_path / "lake", forks)
     with made.opened() as catalog:
         catalog.databases.create(orders.database)
         catalog.tables.create(orders, orders_schema)
@@ -251,7 +249,7 @@ def test_an_alteration_killed_at_any_step_happened_or_did_not(
 
 
 # Its file decides, on whatever database.
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
 def test_an_alteration_of_an_external_table_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders_schema: Schema, tmp_path: Path
 ) -> None:

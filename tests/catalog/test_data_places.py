@@ -18,7 +18,6 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import DroppedTableRow
 from headwater.catalog.sql.database.open_database import opened_database
-from headwater.migrations import upgrade
 from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.files.s3 import S3FileAccess
@@ -33,9 +32,8 @@ SCHEMA = Schema.from_arrow(pa.schema([("order_id", pa.int64()), ("dt", pa.string
 
 
 @pytest.fixture
-def database(database_url: str) -> Iterator[SqlDatabase]:
-    upgrade(database_url)
-    with opened_database(database_url) as opened:
+def database(migrated_url: str) -> Iterator[SqlDatabase]:
+    with opened_database(migrated_url) as opened:
         yield opened
 
 

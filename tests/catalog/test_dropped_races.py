@@ -12,7 +12,6 @@ import pytest
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, Conflict, HeadwaterError, NotFound
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -24,13 +23,12 @@ ROUNDS = 12
 
 @pytest.fixture
 def replicas(
-    database_url: str, tmp_path: Path, orders: Identifier, orders_schema: Schema
+    migrated_url: str, tmp_path: Path, orders: Identifier, orders_schema: Schema
 ) -> Iterator[list[SqlCatalog]]:
     """Two servers' catalogs over one database."""
-    upgrade(database_url)
     opened = [
         SqlCatalog.open(
-            database_url, warehouse="main", location=str(tmp_path / "lake"), undrop_millis=WEEK
+            migrated_url, warehouse="main", location=str(tmp_path / "lake"), undrop_millis=WEEK
         )
         for _ in range(2)
     ]

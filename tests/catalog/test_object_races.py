@@ -18,7 +18,6 @@ from headwater.catalog.model.permissions import Access, Grant, PermissionTarget,
 from headwater.catalog.model.views import AddDialect, ViewSchema
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.engine import open_engine
-from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, NotFound
 from headwater.storage.schema.table_schema import Schema
 
@@ -29,13 +28,12 @@ VIEW = Identifier("sales", "recent")
 
 
 @pytest.fixture
-def replicas(database_url: str, tmp_path: Path) -> Iterator[list[SqlCatalog]]:
-    upgrade(database_url)
+def replicas(migrated_url: str, tmp_path: Path) -> Iterator[list[SqlCatalog]]:
     with ExitStack() as stack:
         opened: list[SqlCatalog] = []
         for _ in range(2):
             catalog = SqlCatalog.open(
-                database_url, warehouse="main", location=str(tmp_path / "lake")
+                migrated_url, warehouse="main", location=str(tmp_path / "lake")
             )
             stack.callback(catalog.close)
             opened.append(catalog)
@@ -117,7 +115,7 @@ def test_a_name_is_given_to_one_of_many_views(replicas: list[SqlCatalog]) -> Non
 
 
 def test_a_database_is_dropped_while_views_are_made(
-    replicas: list[SqlCatalog], database_url: str
+    replicas: list[SqlCatalog], migrated_url: str
 ) -> None:
     for _ in range(3):
         replicas[0].databases.create("brief")
@@ -136,11 +134,11 @@ def test_a_database_is_dropped_while_views_are_made(
 
         _at_once(work)
         assert list(replicas[0].databases.list().items) == ["sales"]
-    assert _rows(database_url, "hw_views") == _rows(database_url, "hw_grants") == 0
+    assert _rows(migrated_url, "hw_views") == _rows(migrated_url, "hw_grants") == 0
 
 
 def test_a_table_is_dropped_while_grants_are_made(
-    replicas: list[SqlCatalog], database_url: str, orders_schema: Schema
+    replicas: list[SqlCatalog], migrated_url: str, orders_schema: Schema
 ) -> None:
     target = PermissionTarget(TargetType.TABLE, "sales", "brief")
     for _ in range(3):
@@ -156,11 +154,11 @@ def test_a_table_is_dropped_while_grants_are_made(
                 return
 
         _at_once(work)
-    assert _rows(database_url, "hw_grants") == 0
+    assert _rows(migrated_url, "hw_grants") == 0
 
 
 def test_a_grant_that_has_begun_ends_before_its_table_goes(
-    replicas: list[SqlCatalog], database_url: str, orders_schema: Schema
+    replicas: list[SqlCatalog], migrated_url: str, orders_schema: Schema
 ) -> None:
     table = Identifier("sales", "brief")
     target = PermissionTarget(TargetType.TABLE, "sales", "brief")
@@ -181,7 +179,7 @@ def test_a_grant_that_has_begun_ends_before_its_table_goes(
             event.remove(Engine, "before_cursor_execute", drop_meanwhile)
         (dropped,) = dropping
         dropped.result()
-    assert _rows(database_url, "hw_grants") == 0
+    assert _rows(migrated_url, "hw_grants") == 0
 
 
 def test_the_same_grant_by_many_is_one(replicas: list[SqlCatalog]) -> None:
@@ -197,8 +195,8 @@ def test_the_same_grant_by_many_is_one(replicas: list[SqlCatalog]) -> None:
     assert found.expires_at in ends
 
 
-def _rows(database_url: str, table: str) -> int:
-    engine = open_engine(database_url)
+def _rows(url: str, table: str) -> int:
+    engine = open_engine(url)
     with engine.connect() as connection:
         count = connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
     engine.dispose()

@@ -13,7 +13,6 @@ import pytest
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.partitions import CreatedPartitions
 from headwater.catalog.sql import SqlCatalog
-from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -25,14 +24,13 @@ TIMES = 5
 
 
 @pytest.fixture
-def catalogs(database_url: str, tmp_path: Path) -> Iterator[list[SqlCatalog]]:
+def catalogs(migrated_url: str, tmp_path: Path) -> Iterator[list[SqlCatalog]]:
     """Replicas over one database, and a table that keeps its partitions in it."""
-    upgrade(database_url)
     with ExitStack() as stack:
         found: list[SqlCatalog] = []
         for _ in range(WRITERS):
             found.append(
-                SqlCatalog.open(database_url, warehouse="main", location=str(tmp_path / "lake"))
+                SqlCatalog.open(migrated_url, warehouse="main", location=str(tmp_path / "lake"))
             )
             stack.callback(found[-1].close)
         columns = pa.schema([("id", pa.int64()), ("dt", pa.string())])

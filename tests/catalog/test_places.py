@@ -25,9 +25,8 @@ SCHEMA = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
 
 
 @pytest.fixture
-def database(database_url: str) -> Iterator[SqlDatabase]:
-    upgrade(database_url)
-    with opened_database(database_url) as opened:
+def database(migrated_url: str) -> Iterator[SqlDatabase]:
+    with opened_database(migrated_url) as opened:
         yield opened
 
 

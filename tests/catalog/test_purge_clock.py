@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
-from headwater.migrations import upgrade
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.table_schema import Schema
 
@@ -19,12 +18,11 @@ DAY = 86_400_000
 
 
 def test_a_purge_waits_for_the_databases_clock(
-    database_url: str, tmp_path: Path, orders: Identifier, orders_schema: Schema, clock: Clock
+    migrated_url: str, tmp_path: Path, orders: Identifier, orders_schema: Schema, clock: Clock
 ) -> None:
-    upgrade(database_url)
     clock.millis = SYSTEM_RUNTIME.now_millis()
     catalog = SqlCatalog.open(
-        database_url,
+        migrated_url,
         warehouse="main",
         location=str(tmp_path / "lake"),
         runtime=clock.runtime,
@@ -36,6 +34,6 @@ def test_a_purge_waits_for_the_databases_clock(
         catalog.tables.drop(orders)
         clock.turn(days=2)
         # SQLite has no clock but this one.
-        expected = 1 if database_url.startswith("sqlite") else 0
+        expected = 1 if migrated_url.startswith("sqlite") else 0
         assert catalog.operation.sweep().purged == expected
         assert len(catalog.dropped_tables.list().items) == 1 - expected

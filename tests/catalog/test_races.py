@@ -31,14 +31,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def open_catalog(
-    database_url: str, tmp_path: Path, orders: Identifier, orders_schema: Schema
+    migrated_url: str, tmp_path: Path, orders: Identifier, orders_schema: Schema
 ) -> Iterator[Callable[[], SqlCatalog]]:
-    upgrade(database_url)
     with ExitStack() as stack:
 
         def open_one() -> SqlCatalog:
             catalog = SqlCatalog.open(
-                database_url, warehouse="main", location=str(tmp_path / "lake")
+                migrated_url, warehouse="main", location=str(tmp_path / "lake")
             )
             stack.callback(catalog.close)
             return catalog
@@ -71,10 +70,10 @@ def test_threads_of_one_catalog(open_catalog: Callable[[], SqlCatalog], orders: 
 
 
 def test_processes_on_one_database(
-    open_catalog: Callable[[], SqlCatalog], database_url: str, tmp_path: Path, orders: Identifier
+    open_catalog: Callable[[], SqlCatalog], migrated_url: str, tmp_path: Path, orders: Identifier
 ) -> None:
     users = [f"user-{number}" for number in range(COMMITTERS)]
-    command = [sys.executable, "-m", "tests.catalog.worker", database_url, str(tmp_path / "lake")]
+    command = [sys.executable, "-m", "tests.catalog.worker", migrated_url, str(tmp_path / "lake")]
     running = [
         subprocess.Popen(
             [*command, user, str(COMMITS)], stderr=subprocess.PIPE, text=True, cwd=ROOT

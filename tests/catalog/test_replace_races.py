@@ -13,7 +13,6 @@ import pytest
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.table.table import Table
-from headwater.migrations import upgrade
 from headwater.storage.errors import Conflict
 from headwater.storage.schema.change import SetOption
 from headwater.storage.schema.table_schema import Schema
@@ -24,9 +23,8 @@ SCHEMA = Schema.from_arrow(pa.schema([("n", pa.int64())]), options={"commit.max-
 
 
 @pytest.fixture
-def catalog(database_url: str, tmp_path: Path) -> Iterator[SqlCatalog]:
-    upgrade(database_url)
-    opened = SqlCatalog.open(database_url, warehouse="main", location=str(tmp_path / "lake"))
+def catalog(migrated_url: str, tmp_path: Path) -> Iterator[SqlCatalog]:
+    opened = SqlCatalog.open(migrated_url, warehouse="main", location=str(tmp_path / "lake"))
     with closing(opened) as catalog:
         catalog.databases.create(NAME.database)
         catalog.tables.create(NAME, SCHEMA)

@@ -15,7 +15,6 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import acting_as
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.history.commit import Offer
-from headwater.migrations import upgrade
 from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unavailable
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.schema.table_schema import Schema
@@ -45,17 +44,16 @@ Open = Callable[..., SqlCatalog]
 
 @pytest.fixture
 def open_catalog(
-    database_url: str, tmp_path: Path, orders_schema: Schema
+    migrated_url: str, tmp_path: Path, orders_schema: Schema
 ) -> Iterator[Callable[..., SqlCatalog]]:
     """Opens a warehouse, with its tables when it has none yet."""
-    upgrade(database_url)
     opened: list[SqlCatalog] = []
 
     def open_one(
         warehouse: str = "main", files: LocalFileAccess | None = None, *, create: bool = True
     ) -> SqlCatalog:
         catalog = SqlCatalog.open(
-            database_url,
+            migrated_url,
             warehouse=warehouse,
             location=str(tmp_path / warehouse),
             files=files,

@@ -13,7 +13,6 @@ from sqlalchemy import create_engine, text
 from headwater.catalog.sql.database.drivers import database_url as with_driver
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
-from headwater.migrations import upgrade
 from headwater.storage.errors import Invalid, NotFound
 from headwater.storage.options import TableOptions
 from headwater.storage.schema.change import AddColumn
@@ -120,10 +119,9 @@ def test_an_option_says_how_long_a_tag_is_kept(lake: Lake) -> None:
 
 
 @pytest.fixture
-def days(database_url: str, tmp_path: Path) -> Table:
+def days(migrated_url: str, tmp_path: Path) -> Table:
     """A partitioned table on a database of the test's own: 2 rows, then 3 more in two days."""
-    upgrade(database_url)
-    lake = connect(database_url, warehouse="main", location=str(tmp_path / "lake"))
+    lake = connect(migrated_url, warehouse="main", location=str(tmp_path / "lake"))
     lake.create_database("sales")
     table = lake.create_table("sales.days", DAYS, partition_keys=["day"])
     table.write({"day": ["mon", "mon"], "n": [1, 2]})
@@ -140,26 +138,26 @@ def _sizes(table: Table) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_sizes_are_right_even_when_the_database_forgot_a_snapshot(
-    days: Table, database_url: str, forgotten: bool
+    days: Table, migrated_url: str, forgotten: bool
 ) -> None:
     now = _sizes(days)
     first = days.snapshot(1)
     live = sum(split.size for split in days.scan(tag="monday").splits)
     before = (2, 1, live)
     if forgotten:
-        engine = create_engine(with_driver(database_url))
+        engine = create_engine(with_driver(migrated_url))
         with engine.begin() as connection:
             connection.execute(text("DELETE FROM hw_snapshots WHERE snapshot_id = 1"))
         engine.dispose()
     days.expire_snapshots(retain_min=1, retain_max=1)
     branch = days.create_branch("b", tag="monday")
     assert _sizes(branch) == before
-    assert _partitions(database_url, branch) == {'{"day": "mon"}': before}
+    assert _partitions(migrated_url, branch) == {'{"day": "mon"}': before}
     assert _sizes(days) == now
     days.rollback(tag="monday")
     assert days.latest_snapshot() == first
     assert _sizes(days) == before
-    assert _partitions(database_url, days) == {'{"day": "mon"}': before}
+    assert _partitions(migrated_url, days) == {'{"day": "mon"}': before}
     days.write({"day": ["tue"], "n": [4]})
     assert _sizes(days)[:2] == (3, 2)
     assert numbers(days) == [1, 2, 4]

@@ -15,14 +15,12 @@ from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import TokenRow
 from headwater.catalog.sql.database.open_database import opened_database
-from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound
 
 
 @pytest.fixture
-def database(database_url: str, clock: Clock) -> Iterator[SqlDatabase]:
-    upgrade(database_url)
-    with opened_database(database_url, clock.runtime) as opened:
+def database(migrated_url: str, clock: Clock) -> Iterator[SqlDatabase]:
+    with opened_database(migrated_url, clock.runtime) as opened:
         yield opened
 
 

@@ -18,7 +18,6 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.warehouses import Warehouses
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.open_database import opened_database
-from headwater.migrations import upgrade
 from headwater.storage.errors import (
     AlreadyExists,
     Conflict,
@@ -42,9 +41,8 @@ def runtime() -> Runtime:
 
 
 @pytest.fixture
-def database(database_url: str, runtime: Runtime) -> Iterator[SqlDatabase]:
-    upgrade(database_url)
-    with opened_database(database_url, runtime) as opened:
+def database(migrated_url: str, runtime: Runtime) -> Iterator[SqlDatabase]:
+    with opened_database(migrated_url, runtime) as opened:
         yield opened
 
 
@@ -182,26 +180,26 @@ def test_only_an_empty_one_is_removed(
 
 
 def test_what_takes_a_removed_ones_name_has_none_of_its_grants(
-    warehouses: Warehouses, database_url: str, tmp_path: Path
+    warehouses: Warehouses, migrated_url: str, tmp_path: Path
 ) -> None:
     targets = [PermissionTarget(TargetType.CATALOG), PermissionTarget(TargetType.CATALOG_ALL)]
     for name in ("lake", "pond"):
         warehouses.add(name, str(tmp_path / name), {})
-        with closing(_open(database_url, name, tmp_path)) as catalog:
+        with closing(_open(migrated_url, name, tmp_path)) as catalog:
             for target in targets:
                 catalog.permissions.grant(Grant(target, Access.ALL, "ada"))
     warehouses.remove("lake")
     warehouses.add("lake", str(tmp_path / "lake"), {})
     for name, granted in (("lake", 0), ("pond", 1)):
-        with closing(_open(database_url, name, tmp_path)) as catalog:
+        with closing(_open(migrated_url, name, tmp_path)) as catalog:
             assert [len(catalog.permissions.list(t).items) for t in targets] == [granted] * 2
 
 
 def test_one_with_tables_that_can_be_restored_is_not_removed(
-    warehouses: Warehouses, database_url: str, tmp_path: Path
+    warehouses: Warehouses, migrated_url: str, tmp_path: Path
 ) -> None:
     warehouses.add("lake", str(tmp_path / "lake"), {})
-    with closing(_open(database_url, "lake", tmp_path, undrop_millis=60_000)) as catalog:
+    with closing(_open(migrated_url, "lake", tmp_path, undrop_millis=60_000)) as catalog:
         catalog.databases.create("sales")
         schema = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
         catalog.tables.create(Identifier("sales", "orders"), schema)

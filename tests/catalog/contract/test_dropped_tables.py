@@ -14,7 +14,6 @@ from headwater.catalog.model.permissions import Access, Grant, PermissionTarget,
 from headwater.catalog.policies import ColumnMask, Policy
 from headwater.catalog.sql import SqlCatalog
 from headwater.client.rest import RestCatalog
-from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
 from headwater.storage.schema.change import SetOption
 from headwater.storage.schema.table_schema import Schema
@@ -26,11 +25,10 @@ MakeSnapshot = Callable[..., Snapshot]
 
 
 @pytest.fixture
-def behind(database_url: str, tmp_path: Path, clock: Clock) -> Iterator[SqlCatalog]:
+def behind(migrated_url: str, tmp_path: Path, clock: Clock) -> Iterator[SqlCatalog]:
     """A catalog that keeps dropped tables for a week."""
-    upgrade(database_url)
     opened = SqlCatalog.open(
-        database_url,
+        migrated_url,
         warehouse="main",
         location=str(tmp_path / "lake"),
         runtime=clock.runtime,
@@ -273,9 +271,9 @@ def test_no_name_leads_to_a_dropped_table(catalog: Catalog, table: Identifier) -
 
 
 def test_a_drop_that_keeps_nothing_is_for_good(
-    behind: SqlCatalog, table: Identifier, database_url: str, tmp_path: Path
+    behind: SqlCatalog, table: Identifier, migrated_url: str, tmp_path: Path
 ) -> None:
-    at_once = SqlCatalog.open(database_url, warehouse="main", location=str(tmp_path / "lake"))
+    at_once = SqlCatalog.open(migrated_url, warehouse="main", location=str(tmp_path / "lake"))
     path = Path(at_once.tables.get(table).path.removeprefix("file://"))
     at_once.tables.drop(table)
     at_once.close()
