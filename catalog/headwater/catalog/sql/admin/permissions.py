@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, insert, or_, select
+from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
@@ -120,7 +120,16 @@ class SqlPermissions:
             if grant.columns is not None:
                 table = Identifier(grant.target.database or "", grant.target.table or "")
                 latest_schema(connection, object_id, table).columns(grant.columns.mentioned)
-            self._delete(connection, object_id, grant.target, grant.access, grant.principal)
+            values = {
+                "columns": None if grant.columns is None else _document(grant.columns),
+                "created_at": now,
+                "expires_at": grant.expires_at,
+            }
+            same = self._same(object_id, grant.target, grant.access, grant.principal)
+            # Changed where it is rather than taken away and made anew: of many that grant the same,
+            # all but the first then find it there.
+            if connection.execute(update(GrantRow).where(*same).values(values)).rowcount:
+                return
             connection.execute(
                 insert(GrantRow),
                 {
@@ -129,9 +138,7 @@ class SqlPermissions:
                     "warehouse": self._context.warehouse,
                     "principal": grant.principal,
                     "access": grant.access.value,
-                    "columns": None if grant.columns is None else _document(grant.columns),
-                    "created_at": now,
-                    "expires_at": grant.expires_at,
+                    **values,
                 },
             )
 
@@ -139,7 +146,7 @@ class SqlPermissions:
             try:
                 return self._sql.write(work)
             except IntegrityError:
-                # Somebody else recorded the same one meanwhile: the later takes its place.
+                # Somebody else recorded the same one meanwhile: the later one changes it.
                 continue
         raise Unavailable("the same permission is being granted and revoked by others; retry")
 
@@ -150,26 +157,22 @@ class SqlPermissions:
 
         def work(connection: Connection) -> None:
             object_id = self._object_id(connection, target)
-            self._delete(connection, object_id, target, access, principal)
+            connection.execute(
+                delete(GrantRow).where(*self._same(object_id, target, access, principal))
+            )
 
         self._sql.write(work)
 
-    def _delete(
-        self,
-        connection: Connection,
-        object_id: str,
-        target: PermissionTarget,
-        access: Access,
-        principal: str,
-    ) -> None:
-        connection.execute(
-            delete(GrantRow).where(
-                GrantRow.object_id == object_id,
-                GrantRow.resource_type == target.type.value,
-                GrantRow.warehouse == self._context.warehouse,
-                GrantRow.principal == principal,
-                GrantRow.access == access.value,
-            )
+    def _same(
+        self, object_id: str, target: PermissionTarget, access: Access, principal: str
+    ) -> tuple[ColumnElement[bool], ...]:
+        """The conditions that one grant meets at most."""
+        return (
+            GrantRow.object_id == object_id,
+            GrantRow.resource_type == target.type.value,
+            GrantRow.warehouse == self._context.warehouse,
+            GrantRow.principal == principal,
+            GrantRow.access == access.value,
         )
 
     def _locked_object_id(self, connection: Connection, target: PermissionTarget) -> str:
