@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage while modules are imported and tests collected: nearly all of it stays."""
+    """Look for no garbage among what is imported and collected: nearly all of it stays."""
     gc.disable()
     try:
         return (yield)
