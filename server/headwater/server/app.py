@@ -8,8 +8,6 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
-from fastapi.routing import APIRoute
-from pydantic.alias_generators import to_camel
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.server.api_description.openapi import describe
@@ -96,7 +94,6 @@ def create_app(
         # The framework's pages load what they show from elsewhere.
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=_operation_id,
         # The same paths with a slash at their end are other paths, not redirections.
         redirect_slashes=False,
         lifespan=_lifespan(at_end),
@@ -121,9 +118,9 @@ def create_app(
         permissions,
         policies,
     ):
-        app.include_router(feature.router)
+        feature.router.join(app)
     for noun in (warehouses, dropped_tables, protection):
-        app.include_router(noun.router)
+        noun.router.join(app)
     app.add_route("/docs", _docs, include_in_schema=False)
     install_error_handlers(app)
     # The last one added is the outermost.
@@ -162,7 +159,3 @@ def _token_check(
     configured = [token.get_secret_value() for token in settings.tokens]
     managers = [token.get_secret_value() for token in settings.management_tokens]
     return TokenCheck(configured, find_token, runtime, managers=managers)
-
-
-def _operation_id(route: APIRoute) -> str:
-    return to_camel(route.name)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import unquote_plus
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from headwater.catalog.wire.tables import ConfigResponse
 from headwater.server.dependencies import Services, ServicesOf, list_of
 from headwater.server.error_responses import failures
+from headwater.server.resource_router import ResourceRouter
 from headwater.storage.errors import Invalid, NotFound
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["config"])
+router = ResourceRouter(tags=["config"])
 
 # Java up to 1.4 and pypaimon up to 2.1 encode the name, and their HTTP client does so again.
 _MOST_ENCODINGS = 2

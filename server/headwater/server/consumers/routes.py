@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from headwater.catalog.wire.history import (
     ConsumerModel,
     ListConsumersResponse,
@@ -12,10 +10,11 @@ from headwater.catalog.wire.history import (
 from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf, TableName
 from headwater.server.error_responses import failures
+from headwater.server.resource_router import ResourceRouter
 
 __all__ = ["router"]
 
-router = APIRouter(
+router = ResourceRouter(
     prefix="/v1/{prefix}/databases/{database}/tables/{table}/consumers", tags=["consumer"]
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from headwater.catalog.wire.databases import (
     AlterDatabaseRequest,
@@ -16,10 +16,11 @@ from headwater.catalog.wire.databases import (
 from headwater.catalog.wire.tables import Empty, without_nulls
 from headwater.server.dependencies import CatalogOf, PageOf, Segment
 from headwater.server.error_responses import failures
+from headwater.server.resource_router import ResourceRouter
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/{prefix}/databases", tags=["database"])
+router = ResourceRouter(prefix="/v1/{prefix}/databases", tags=["database"])
 
 
 @router.get("", summary="List databases", responses=failures())

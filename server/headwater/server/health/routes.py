@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from headwater.catalog.wire.tables import WireModel
 from headwater.server.dependencies import ServicesOf
 from headwater.server.error_responses import failures
+from headwater.server.resource_router import ResourceRouter
 from headwater.server.version import VERSION
 from headwater.storage.errors import Unavailable
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["health"])
+router = ResourceRouter(tags=["health"])
 
 
 class Health(WireModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from headwater.catalog.wire.management import (
     DroppedTableModel,
@@ -16,10 +16,11 @@ from headwater.catalog.wire.tables import Empty, IdentifierModel
 from headwater.server.dependencies import PageOf, Segment
 from headwater.server.error_responses import failures
 from headwater.server.management.dependencies import ManagedCatalog
+from headwater.server.resource_router import ResourceRouter
 
 __all__ = ["router"]
 
-router = APIRouter(
+router = ResourceRouter(
     prefix="/management/v1/warehouses/{warehouse}/dropped-tables", tags=["management"]
 )
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from headwater.catalog.wire.management import ProtectionModel
 from headwater.server.dependencies import Segment, TableName
 from headwater.server.error_responses import failures
 from headwater.server.management.dependencies import ManagedCatalog
+from headwater.server.resource_router import ResourceRouter
 
 __all__ = ["router"]
 
-router = APIRouter(
+router = ResourceRouter(
     prefix="/management/v1/warehouses/{warehouse}/databases/{database}", tags=["management"]
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from headwater.catalog.model.warehouses import WarehouseInfo
 from headwater.catalog.sql import SqlCatalog
@@ -20,11 +20,12 @@ from headwater.server.error_responses import failures
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.management.bounds import check_bounds
 from headwater.server.management.dependencies import require_manager
+from headwater.server.resource_router import ResourceRouter
 from headwater.storage.errors import AlreadyExists, Unsupported
 
 __all__ = ["router"]
 
-router = APIRouter(
+router = ResourceRouter(
     prefix="/management/v1/warehouses",
     tags=["management"],
     dependencies=[Depends(require_manager)],

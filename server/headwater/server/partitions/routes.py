@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from headwater.catalog.model.page import Page
 from headwater.catalog.wire.partitions import (
@@ -20,10 +20,11 @@ from headwater.catalog.wire.partitions import (
 from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf, TableName, page_size
 from headwater.server.error_responses import failures
+from headwater.server.resource_router import ResourceRouter
 
 __all__ = ["router"]
 
-router = APIRouter(
+router = ResourceRouter(
     prefix="/v1/{prefix}/databases/{database}/tables/{table}/partitions", tags=["partition"]
 )
 

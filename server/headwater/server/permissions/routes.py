@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from headwater.catalog.model.permissions import PermissionTarget, check_access
 from headwater.catalog.wire.permissions import (
@@ -16,10 +16,11 @@ from headwater.catalog.wire.permissions import (
 from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf
 from headwater.server.error_responses import failures
+from headwater.server.resource_router import ResourceRouter
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/{prefix}/permissions", tags=["permission"])
+router = ResourceRouter(prefix="/v1/{prefix}/permissions", tags=["permission"])
 
 _TARGETS = ("no database", "no table", "no view", "no function")
 

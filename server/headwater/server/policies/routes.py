@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from headwater.catalog.wire.policies import (
     CreatePolicyRequest,
@@ -16,10 +16,11 @@ from headwater.catalog.wire.policies import (
 from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf, TableName
 from headwater.server.error_responses import Failure, failures
+from headwater.server.resource_router import ResourceRouter
 
 __all__ = ["router"]
 
-router = APIRouter(
+router = ResourceRouter(
     prefix="/v1/{prefix}/databases/{database}/tables/{table}/policies", tags=["policy"]
 )
 

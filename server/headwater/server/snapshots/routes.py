@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -35,6 +35,7 @@ from headwater.server.dependencies import (
 )
 from headwater.server.error_responses import failures
 from headwater.server.json_text import BodyText, Raw, json_response, member_text
+from headwater.server.resource_router import ResourceRouter
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 
 __all__ = ["router"]
@@ -57,7 +58,7 @@ class _TableFirst(APIRoute):
         return look_first
 
 
-router = APIRouter(
+router = ResourceRouter(
     prefix="/v1/{prefix}/databases/{database}/tables/{table}",
     tags=["snapshot"],
     route_class=_TableFirst,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 
 from headwater.catalog.model.data_token import client_storage_options
 from headwater.catalog.wire.tables import (
@@ -32,13 +32,14 @@ from headwater.server.dependencies import (
     TableName,
 )
 from headwater.server.error_responses import failures
+from headwater.server.resource_router import ResourceRouter
 from headwater.storage.errors import NotFound, ResourceType, Unsupported
 from headwater.storage.schema.change import schema_change_from_json
 from headwater.storage.schema.table_schema import Schema
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/{prefix}", tags=["table"])
+router = ResourceRouter(prefix="/v1/{prefix}", tags=["table"])
 
 NamePattern = Annotated[
     str | None, Query(alias="tableNamePattern", description="A SQL LIKE pattern of names.")

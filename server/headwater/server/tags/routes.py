@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from headwater.catalog.wire.history import (
@@ -17,11 +17,14 @@ from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf, Segment, TableName
 from headwater.server.error_responses import failures
 from headwater.server.json_text import Raw, json_response
+from headwater.server.resource_router import ResourceRouter
 from headwater.storage.errors import AlreadyExists
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/{prefix}/databases/{database}/tables/{table}/tags", tags=["tag"])
+router = ResourceRouter(
+    prefix="/v1/{prefix}/databases/{database}/tables/{table}/tags", tags=["tag"]
+)
 
 
 @router.get(

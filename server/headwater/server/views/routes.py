@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.wire.tables import Empty, IdentifierModel, RenameTableRequest
@@ -18,10 +18,11 @@ from headwater.catalog.wire.views import (
 )
 from headwater.server.dependencies import CatalogOf, DatabasePattern, PageOf, Segment
 from headwater.server.error_responses import failures
+from headwater.server.resource_router import ResourceRouter
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/{prefix}", tags=["view"])
+router = ResourceRouter(prefix="/v1/{prefix}", tags=["view"])
 
 _NamePattern = Annotated[
     str | None, Query(alias="viewNamePattern", description="A SQL LIKE pattern of names.")
