@@ -65,9 +65,17 @@ class Forks:
         self._origin.stdout.close()
 
 
-def serve_forks(work: Callable[..., None]) -> None:
-    """Do the work once for each line of arguments that comes in, each time in a fork."""
+def serve_forks(
+    work: Callable[..., None], *, prepare: Callable[..., None] = lambda *_: None
+) -> None:
+    """Do the work once for each line of arguments that comes in, each time in a fork.
+
+    Args:
+        work: What a fork does.
+        prepare: Called with the same arguments before the fork, for what all forks then share.
+    """
     for line in sys.stdin:
+        prepare(*json.loads(line))
         pid = os.fork()
         if pid == 0:
             print("forked", os.getpid(), flush=True)

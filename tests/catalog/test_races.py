@@ -74,15 +74,10 @@ def test_processes_on_one_database(
 ) -> None:
     users = [f"user-{number}" for number in range(COMMITTERS)]
     command = [sys.executable, "-m", "tests.catalog.worker", migrated_url, str(tmp_path / "lake")]
-    running = [
-        subprocess.Popen(
-            [*command, user, str(COMMITS)], stderr=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        for user in users
-    ]
-    for process in running:
-        _, errors = process.communicate()
-        assert process.returncode == 0, errors
+    ended = subprocess.run(
+        [*command, str(COMMITS), *users], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
     _check_history(open_catalog(), orders, users)
 
 

@@ -1,8 +1,8 @@
-"""A process of its own for the crash and race suites: commits, or dies at a chosen step.
+"""Processes of their own for the crash and race suites: they commit, or die at a chosen step.
 
-Usage: python -m tests.catalog.worker URL LOCATION USER COMMITS
+Usage: python -m tests.catalog.worker URL LOCATION COMMITS USER ...
 
-Without arguments it serves crashes, see `tests.forks`.
+Each user commits in a process of its own. Without arguments it serves crashes, see `tests.forks`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 
+import pyarrow as pa
 from sqlalchemy import Connection, Engine, event
+from tests.compiled_statements import share_compiled_statements
 from tests.forks import serve_forks
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.table.table import Table
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.change import AddColumn, SetOption
@@ -80,13 +85,21 @@ def crash(url: str, location: str, operation: str, step: str, snapshot_json: str
         steps.step()
 
     event.listen(Engine, "commit", on_commit)
-    snapshot = Snapshot.from_json(snapshot_json) if snapshot_json else None
+    operate = _operation(catalog, operation, step, snapshot_json)
+    steps.die_at = int(step)
+    operate()
+
+
+def _operation(
+    catalog: SqlCatalog, operation: str, step: str, snapshot_json: str
+) -> Callable[[], object]:
     schema = Schema((DataField(0, "id", AtomicType(Root.BIGINT)),))
     # Another schema, and the partitions that there are.
     kept = catalog.tables.get(TABLE).schema
     extra = DataField(99, "extra", AtomicType(Root.BIGINT))
     replacement = replace(kept.to_schema(), fields=(*kept.fields[:3], extra))
     operations: dict[str, Callable[[], object]] = {
+        "commit": lambda: _commit(catalog, Snapshot.from_json(snapshot_json)),
         "create": lambda: catalog.tables.create(Identifier("sales", "new"), schema),
         # Another value each time: an option that is set to what it is makes no version.
         "alter": lambda: catalog.tables.alter(TABLE, [SetOption("alteration", str(uuid.uuid4()))]),
@@ -97,18 +110,54 @@ def crash(url: str, location: str, operation: str, step: str, snapshot_json: str
         "rollback": lambda: catalog.snapshots.rollback_to_snapshot(TABLE, 1),
         "replace": lambda: catalog.tables.replace(TABLE, replacement),
     }
-    steps.die_at = int(step)
-    if snapshot is not None:
-        latest = catalog.snapshots.latest(TABLE)
-        base = None if latest is None else latest.snapshot.uuid
-        assert catalog.snapshots.commit(TABLE, None, snapshot, base, []).decided()
-    else:
-        operations[operation]()
+    return operations[operation]
 
 
-def race(url: str, location: str, user: str, commits: int) -> None:
-    catalog = SqlCatalog.open(url, warehouse="main", location=location)
-    commit_many(catalog, user, commits)
+def _commit(catalog: SqlCatalog, snapshot: Snapshot) -> None:
+    latest = catalog.snapshots.latest(TABLE)
+    base = None if latest is None else latest.snapshot.uuid
+    assert catalog.snapshots.commit(TABLE, None, snapshot, base, []).decided()
+
+
+_warm: set[str] = set()
+
+
+def warm_up(url: str, *_: str) -> None:
+    """Do it all once in another warehouse of the database.
+
+    What is imported late and which SQL is compiled is then there in every fork.
+    """
+    kind = url.partition(":")[0]
+    if kind in _warm:
+        return
+    _warm.add(kind)
+    columns = tuple(DataField(at, name, AtomicType(Root.INT)) for at, name in enumerate("abc"))
+    with (
+        TemporaryDirectory() as room,
+        closing(SqlCatalog.open(url, warehouse="warm-up", location=f"{room}/lake")) as catalog,
+    ):
+        catalog.databases.create(TABLE.database)
+        catalog.tables.create(TABLE, Schema(columns))
+        catalog.tables.create(EXTERNAL, Schema(columns, options={"path": f"{room}/outside"}))
+        table = Table(catalog, catalog.tables.get(TABLE))
+        for _ in range(2):
+            table.write(pa.table({name: pa.array([1], pa.int32()) for name in "abc"}))
+        for operation in ("create", "alter", "alter-external", "rollback", "replace", "drop"):
+            _operation(catalog, operation, "0", "")()
+
+
+def race(url: str, location: str, commits: int, users: Sequence[str]) -> int:
+    """Let all users commit at once, each in a fork; how many of them failed."""
+    warm_up(url)
+    forks = []
+    for user in users:
+        pid = os.fork()
+        if pid == 0:
+            catalog = SqlCatalog.open(url, warehouse="main", location=location)
+            commit_many(catalog, user, commits)
+            return 0  # and end, as a process of its own does
+        forks.append(pid)
+    return sum(os.waitpid(pid, 0)[1] != 0 for pid in forks)
 
 
 def commit_many(catalog: SqlCatalog, user: str, commits: int) -> None:
@@ -138,7 +187,8 @@ def commit_many(catalog: SqlCatalog, user: str, commits: int) -> None:
 
 
 if __name__ == "__main__":
+    share_compiled_statements()
     if sys.argv[1:]:
-        race(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        sys.exit(race(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:]))
     else:
-        serve_forks(crash)
+        serve_forks(crash, prepare=warm_up)
