@@ -6,6 +6,7 @@ Fixtures of one room live in that room's own conftest.py.
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headwater.catalog.model.catalog import Catalog
+    from headwater.server.settings import ServerSettings
 
 LEAST_JAVA = 17
 # Java's best compiler pays off after minutes; before, it takes the processors from the tests.
@@ -103,6 +105,21 @@ def java_version() -> int:
     return int(match[1]) if match else 0
 
 
+@cache
+def _server_settings(arguments: str, environment: tuple[tuple[str, str], ...]) -> ServerSettings:
+    """The settings that a server takes from its arguments, a JSON object, and the environment.
+
+    They cannot change. To read them takes longer than to make a server.
+    """
+    from headwater.server.settings import load_settings
+
+    return load_settings(json.loads(arguments))
+
+
+def _server_environment() -> tuple[tuple[str, str], ...]:
+    return tuple(pair for pair in os.environ.items() if pair[0].upper().startswith("HEADWATER_"))
+
+
 class Serve(Protocol):
     """Serves catalogs over HTTP, by the real server on a loopback port, and gives the address."""
 
@@ -124,7 +141,6 @@ def serve() -> Iterator[Serve]:
     from headwater.server.app import create_app
     from headwater.server.connections import Connections
     from headwater.server.http_protocol import HttpProtocol
-    from headwater.server.settings import load_settings
 
     with ExitStack() as servers:
 
@@ -134,7 +150,7 @@ def serve() -> Iterator[Serve]:
             parts: Mapping[str, Any] | None = None,
             **settings: object,
         ) -> str:
-            loaded = load_settings(settings)
+            loaded = _server_settings(json.dumps(settings), _server_environment())
             app = create_app(catalogs, loaded, **(parts or {}))
             protocol = partial(HttpProtocol, connections=Connections(loaded.connection_limits))
             listener = servers.enter_context(closing(socket.socket()))

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import boto3
-import httpx
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
     MotoRequestHandler,
     create_backend_app,
 )
+from tests import plain_http
 from werkzeug.serving import make_server
 
 
@@ -55,7 +55,7 @@ def object_store() -> Iterator[str]:
 
 def with_one_bucket(endpoint: str, bucket: str) -> None:
     """Take away what the store holds, and give it an empty bucket."""
-    httpx.post(f"{endpoint}/moto-api/reset", trust_env=False).raise_for_status()
+    plain_http.post(f"{endpoint}/moto-api/reset").raise_for_status()
     boto3.client(
         "s3",
         endpoint_url=endpoint,

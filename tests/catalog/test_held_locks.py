@@ -11,10 +11,10 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import pytest
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import DBAPIError
+from tests import plain_http
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -134,12 +134,12 @@ def test_whoever_waits_for_too_long_is_told_so(
     with connect().connection() as holder:
         _hold(holder)
         for way in ("", "?way=ordinary"):
-            refused = httpx.post(f"{path}{way}", content=body, trust_env=False, timeout=60)
+            refused = plain_http.post(f"{path}{way}", content=body, timeout=60)
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
             assert "locked for too long" in refused.json()["message"]
             assert "nothing was changed, retry" in refused.json()["message"]
         holder.rollback()
-    taken = httpx.post(path, content=body, trust_env=False)
+    taken = plain_http.post(path, content=body)
     assert taken.json() == {"success": True}
     assert other.snapshots.get(orders, "LATEST") == offered
 

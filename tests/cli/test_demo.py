@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from tests import plain_http
 
 from headwater.cli.demo.checks import Difference, expect_same_rows
 from headwater.cli.demo.source import FLIGHT_KEY, MONTHS, Feed, Kind, prepare
@@ -149,7 +149,7 @@ def test_a_kept_demo_leaves_its_server_and_says_how_to_stop_it(tmp_path: Path) -
     assert stop
     assert address
     try:
-        assert httpx.get(f"{address[1]}/docs", trust_env=False).status_code == 200
+        assert plain_http.get(f"{address[1]}/docs").status_code == 200
     finally:
         os.kill(int(stop[1]), signal.SIGTERM)
 

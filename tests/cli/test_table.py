@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests import plain_http
 
 Headwater = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -35,7 +36,7 @@ def server(folder: Path) -> Iterator[str]:
         deadline = time.monotonic() + 60
         while True:
             try:
-                httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).raise_for_status()
+                plain_http.get(f"http://127.0.0.1:{port}/healthz").raise_for_status()
                 break
             except httpx.TransportError:
                 assert process.poll() is None, (folder / "server.log").read_text()

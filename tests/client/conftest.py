@@ -9,8 +9,8 @@ from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import httpx
 import pytest
+from tests import plain_http
 from tests.conftest import NewSqlite
 
 from headwater.catalog.model.identifier import Identifier
@@ -197,12 +197,11 @@ def proxy(address: str) -> Iterator[Proxy]:
                 return
             if callable(fault):
                 fault()  # something else happens meanwhile
-            answer = httpx.request(
+            answer = plain_http.request(
                 self.command,
                 proxy.target + self.path,
                 content=body,
                 headers={k: v for k, v in headers.items() if k != "host"},
-                trust_env=False,
             )
             if fault is Fault.LOSE_ANSWER:
                 return

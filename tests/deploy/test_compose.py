@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
+from tests import plain_http
 
 from headwater.server.settings import ServerSettings
 
@@ -107,7 +107,7 @@ def test_its_steps_bring_up_a_server(
             assert server.poll() is None, log.read_text()
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        with httpx.Client(base_url=found[1], trust_env=False, timeout=120) as client:
+        with plain_http.Client(base_url=found[1], timeout=120) as client:
             assert client.get("/readyz").status_code == 200
             assert client.get("/v1/config").status_code == 401
             assert client.get("/v1/config", headers=headers).status_code == 200

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests import plain_http
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "http://127.0.0.1:8080"
@@ -90,7 +91,7 @@ def server(tmp_path: Path) -> Iterator[str]:
         deadline = time.monotonic() + 60
         while True:
             try:
-                httpx.get(f"{address}/healthz", trust_env=False).raise_for_status()
+                plain_http.get(f"{address}/healthz").raise_for_status()
                 break
             except httpx.TransportError:
                 assert process.poll() is None, (tmp_path / "server.log").read_text()

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import httpx
+from tests import plain_http
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "openapi" / "headwater.json"
@@ -41,7 +41,7 @@ def operations() -> Mapping[str, str]:
 def seen_by(client: str, uri: str, token: str) -> set[str]:
     """The operations that a server, which only this client has used, answered with success."""
     headers = {"Authorization": f"Bearer {token}"}
-    counts = httpx.get(f"{uri}/metrics", headers=headers, trust_env=False).raise_for_status().text
+    counts = plain_http.get(f"{uri}/metrics", headers=headers).raise_for_status().text
     answered = {f"{method} {route}" for method, route in _COUNTED.findall(counts)}
     found = answered & set(operations())
     SEEN.mkdir(parents=True, exist_ok=True)

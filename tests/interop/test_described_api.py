@@ -9,9 +9,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import httpx
 import pyarrow as pa
 import pytest
+from tests import plain_http
 
 from headwater.client import connect
 
@@ -59,7 +59,7 @@ def make_ready(uri: str) -> None:
         "views": {"identifier": recent, "schema": view},
         "functions": {"name": "area", "deterministic": True, "definitions": {}, "options": {}},
     }
-    with httpx.Client(headers=headers, trust_env=False) as http:
+    with plain_http.Client(headers=headers) as http:
         for path, body in bodies.items():
             http.post(f"{sales}/{path}", json=body).raise_for_status()
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import httpx
 import pytest
+from tests import plain_http
 from tests.conftest import NewSqlite
 
 from headwater.catalog.sql import SqlCatalog
@@ -36,7 +37,7 @@ def address(catalog: SqlCatalog, serve: Callable[..., str]) -> str:
 def http(address: str) -> Iterator[httpx.Client]:
     """A client with the token; it sends paths as they are written and no content type."""
     headers = {"authorization": f"Bearer {TOKEN}"}
-    with httpx.Client(base_url=address, headers=headers, trust_env=False) as client:
+    with plain_http.Client(base_url=address, headers=headers) as client:
         yield client
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from tests import plain_http
 
 from headwater.catalog.sql import SqlCatalog
 
@@ -13,7 +14,7 @@ Serve = Callable[..., str]
 
 
 def _get(address: str, **headers: str) -> httpx.Response:
-    return httpx.get(f"{address}/v1/main/databases", headers=headers, trust_env=False)
+    return plain_http.get(f"{address}/v1/main/databases", headers=headers)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def _get(address: str, **headers: str) -> httpx.Response:
 def test_a_wrong_token_is_401(address: str, authorization: str) -> None:
     headers = {b"authorization": authorization.strip().encode("latin-1")}
     for path in ("/v1/config", "/v1/main/databases", "/v1/nothing", "/"):
-        answer = httpx.get(address + path, headers=headers, trust_env=False)
+        answer = plain_http.get(address + path, headers=headers)
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == "Bearer"
         body = answer.json()
@@ -41,7 +42,7 @@ def test_a_wrong_token_is_401(address: str, authorization: str) -> None:
 
 
 def test_nothing_is_done_without_a_token(address: str, http: httpx.Client) -> None:
-    refused = httpx.post(f"{address}/v1/main/databases", json={"name": "sales"}, trust_env=False)
+    refused = plain_http.post(f"{address}/v1/main/databases", json={"name": "sales"})
     assert refused.status_code == 401
     assert http.get("/v1/main/databases").json()["databases"] == []
 
@@ -74,11 +75,10 @@ def test_without_a_token_no_other_host_is_served(
 def test_without_a_token_no_foreign_page_is_served(catalog: SqlCatalog, serve: Serve) -> None:
     # A page may send text/plain to a local address without asking first.
     address = serve(catalog)
-    attack = httpx.post(
+    attack = plain_http.post(
         f"{address}/v1/main/databases",
         content='{"name": "sales"}',
         headers={"origin": "https://evil.example", "content-type": "text/plain"},
-        trust_env=False,
     )
     assert attack.status_code == 403
     assert _get(address, origin="null").status_code == 403

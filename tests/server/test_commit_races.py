@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pyarrow as pa
 import pytest
+from tests import plain_http
 from tests.forks import Forks
 
 from headwater.catalog.model.catalog import Catalog
@@ -184,7 +185,7 @@ class MortalServer:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.address}/healthz", trust_env=False).is_success
+            return plain_http.get(f"{self.address}/healthz").is_success
         except httpx.TransportError:
             return False
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import httpx
 import pytest
+from tests import plain_http
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.data_token import client_storage_options
@@ -36,7 +36,7 @@ def secretive(tmp_path: Path) -> Iterator[SqlCatalog]:
 
 def _table(address: str, schema: dict[str, Any], name: str = "orders") -> str:
     database = f"{address}/v1/main/databases"
-    with httpx.Client(trust_env=False) as http:
+    with plain_http.Client() as http:
         http.post(database, json={"name": "sales"})
         body = {"identifier": {"database": "sales", "object": name}, "schema": schema}
         assert http.post(f"{database}/sales/tables", json=body).status_code == 200
@@ -47,10 +47,10 @@ def test_a_client_gets_the_warehouses_options_under_every_name(
     secretive: SqlCatalog, serve: Serve, schema: dict[str, Any], tmp_path: Path
 ) -> None:
     address = serve(secretive, data_token_seconds=86400)
-    config = httpx.get(f"{address}/v1/config", trust_env=False).json()
+    config = plain_http.get(f"{address}/v1/config").json()
     assert config["defaults"] == {"data-token.enabled": "true"}
     table = _table(address, schema)
-    answer = httpx.get(f"{table}/token", trust_env=False).json()
+    answer = plain_http.get(f"{table}/token").json()
     assert answer["token"] == {
         "s3.access-key": "an-id",
         "fs.s3.accessKeyId": "an-id",
@@ -59,13 +59,13 @@ def test_a_client_gets_the_warehouses_options_under_every_name(
         "s3.endpoint": "http://s3",
         "fs.s3.endpoint": "http://s3",
     }
-    created = httpx.get(table, trust_env=False).json()["createdAt"]
+    created = plain_http.get(table).json()["createdAt"]
     assert answer["expiresAtMillis"] >= created + 86_400_000
-    missing = httpx.get(f"{table}x/token", trust_env=False)
+    missing = plain_http.get(f"{table}x/token")
     assert (missing.status_code, missing.json()["resourceType"]) == (404, "TABLE")
     # The files of an external table are not the warehouse's.
     outside = {**schema, "options": {"bucket": "2", "path": str(tmp_path / "outside")}}
-    refused = httpx.get(f"{_table(address, outside, 'outside')}/token", trust_env=False)
+    refused = plain_http.get(f"{_table(address, outside, 'outside')}/token")
     assert refused.status_code == 501
     assert "a-secret" not in refused.text
 
@@ -74,8 +74,8 @@ def test_nobody_gets_them_unless_told(
     secretive: SqlCatalog, serve: Serve, schema: dict[str, Any]
 ) -> None:
     address = serve(secretive)
-    assert httpx.get(f"{address}/v1/config", trust_env=False).json()["defaults"] == {}
-    refused = httpx.get(f"{_table(address, schema)}/token", trust_env=False)
+    assert plain_http.get(f"{address}/v1/config").json()["defaults"] == {}
+    refused = plain_http.get(f"{_table(address, schema)}/token")
     assert refused.status_code == 501
     assert "HEADWATER_DATA_TOKEN_SECONDS" in refused.json()["message"]
     assert "a-secret" not in refused.text

@@ -17,6 +17,7 @@ import httpx
 import pytest
 from sqlalchemy import create_engine, func, literal_column, select, text
 from sqlalchemy.pool import NullPool, QueuePool
+from tests import plain_http
 from tests.server.conftest import TOKEN
 from tests.server.test_metrics import counts
 
@@ -168,7 +169,7 @@ def test_whoever_is_not_let_in_is_told_so(
     address: str, tables: list[str], authorization: str
 ) -> None:
     headers = {"authorization": authorization}
-    with httpx.Client(base_url=address, headers=headers, trust_env=False) as stranger:
+    with plain_http.Client(base_url=address, headers=headers) as stranger:
         for method, end in (("GET", ""), ("GET", "/snapshot"), ("POST", "/commit")):
             answer = stranger.request(method, f"{tables[0]}{end}", content=b"{}")
             assert answer.status_code == 401
@@ -282,7 +283,7 @@ def serve_on(
             metrics = Metrics()
             metrics.watch(catalog.operation.database)
             address = serve(catalog, parts={"metrics": metrics})
-            http = opened.enter_context(httpx.Client(base_url=address, trust_env=False))
+            http = opened.enter_context(plain_http.Client(base_url=address))
             sales = "/v1/main/databases/sales"
             http.post("/v1/main/databases", json={"name": "sales", "options": {}})
             for number in range(TABLES):

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
+from tests import plain_http
 from tests.server.conftest import TOKEN
 
 from headwater.catalog.sql import SqlCatalog
@@ -55,7 +55,7 @@ def _is_error(connection: socket.socket, code: int, words: str) -> Mapping[str, 
 
 
 def _lives(address: str) -> None:
-    answer = httpx.get(f"{address}/healthz", trust_env=False)
+    answer = plain_http.get(f"{address}/healthz")
     assert (answer.status_code, answer.json()["status"]) == (200, "ok")
 
 
@@ -98,9 +98,7 @@ def test_a_body_as_large_as_it_may_be_is_taken(catalog: SqlCatalog, serve: Serve
     address = serve(catalog, max_body_size="4 kb")
     body = json.dumps({"name": "sales"}).encode()
     for size, status in ((4096, 200), (4097, 413)):
-        answer = httpx.post(
-            f"{address}/v1/main/databases", content=body.ljust(size), trust_env=False
-        )
+        answer = plain_http.post(f"{address}/v1/main/databases", content=body.ljust(size))
         assert answer.status_code == status
         assert "x-request-id" in answer.headers
 

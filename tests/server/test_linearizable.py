@@ -27,6 +27,7 @@ from typing import IO
 
 import httpx
 import pytest
+from tests import plain_http
 
 from headwater.migrations import upgrade
 
@@ -201,7 +202,7 @@ class Client:
         self._random = random.Random(seed)
         self._path = path
         self._addresses = addresses
-        self._http = httpx.Client(timeout=60, trust_env=False)
+        self._http = plain_http.Client(timeout=60)
         self._latest: tuple[int, str] | None = None
         self._offers: list[Commit] = []
         self.events: list[Answered] = []
@@ -329,7 +330,7 @@ def _create_tables(address: str) -> list[str]:
     databases = f"{address}/v1/main/databases"
     fields = [{"id": 0, "name": "dt", "type": "STRING NOT NULL"}]
     schema = {"fields": fields, "partitionKeys": ["dt"], "primaryKeys": [], "options": {}}
-    with httpx.Client(trust_env=False, timeout=60) as http:
+    with plain_http.Client(timeout=60) as http:
         http.post(databases, json={"name": "sales"}).raise_for_status()
         for name in ("one", "two"):
             body = {"identifier": {"database": "sales", "object": name}, "schema": schema}
@@ -346,13 +347,13 @@ def _check_end(addresses: Sequence[str], path: str, tmp_path: Path, expected: Hi
         token = ""
         while True:
             asked = f"{address}{path}/snapshots?pageToken={token}"
-            page = httpx.get(asked, trust_env=False).raise_for_status().json()
+            page = plain_http.get(asked).raise_for_status().json()
             told += [snapshot["uuid"] for snapshot in page["snapshots"]]
             token = page.get("nextPageToken")
             if not token:
                 break
         assert tuple(told[::-1]) == expected
-        info = httpx.get(f"{address}{path}/snapshot", trust_env=False)
+        info = plain_http.get(f"{address}{path}/snapshot")
         if expected:
             # The sizes were added up once for each commit, and taken back with each rollback.
             assert info.json()["snapshot"]["recordCount"] == len(expected)
@@ -371,7 +372,7 @@ def _check_end(addresses: Sequence[str], path: str, tmp_path: Path, expected: Hi
 def _finished(address: str, path: str) -> Answered:
     """A read after all else, which also pins what became of commits without an answer."""
     asked = time.monotonic()
-    answer = httpx.get(f"{address}{path}/snapshot", trust_env=False)
+    answer = plain_http.get(f"{address}{path}/snapshot")
     found = None if answer.status_code == 404 else answer.json()["snapshot"]["snapshot"]
     latest = None if found is None else (found["id"], found["uuid"])
     return Answered(Read(), asked, time.monotonic(), latest)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from tests import plain_http
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.server.logs import JsonLines, TextLines
@@ -45,7 +46,7 @@ def test_what_is_logged_during_a_request_carries_its_id(
     try:
         address = serve({"main": _Telling()})
         headers = {"x-request-id": "seek-me"}
-        httpx.get(f"{address}/v1/main/databases", headers=headers, trust_env=False)
+        plain_http.get(f"{address}/v1/main/databases", headers=headers)
     finally:
         logger.removeHandler(handler)
     (line,) = lines

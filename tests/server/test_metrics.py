@@ -10,6 +10,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event
+from tests import plain_http
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.operation import Backlog
@@ -25,7 +26,7 @@ REFUSED = "headwater_http_refused_total"
 def counts(address: str, token: str | None = None) -> Mapping[tuple[str, ...], float]:
     """Every sample by its name and its labels' values in the order of the labels' names."""
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    answer = httpx.get(f"{address}/metrics", headers=headers, trust_env=False)
+    answer = plain_http.get(f"{address}/metrics", headers=headers)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     return {
@@ -36,7 +37,7 @@ def counts(address: str, token: str | None = None) -> Mapping[tuple[str, ...], f
 
 
 def test_they_need_a_token(address: str) -> None:
-    assert httpx.get(f"{address}/metrics", trust_env=False).status_code == 401
+    assert plain_http.get(f"{address}/metrics").status_code == 401
 
 
 def test_requests_are_counted_by_route_not_by_name(http: httpx.Client, address: str) -> None:
@@ -44,7 +45,7 @@ def test_requests_are_counted_by_route_not_by_name(http: httpx.Client, address: 
         http.get(f"/v1/main/databases/{name}")
         http.get(f"/nothing/{name}")
     http.request("PROPFIND", "/healthz")
-    httpx.get(f"{address}/v1/main/databases/x", trust_env=False)
+    plain_http.get(f"{address}/v1/main/databases/x")
     found = counts(address, "a-token")
     requests = "headwater_http_requests_total"
     assert found[requests, "GET", "/v1/{prefix}/databases/{database}", "404"] == 3
@@ -130,7 +131,7 @@ def test_what_is_refused_before_it_is_a_request_is_counted(
         # Its place is free as soon as it is answered, and only then for certain.
         busy.sendall(b"not asked")
         assert b"".join(iter(lambda: busy.recv(65536), b"")).startswith(b"HTTP/1.1 404")
-    answer = httpx.post(f"{address}/v1/main/databases", content=b"x" * 2000, trust_env=False)
+    answer = plain_http.post(f"{address}/v1/main/databases", content=b"x" * 2000)
     assert answer.status_code == 413
     found = counts(address)
     refused = {name[1]: count for name, count in found.items() if name[0] == REFUSED}
@@ -144,7 +145,7 @@ def test_connections_are_counted(catalog: SqlCatalog, serve: Serve) -> None:
         pass  # it begins with a connection that is open
     metrics.watch(catalog.operation.database)
     address = serve(catalog, parts={"metrics": metrics})
-    httpx.get(f"{address}/v1/main/databases", trust_env=False)
+    plain_http.get(f"{address}/v1/main/databases")
     found = counts(address)
     assert found["headwater_database_connections", "open"] == 1
     assert found["headwater_database_connections", "in_use"] == 0

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from pydantic import BaseModel
+from tests import plain_http
 
 from headwater.catalog.wire.tables import WireModel
 from headwater.server.export_openapi import export
@@ -34,7 +34,7 @@ def test_the_file_in_the_repository_is_up_to_date() -> None:
 
 
 def test_the_server_gives_it_to_anybody(address: str) -> None:
-    assert httpx.get(f"{address}/openapi.json", trust_env=False).json() == DOCUMENT
+    assert plain_http.get(f"{address}/openapi.json").json() == DOCUMENT
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -146,7 +146,7 @@ class _Page(HTMLParser):
 
 
 def test_the_page_needs_nothing_from_elsewhere(address: str) -> None:
-    answer = httpx.get(f"{address}/docs", trust_env=False, timeout=60)
+    answer = plain_http.get(f"{address}/docs", timeout=60)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
@@ -159,8 +159,8 @@ def test_the_page_needs_nothing_from_elsewhere(address: str) -> None:
 
 
 def test_the_page_shows_every_operation_and_schema(address: str) -> None:
-    text = httpx.get(f"{address}/docs", trust_env=False, timeout=60).text
-    document = httpx.get(f"{address}/openapi.json", trust_env=False, timeout=60).json()
+    text = plain_http.get(f"{address}/docs", timeout=60).text
+    document = plain_http.get(f"{address}/openapi.json", timeout=60).json()
     for path, methods in document["paths"].items():
         for method in methods:
             assert f"<b>{method.upper()}</b> <code>{path}</code>" in text

@@ -14,6 +14,7 @@ import httpx
 import psycopg
 import pyarrow as pa
 import pytest
+from tests import plain_http
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -66,23 +67,23 @@ def test_it_needs_no_token_and_says_what_fails_but_not_why(
     probes = {"database": database, "storage": storage}
     parts = {"probes": probes, "runtime": watch.runtime}
     address = serve(catalog, parts=parts, tokens=["secret"])
-    well = httpx.get(f"{address}/readyz", trust_env=False)
+    well = plain_http.get(f"{address}/readyz")
     assert (well.status_code, well.json()["status"]) == (200, "ok")
 
     database.is_on = False
     watch.millis += KEPT_MILLIS
-    ill = httpx.get(f"{address}/readyz", trust_env=False)
+    ill = plain_http.get(f"{address}/readyz")
     assert (ill.status_code, ill.json()["code"]) == (503, 503)
     assert "database" in ill.json()["message"]
     assert "storage" not in ill.json()["message"]
     assert "10.1.2.3" not in ill.text
     assert "10.1.2.3" in caplog.text
     # It lives all the same.
-    assert httpx.get(f"{address}/healthz", trust_env=False).status_code == 200
+    assert plain_http.get(f"{address}/healthz").status_code == 200
 
     database.is_on = True
     watch.millis += KEPT_MILLIS
-    assert httpx.get(f"{address}/readyz", trust_env=False).status_code == 200
+    assert plain_http.get(f"{address}/readyz").status_code == 200
 
 
 def test_asking_often_makes_no_work() -> None:
@@ -176,7 +177,7 @@ def _readiness(catalog: SqlCatalog, serve: Serve) -> Callable[[], httpx.Response
 
     def ask() -> httpx.Response:
         watch.millis += KEPT_MILLIS
-        return httpx.get(f"{address}/readyz", trust_env=False, timeout=60)
+        return plain_http.get(f"{address}/readyz", timeout=60)
 
     return ask
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from tests import plain_http
 
 from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.sql import SqlCatalog
@@ -185,7 +186,7 @@ class _Broken:
 
 def test_an_unforeseen_error_names_the_request_and_hides_the_rest(serve: Serve) -> None:
     address = serve({"main": _Broken()})
-    with httpx.Client(base_url=address, trust_env=False) as client:
+    with plain_http.Client(base_url=address) as client:
         headers = {"x-request-id": "seek-me"}
         answer = client.get("/v1/main/databases/sales", headers=headers)
     body = _is_error(answer, 500, None)
@@ -209,7 +210,7 @@ def test_every_request_is_one_line_of_json(
 
 
 def test_health_needs_no_token(address: str) -> None:
-    answer = httpx.get(f"{address}/healthz", trust_env=False)
+    answer = plain_http.get(f"{address}/healthz")
     assert (answer.status_code, answer.json()["status"]) == (200, "ok")
 
 
@@ -223,10 +224,10 @@ def test_config_resolves_the_warehouse(
     assert "'main'" in str(_is_error(unknown, 404, None)["message"])
     two = serve({"a b": catalog, "main": catalog}, client_options={"s3.endpoint": "http://s3"})
     for encoded in ("a+b", "a%20b", "a%2520b", "a%252Bb"):  # encoded once, and twice
-        answer = httpx.get(f"{two}/v1/config?warehouse={encoded}", trust_env=False)
+        answer = plain_http.get(f"{two}/v1/config?warehouse={encoded}")
         assert answer.json()["overrides"] == {"prefix": "a b"}
         assert answer.json()["defaults"] == {"s3.endpoint": "http://s3"}
-    assert httpx.get(f"{two}/v1/config", trust_env=False).status_code == 400
+    assert plain_http.get(f"{two}/v1/config").status_code == 400
 
 
 DIGITS = "9" * 5000

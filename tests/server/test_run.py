@@ -9,9 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pyarrow as pa
 import pytest
+from tests import plain_http
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -47,10 +47,9 @@ def test_a_server_says_where_it_listens_and_stops_when_told(tmp_path: Path) -> N
         first = json.loads(process.stderr.readline())
         assert first["message"].startswith("serving main, other at http://127.0.0.1:")
         address = first["message"].rpartition(" ")[2]
-        answer = httpx.get(
+        answer = plain_http.get(
             f"{address}/v1/config?warehouse=other",
             headers={"authorization": "Bearer hidden"},
-            trust_env=False,
         )
         assert answer.json()["overrides"] == {"prefix": "other"}
         process.send_signal(signal.SIGTERM)

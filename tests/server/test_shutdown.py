@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests import plain_http
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -61,7 +62,7 @@ def running(process: subprocess.Popen[str]) -> str:
 
 def _answers(address: str) -> bool:
     try:
-        return httpx.get(f"{address}/healthz", trust_env=False).status_code == 200
+        return plain_http.get(f"{address}/healthz").status_code == 200
     except httpx.TransportError:
         return False
 
@@ -81,7 +82,7 @@ def _commit(address: str, snapshot: dict[str, object]) -> httpx.Response:
         "statistics": [],
     }
     path = f"{address}/v1/main/databases/sales/tables/orders/commit"
-    return httpx.post(path, json=body, trust_env=False, timeout=120)
+    return plain_http.post(path, json=body, timeout=120)
 
 
 def test_a_commit_in_flight_is_finished(

@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import httpx
 import pytest
+from tests import plain_http
 
 from headwater.catalog.model.tokens import TokenInfo
 from headwater.catalog.sql import SqlCatalog
@@ -62,7 +63,7 @@ def guarded(catalog: SqlCatalog, serve: Serve, tokens: Tokens, watch: Watch) -> 
 def _status(address: str, secret: str, **headers: str) -> int:
     headers = {"authorization": f"Bearer {secret}", **headers}
     path = f"{address}/v1/main/databases"
-    return httpx.get(path, headers=headers, trust_env=False).status_code
+    return plain_http.get(path, headers=headers).status_code
 
 
 def test_a_token_of_the_database_lets_in(guarded: str, tokens: Tokens) -> None:
@@ -74,7 +75,7 @@ def test_a_token_of_the_database_lets_in(guarded: str, tokens: Tokens) -> None:
 
 
 def test_without_any_token_nobody_is_let_in(guarded: str) -> None:
-    answer = httpx.get(f"{guarded}/v1/main/databases", trust_env=False)
+    answer = plain_http.get(f"{guarded}/v1/main/databases")
     assert (answer.status_code, answer.json()["code"]) == (401, 401)
 
 
@@ -136,7 +137,7 @@ def test_a_database_that_does_not_answer_is_503(
     parts = {"find_token": find, "runtime": watch.runtime}
     address = serve(catalog, parts=parts, tokens=["configured"], require_token=True)
     headers = {"authorization": "Bearer hw_x"}
-    answer = httpx.get(f"{address}/v1/main/databases", headers=headers, trust_env=False)
+    answer = plain_http.get(f"{address}/v1/main/databases", headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (503, 503)
     assert answer.headers["retry-after"] == "1"
     assert _status(address, "configured") == 200
@@ -149,7 +150,7 @@ def test_the_log_names_the_caller_and_no_secret(
     with caplog.at_level(logging.INFO, ACCESS_LOGGER):
         _status(guarded, secret, **{"x-request-id": "good"})
         _status(guarded, "hw_wrong", **{"x-request-id": "bad"})
-        httpx.get(f"{guarded}/healthz", trust_env=False)
+        plain_http.get(f"{guarded}/healthz")
     lines = [
         JsonLines().format(record) for record in caplog.records if record.name == ACCESS_LOGGER
     ]
@@ -168,7 +169,7 @@ def test_the_catalog_records_who_did_what(
     def call(who: str, method: str, path: str, body: object = None) -> httpx.Response:
         headers = {"authorization": f"Bearer {secrets[who]}"}
         path = f"{guarded}/v1/main/databases{path}"
-        answer = httpx.request(method, path, json=body, headers=headers, trust_env=False)
+        answer = plain_http.request(method, path, json=body, headers=headers)
         assert answer.status_code == 200, answer.text
         return answer
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from sqlalchemy import Connection, event, text
+from tests import plain_http
 from tests.conftest import Serve
 
 from headwater.catalog.sql import SqlCatalog
@@ -67,7 +68,7 @@ def servers(serve: Serve, tmp_path: Path, clock: Clock) -> Iterator[tuple[str, s
 
 @pytest.fixture
 def http(servers: tuple[str, str]) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=servers[0], trust_env=False) as client:
+    with plain_http.Client(base_url=servers[0]) as client:
         yield client
 
 
@@ -164,7 +165,7 @@ def guarded(serve: Serve, tmp_path: Path) -> Iterator[Callable[..., httpx.Respon
     """Sends requests to a server with tokens of every kind; the first argument says which."""
     url = f"sqlite:///{tmp_path}/headwater.db"
     upgrade(url)
-    with opened_database(url) as database, httpx.Client(trust_env=False) as client:
+    with opened_database(url) as database, plain_http.Client() as client:
         tokens = Tokens(database, SYSTEM_RUNTIME)
         secrets = {
             "plain": "a-token",
@@ -283,7 +284,7 @@ def test_nothing_is_allowed_unless_the_settings_say_so(serve: Serve, tmp_path: P
         main = SqlCatalog.on(database, warehouse="main", location=str(tmp_path / "main"))
         address = serve(main, parts={"managed": ManagedCatalogs(database, SYSTEM_RUNTIME)})
         new = {"name": "lake", "location": str(tmp_path / "lake")}
-        answer = httpx.post(address + MANAGEMENT, json=new, trust_env=False)
+        answer = plain_http.post(address + MANAGEMENT, json=new)
     assert (answer.status_code, "HEADWATER_ALLOWED_LOCATIONS" in answer.text) == (403, True)
 
 
@@ -308,7 +309,7 @@ def test_a_server_without_a_database_manages_none(serve: Serve, tmp_path: Path) 
     url = f"sqlite:///{tmp_path}/headwater.db"
     opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
     with closing(opened):
-        assert httpx.get(serve(opened) + MANAGEMENT, trust_env=False).status_code == 501
+        assert plain_http.get(serve(opened) + MANAGEMENT).status_code == 501
 
 
 @pytest.mark.postgresql
@@ -322,7 +323,7 @@ def test_with_all_connections_in_use_the_answer_is_503_and_when_to_retry(
     main = SqlCatalog.on(database, warehouse="main", location=str(tmp_path / "main"))
     address = serve(main)
     new = {"name": "sales", "options": {}}
-    with httpx.Client(base_url=address, trust_env=False) as client:
+    with plain_http.Client(base_url=address) as client:
         with database.read():
             for answer in (
                 client.get("/v1/main/databases"),

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+from tests import plain_http
 from tests.server.test_metrics import counts
 
 from headwater.server.settings import load_settings
@@ -48,7 +48,7 @@ def test_their_counts_add_up_and_one_that_dies_is_replaced(server: subprocess.Po
 
     def ask() -> int:
         """Ask something; which process answered."""
-        httpx.get(f"{address}/v1/config", trust_env=False, timeout=120).raise_for_status()
+        plain_http.get(f"{address}/v1/config", timeout=120).raise_for_status()
         line = next(line for line in lines if line.get("path") == "/v1/config")
         return int(line["process"])
 
@@ -78,7 +78,7 @@ def test_workers_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
             if str(line.get("message")).startswith("serving ")
         )
         assert len({_starting(lines), _starting(lines)}) == 2
-        httpx.get(f"{address}/healthz", trust_env=False, timeout=120).raise_for_status()
+        plain_http.get(f"{address}/healthz", timeout=120).raise_for_status()
         started.kill()
         # Until the last process that writes to it is gone.
         said = [str(line.get("message")) for line in lines]

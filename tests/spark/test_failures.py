@@ -11,6 +11,7 @@ import httpx
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
+from tests import plain_http
 from tests.spark.conftest import Numbered, data_files, named_files, rows
 
 from headwater.spark import SparkLake, connect
@@ -111,9 +112,7 @@ class LateCommit:
     def send(self, method: str, path: str, body: bytes) -> httpx.Response:
         """The server's answer to a request."""
         headers = {"content-type": "application/json"}
-        return httpx.request(
-            method, self.target + path, content=body, headers=headers, trust_env=False
-        )
+        return plain_http.request(method, self.target + path, content=body, headers=headers)
 
     def deliver(self) -> None:
         """Give the server the commit that was held back."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from headwater.storage.capabilities import unsupported_mode
@@ -572,7 +573,9 @@ def _deleted(entry: ManifestEntry) -> ManifestEntry:
     )
 
 
+@cache
 def _writer_version() -> str:
+    """The name and version of this program; to look it up takes milliseconds."""
     try:
         return f"headwater-{version('headwater')}"
     except PackageNotFoundError:
