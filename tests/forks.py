@@ -53,11 +53,15 @@ class Forks:
         self._pid = None
         return int(code)
 
-    def close(self) -> None:
-        """Kill what still runs."""
+    def kill(self) -> None:
+        """Kill the process, if it still runs."""
         if self._pid is not None:
             os.kill(self._pid, signal.SIGKILL)
             self.ended()
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        self.kill()
         assert self._origin.stdin is not None
         assert self._origin.stdout is not None
         self._origin.stdin.close()

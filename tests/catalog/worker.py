@@ -140,8 +140,8 @@ def warm_up(url: str, *_: str) -> None:
         catalog.tables.create(TABLE, Schema(columns))
         catalog.tables.create(EXTERNAL, Schema(columns, options={"path": f"{room}/outside"}))
         table = Table(catalog, catalog.tables.get(TABLE))
-        for _ in range(2):
-            table.write(pa.table({name: pa.array([1], pa.int32()) for name in "abc"}))
+        for number in range(2):
+            table.write(pa.table({name: pa.array([number], pa.int32()) for name in "abc"}))
         for operation in ("create", "alter", "alter-external", "rollback", "replace", "drop"):
             _operation(catalog, operation, "0", "")()
 

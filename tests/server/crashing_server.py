@@ -16,6 +16,8 @@ from threading import Lock
 
 import uvicorn
 from sqlalchemy import Connection, Engine, event
+from tests.catalog.worker import warm_up
+from tests.compiled_statements import share_compiled_statements
 from tests.forks import serve_forks
 
 from headwater.catalog.sql import SqlCatalog
@@ -78,4 +80,5 @@ def main(url: str, location: str, port: str, trigger: str) -> None:
 
 
 if __name__ == "__main__":
-    serve_forks(main)
+    share_compiled_statements()
+    serve_forks(main, prepare=warm_up)

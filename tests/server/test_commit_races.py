@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -17,24 +15,19 @@ import httpx
 import pyarrow as pa
 import pytest
 from tests import plain_http
+from tests.conftest import NewSqlite
 from tests.forks import Forks
+from tests.processes import ServerProcess
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, RestCatalog, connect
-from headwater.migrations import upgrade
 from headwater.storage.commit.fate import commit_snapshot
 from headwater.storage.errors import Conflict
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.snapshot.snapshot import Snapshot
 
-SERVER = """
-import json, sys
-from headwater.server.run import run
-from headwater.server.settings import load_settings
-run(load_settings(json.loads(sys.argv[1])))
-"""
 TABLE = Identifier("sales", "orders")
 SCHEMA = pa.schema([("id", pa.int64()), ("by", pa.string())])
 DATABASE_SERVERS = [
@@ -51,19 +44,16 @@ MOST_STEPS = 40
 def _server(url: str, location: Path) -> Iterator[str]:
     """A server process; its address."""
     settings = {"port": 0, "database_url": url, "warehouses": {"main": str(location)}}
-    command = [sys.executable, "-c", SERVER, json.dumps(settings)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            first = process.stderr.readline()
+    with ServerProcess(settings) as process:
+        first = process.stderr.readline()
+        with ThreadPoolExecutor(1) as drain:
             # Nobody reads the rest: let it go rather than fill the pipe.
-            drain = ThreadPoolExecutor(1)
             drain.submit(process.stderr.read)
-            yield json.loads(first)["message"].rpartition(" ")[2]
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait()
-            drain.shutdown()
+            try:
+                yield json.loads(first)["message"].rpartition(" ")[2]
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait()
 
 
 def _check_agreement(catalog: Catalog) -> list[Snapshot]:
@@ -133,9 +123,7 @@ def _race(addresses: list[str]) -> None:
 def test_eight_committers_through_two_servers_on_one_database(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
-    create: Callable[[], str] = request.getfixturevalue(f"new_{kind}_database")
-    url = create()
-    upgrade(url)
+    url: str = request.getfixturevalue(f"{kind}_catalog")
     with ExitStack() as servers:
         _race([servers.enter_context(_server(url, tmp_path / "lake")) for _ in range(2)])
 
@@ -202,7 +190,7 @@ class MortalServer:
             revival()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
     """Where the servers die."""
     made = Forks("tests.server.crashing_server")
@@ -211,19 +199,21 @@ def forks() -> Iterator[Forks]:
 
 
 @pytest.fixture(params=["sqlite", *DATABASE_SERVERS])
-def server(request: pytest.FixtureRequest, tmp_path: Path, forks: Forks) -> MortalServer:
+def server(
+    request: pytest.FixtureRequest, tmp_path: Path, forks: Forks, new_sqlite: NewSqlite
+) -> Iterator[MortalServer]:
     """A mortal server with an empty table."""
-    url = f"sqlite:///{tmp_path}/headwater.db"
-    if request.param != "sqlite":
-        create: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
-        url = create()
-    upgrade(url)
+    if request.param == "sqlite":
+        url = new_sqlite(tmp_path / "headwater.db")
+    else:
+        url = request.getfixturevalue(f"{request.param}_catalog")
     mortal = MortalServer(forks, url, tmp_path)
     mortal.start()
     with _client(mortal) as lake:
         lake.create_database(TABLE.database)
         lake.create_table(str(TABLE), SCHEMA)
-    return mortal
+    yield mortal
+    forks.kill()
 
 
 def _client(server: MortalServer) -> Lake:

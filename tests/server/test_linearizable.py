@@ -12,12 +12,10 @@ import json
 import random
 import signal
 import socket
-import subprocess
-import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -28,15 +26,9 @@ from typing import IO
 import httpx
 import pytest
 from tests import plain_http
+from tests.conftest import NewSqlite
+from tests.processes import ServerProcess
 
-from headwater.migrations import upgrade
-
-SERVER = """
-import json, sys
-from headwater.server.run import run
-from headwater.server.settings import load_settings
-run(load_settings(json.loads(sys.argv[1])))
-"""
 REPLICAS = 2
 CLIENTS = 9
 NEVER = float("inf")
@@ -129,15 +121,12 @@ class Replicas:
     def __init__(self, url: str, location: Path) -> None:
         self._settings = {"database_url": url, "warehouses": {"main": str(location)}}
         self._ports = [_free_port() for _ in range(REPLICAS)]
-        self._processes: list[subprocess.Popen[str] | None] = [None] * REPLICAS
+        self._processes: list[ServerProcess | None] = [None] * REPLICAS
         self.addresses = [f"http://127.0.0.1:{port}" for port in self._ports]
 
     def start(self, at: int) -> None:
-        settings = json.dumps({**self._settings, "port": self._ports[at]})
-        command = [sys.executable, "-c", SERVER, settings]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        process = ServerProcess({**self._settings, "port": self._ports[at]})
         self._processes[at] = process
-        assert process.stderr is not None
         for line in process.stderr:
             if self.addresses[at] in line:
                 break
@@ -174,13 +163,14 @@ def _free_port() -> int:
         pytest.param("mysql", marks=pytest.mark.mysql),
     ],
 )
-def replicas(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Replicas]:
+def replicas(
+    request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: NewSqlite
+) -> Iterator[Replicas]:
     """Two servers on one database."""
-    url = f"sqlite:///{tmp_path}/headwater.db"
-    if request.param != "sqlite":
-        create: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
-        url = create()
-    upgrade(url)
+    if request.param == "sqlite":
+        url = new_sqlite(tmp_path / "headwater.db")
+    else:
+        url = request.getfixturevalue(f"{request.param}_catalog")
     started = Replicas(url, tmp_path / "lake")
     with ExitStack() as stack:
         for at in range(REPLICAS):
