@@ -14,7 +14,7 @@ pushed for one use of the frame loses rows of another. The option ``where`` does
 from __future__ import annotations
 
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyspark.sql.types as st
 from pyspark.sql.datasource import (
@@ -26,7 +26,6 @@ from pyspark.sql.datasource import (
 )
 
 from headwater.catalog.table.scan import Scan
-from headwater.catalog.table.table import Table
 from headwater.spark.options import (
     Connection,
     Operation,
@@ -44,6 +43,10 @@ from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import parse_predicate
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.schema.table_schema import TableSchema
+
+if TYPE_CHECKING:
+    # Spark sends this object to its tasks, which do without what the driver does with a table.
+    from headwater.catalog.table.table import Table
 
 __all__ = ["FORMAT", "HeadwaterSource", "source_class"]
 
