@@ -35,9 +35,7 @@ def executor(request: pytest.FixtureRequest) -> Executor:
             return LocalExecutor(3)
     session = request.getfixturevalue("spark")
     from headwater.spark.jobs.executor import SparkExecutor
-    from headwater.spark.session import ensure_interpreter
 
-    ensure_interpreter(session)
     return SparkExecutor(session)
 
 
@@ -116,21 +114,26 @@ def corrupt(table: Table, name: str) -> None:
 # Executors ------------------------------------------------------------------------------------
 
 
-def _half(number: int) -> int:
-    if number % 2:
-        raise Invalid(f"{number} is odd", resource_name=str(number))
-    return number // 2
+def halving() -> Callable[[int], int]:
+    """A task. Spark sends its workers, which cannot import the tests, an inner function whole."""
+
+    def half(number: int) -> int:
+        if number % 2:
+            raise Invalid(f"{number} is odd", resource_name=str(number))
+        return number // 2
+
+    return half
 
 
 def test_every_task_has_a_result(executor: Executor) -> None:
-    assert sorted(executor.run(_half, [2, 8, 4, 6])) == [1, 2, 3, 4]
-    assert list(executor.run(_half, [])) == []
+    assert sorted(executor.run(halving(), [2, 8, 4, 6])) == [1, 2, 3, 4]
+    assert list(executor.run(halving(), [])) == []
 
 
 def test_results_come_before_the_error_of_a_task(executor: Executor) -> None:
     results: list[int] = []
     with pytest.raises(Invalid, match="7 is odd") as raised:
-        results.extend(executor.run(_half, [2, 4, 7]))
+        results.extend(executor.run(halving(), [2, 4, 7]))
     assert raised.value.resource_name == "7"
     assert sorted(results) == [1, 2]
 

@@ -7,6 +7,7 @@ The ``python`` blocks of a page are one program, run from top to bottom in an em
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -14,7 +15,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,22 +105,12 @@ def server(tmp_path: Path) -> Iterator[str]:
         process.wait()
 
 
-def run(page: Path, server: str, room: Path) -> None:
-    room.mkdir()
-    found = examples(page)
-    blocks = [(item.where, item.source.replace(ADDRESS, server)) for item in found]
-    (room.parent / "blocks.json").write_text(json.dumps(blocks))
-    result = subprocess.run(
-        [sys.executable, "-c", _RUNNER, "../blocks.json", "../printed.json"],
-        cwd=room,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    printed = json.loads((room.parent / "printed.json").read_text())
-    for item, text in zip(found, printed, strict=True):
+def blocks(page: Path, server: str) -> list[tuple[str, str]]:
+    return [(item.where, item.source.replace(ADDRESS, server)) for item in examples(page)]
+
+
+def check(page: Path, printed: Sequence[str], server: str, room: Path) -> None:
+    for item, text in zip(examples(page), printed, strict=True):
         if item.output is not None:
             actual = text.replace(server, ADDRESS).replace(str(room.resolve()), "/data")
             assert _trimmed(actual) == _trimmed(item.output), item.where
@@ -130,10 +122,33 @@ def _trimmed(text: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: page.name)
 def test_python_examples(page: Path, server: str, tmp_path: Path) -> None:
-    run(page, server, tmp_path / "room")
+    room = tmp_path / "room"
+    room.mkdir()
+    (tmp_path / "blocks.json").write_text(json.dumps(blocks(page, server)))
+    result = subprocess.run(
+        [sys.executable, "-c", _RUNNER, "../blocks.json", "../printed.json"],
+        cwd=room,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-4000:]
+    check(page, json.loads((tmp_path / "printed.json").read_text()), server, room)
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("page", SPARK_PAGES, ids=lambda page: page.name)
-def test_spark_examples(page: Path, server: str, tmp_path: Path) -> None:
-    run(page, server, tmp_path / "room")
+def test_spark_examples(
+    page: Path, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, whose session is what the page's `local_session` finds and takes."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    printed = []
+    for where, source in blocks(page, server):
+        with redirect_stdout(io.StringIO()) as output:
+            exec(compile(source, where, "exec"), namespace)
+        printed.append(output.getvalue())
+    check(page, printed, server, tmp_path)

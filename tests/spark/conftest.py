@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.datasource import CaseInsensitiveDict
+from tests.conftest import NewSqlite
 
+from headwater.client.connect import DATABASE_FILE
 from headwater.spark import SparkLake, connect
+from headwater.spark.data_source import HeadwaterSource, source_class
+from headwater.spark.options import Connection
 
 Rows = list[tuple[object, ...]]
 
@@ -35,6 +40,12 @@ def named_files(lake: SparkLake, name: str) -> list[str]:
     return sorted(file.name for file in lake.catalog.table(name).files())
 
 
+def data_source(folder: Path, name: str, **options: str) -> HeadwaterSource:
+    """A table's data source: what Spark makes in a process of its own, here in the test's."""
+    made = source_class(Connection(str(folder)))
+    return made(CaseInsensitiveDict({"path": name, **options}))
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where the lake is."""
@@ -42,8 +53,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lake(spark: SparkSession, folder: Path) -> SparkLake:
+def lake(spark: SparkSession, folder: Path, new_sqlite: NewSqlite) -> SparkLake:
     """A lake with the database ``db``."""
+    new_sqlite(folder / DATABASE_FILE)
     lake = connect(spark, folder)
     lake.catalog.create_database("db")
     return lake

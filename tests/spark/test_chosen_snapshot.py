@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
-from headwater.spark import SparkLake, connect
+from headwater.spark import SparkLake
 from headwater.storage.schema.change import AddColumn, DropColumn
 from headwater.storage.types.atomic_type import AtomicType, Root
 
@@ -16,9 +13,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> SparkLake:
-    lake = connect(spark, tmp_path / "lake")
-    lake.catalog.create_database("db")
+def lake(lake: SparkLake) -> SparkLake:
     table = lake.catalog.create_table(
         "db.t",
         pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int32())]),
