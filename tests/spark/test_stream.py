@@ -9,14 +9,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.spark.conftest import Numbered, data_files, named_files, rows
+from tests.spark.conftest import Numbered, data_files, data_source, named_files, rows
 
 from headwater.spark import SparkLake
+from headwater.storage.errors import Invalid
 from headwater.storage.schema.change import AddColumn
 from headwater.storage.types.atomic_type import AtomicType, Root
 
@@ -67,6 +69,19 @@ def catch_up(query: StreamingQuery) -> int:
     return sum(progress.numInputRows for progress in query.recentProgress)
 
 
+def write(lake: SparkLake, start: int, stop: int, name: str = "first", kind: str = "+I") -> None:
+    """Commit rows as `numbered` makes them to the source, without Spark."""
+    ids = range(start, stop)
+    columns = [
+        pa.array(ids, pa.int64()),
+        pa.array([f"{name}-{i}" for i in ids], pa.string()),
+        pa.array([str(i % 3) for i in ids], pa.string()),
+        pa.array([kind] * len(ids), pa.string()),
+    ]
+    named = pa.table(columns, names=["id", "name", "part", "_ROW_KIND"])
+    lake.catalog.table(SOURCE).write(named)
+
+
 def position(lake: SparkLake, consumer_id: str) -> int | None:
     return lake.catalog.table(SOURCE).consumer(consumer_id).next_snapshot
 
@@ -88,15 +103,15 @@ def test_a_new_query_goes_on_where_the_consumer_stopped(
     lake: SparkLake, numbered: Numbered, follow: Follow
 ) -> None:
     lake.write(numbered(0, 40), SOURCE)
-    lake.write(numbered(20, 60, "second"), SOURCE)
+    write(lake, 20, 60, "second")
     assert catch_up(follow("one", consumer_id="copy")) == 60
     assert position(lake, "copy") == 3
     assert rows(lake.table(TARGET)) == rows(lake.table(SOURCE))
 
-    lake.write(numbered(0, 5, "gone", "-D"), SOURCE)
-    lake.write(numbered(50, 55, "third"), SOURCE)
-    lake.write(numbered(3, 4, "back"), SOURCE)
-    lake.compact(SOURCE)
+    write(lake, 0, 5, "gone", "-D")
+    write(lake, 50, 55, "third")
+    write(lake, 3, 4, "back")
+    lake.catalog.table(SOURCE).compact()
     assert catch_up(follow("two", consumer_id="copy")) == 11
     assert position(lake, "copy") == 7
     expected = (
@@ -133,37 +148,44 @@ def test_first_rows_are_written_compacted_read_and_followed(
     options = {"bucket": "2", "merge-engine": "first-row", "changelog-producer": "lookup"}
     lake.create_table(SOURCE, numbered(0, 1).schema, primary_keys=["id"], options=options)
     lake.write(numbered(0, 20), SOURCE)
-    lake.write(numbered(10, 30, "second"), SOURCE)
+    write(lake, 10, 30, "second")
     assert rows(lake.table(SOURCE)) == []
     lake.compact(SOURCE)
     first = numbered(0, 20).union(numbered(20, 30, "second"))
     assert rows(lake.table(SOURCE)) == rows(first)
-    # The target has no key, so that a row that comes twice is there twice.
-    assert catch_up(follow("one", consumer_id="copy")) == 30
-
-    lake.write(numbered(25, 40, "third"), SOURCE)
+    compacted = latest(lake, SOURCE)
+    write(lake, 25, 40, "third")
     lake.compact(SOURCE)
-    assert catch_up(follow("one", consumer_id="copy")) == 10
+    # The target has no key, so that a row that comes twice is there twice.
+    start = {"scan.mode": "from-snapshot-full", "scan.snapshot-id": str(compacted)}
+    query = follow("one", consumer_id="copy", **start)
+    assert catch_up(query) == 40
+    assert [progress.numInputRows for progress in query.recentProgress] == [30, 10]
     expected = first.union(numbered(30, 40, "third"))
     assert rows(lake.table(SOURCE)) == rows(lake.table(TARGET)) == rows(expected)
 
 
 @pytest.mark.usefixtures("keyed")
-def test_a_running_query_saves_its_position_when_a_batch_is_done(
+def test_a_running_query_saves_where_it_starts_and_each_batch_that_is_done(
     spark: SparkSession, lake: SparkLake, numbered: Numbered, tmp_path: Path
 ) -> None:
-    stream = spark.readStream.format("headwater").option("consumer-id", "live").load(SOURCE)
+    write(lake, 0, 10)
+    stream = spark.readStream.format("headwater").option("consumer-id", "live")
     query = (
-        stream.writeStream.format("headwater")
+        stream.option("scan.mode", "latest")
+        .load(SOURCE)
+        .writeStream.format("headwater")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .start(TARGET)
     )
     try:
-        for version in range(3):
-            lake.write(numbered(0, 10, f"v{version}"), SOURCE)
+        query.processAllAvailable()
+        assert position(lake, "live") == 2
+        for version in range(2):
+            write(lake, 10, 20, f"v{version}")
             query.processAllAvailable()
             assert position(lake, "live") == latest(lake, SOURCE) + 1
-            assert rows(lake.table(TARGET)) == rows(numbered(0, 10, f"v{version}"))
+            assert rows(lake.table(TARGET)) == rows(numbered(10, 20, f"v{version}"))
     finally:
         query.stop()
 
@@ -172,9 +194,9 @@ def test_a_running_query_saves_its_position_when_a_batch_is_done(
 def test_a_batch_that_fails_does_not_move_the_consumer(
     spark: SparkSession, lake: SparkLake, numbered: Numbered, follow: Follow, tmp_path: Path
 ) -> None:
-    lake.write(numbered(0, 10), SOURCE)
-    assert catch_up(follow(consumer_id="copy")) == 10
-    lake.write(numbered(10, 20), SOURCE)
+    write(lake, 0, 10)
+    write(lake, 10, 20)
+    lake.catalog.table(SOURCE).consumer("copy").reset(2)
     stream = spark.readStream.format("headwater").option("consumer-id", "copy").load(SOURCE)
     broken = stream.withColumn("name", sf.expr("IF(id = 15, raise_error('broken'), name)"))
     query = (
@@ -186,27 +208,30 @@ def test_a_batch_that_fails_does_not_move_the_consumer(
     with pytest.raises(StreamingQueryException, match="broken"):
         query.awaitTermination()
     assert position(lake, "copy") == 2
-    assert rows(lake.table(TARGET)) == rows(numbered(0, 10))
+    assert rows(lake.table(TARGET)) == []
     assert catch_up(follow("mended", consumer_id="copy")) == 10
-    assert rows(lake.table(TARGET)) == rows(numbered(0, 20))
+    assert position(lake, "copy") == 3
+    assert rows(lake.table(TARGET)) == rows(numbered(10, 20))
 
 
 @pytest.mark.usefixtures("appended")
 def test_a_batch_repeated_after_a_crash_is_written_once(
     lake: SparkLake, numbered: Numbered, follow: Follow, tmp_path: Path, folder: Path
 ) -> None:
-    lake.write(numbered(0, 30), SOURCE)
-    catch_up(follow())
-    lake.write(numbered(30, 50), SOURCE)
-    catch_up(follow())
-    commits, files = latest(lake, TARGET), data_files(folder)
+    write(lake, 0, 30)
+    write(lake, 30, 50)
+    start = {"scan.mode": "from-snapshot-full", "scan.snapshot-id": "1"}
+    first = follow(**start)
+    assert catch_up(first) == 50
+    assert [progress.batchId for progress in first.recentProgress] == [0, 1]
+    assert latest(lake, TARGET) == 2
     forget_last_batch(tmp_path / "checkpoint")
-    assert catch_up(follow()) == 20
-    assert latest(lake, TARGET) == commits
-    assert data_files(folder) == files
-    assert rows(lake.table(TARGET)) == rows(numbered(0, 50))
-    lake.write(numbered(50, 60), SOURCE)
-    catch_up(follow())
+    write(lake, 50, 60)
+    again = follow(**start)
+    assert catch_up(again) == 30
+    assert [progress.batchId for progress in again.recentProgress] == [1, 2]
+    assert latest(lake, TARGET) == 3
+    assert data_files(folder) == sorted(named_files(lake, SOURCE) + named_files(lake, TARGET))
     assert rows(lake.table(TARGET)) == rows(numbered(0, 60))
 
 
@@ -278,25 +303,12 @@ def test_scan_modes_choose_where_a_stream_starts(
 
 
 @pytest.mark.usefixtures("keyed")
-def test_a_consumer_that_starts_at_the_end_is_saved_at_once(
-    lake: SparkLake, numbered: Numbered, follow: Follow
-) -> None:
-    lake.write(numbered(0, 10), SOURCE)
-    assert catch_up(follow(consumer_id="late", **{"scan.mode": "latest"})) == 0
-    assert position(lake, "late") == 2
-    lake.write(numbered(10, 20), SOURCE)
-    assert catch_up(follow("other", consumer_id="late")) == 10
-    assert rows(lake.table(TARGET)) == rows(numbered(10, 20))
-
-
-@pytest.mark.usefixtures("keyed")
-def test_an_expired_position_is_an_error_not_a_gap(
-    lake: SparkLake, numbered: Numbered, follow: Follow
-) -> None:
-    for version in range(4):
-        lake.write(numbered(0, 10, f"v{version}"), SOURCE)
-    lake.expire_snapshots(SOURCE, retain_max=1)
-    lake.catalog.table(SOURCE).consumer("copy").reset(2)
+def test_an_expired_position_is_an_error_not_a_gap(lake: SparkLake, follow: Follow) -> None:
+    for version in range(3):
+        write(lake, 0, 10, f"v{version}")
+    table = lake.catalog.table(SOURCE)
+    table.expire_snapshots(retain_min=1, retain_max=1)
+    table.consumer("copy").reset(2)
     with pytest.raises(StreamingQueryException, match="snapshot 2 has expired"):
         catch_up(follow(consumer_id="copy"))
     assert rows(lake.table(TARGET)) == []
@@ -304,12 +316,13 @@ def test_an_expired_position_is_an_error_not_a_gap(
 
 @pytest.mark.usefixtures("keyed")
 def test_a_stream_says_what_it_does_with_deletes(
-    spark: SparkSession, lake: SparkLake, numbered: Numbered, follow: Follow
+    spark: SparkSession, lake: SparkLake, numbered: Numbered, follow: Follow, folder: Path
 ) -> None:
-    lake.write(numbered(0, 10), SOURCE)
-    lake.write(numbered(0, 5, "x", "-D"), SOURCE)
-    with pytest.raises(StreamingQueryException, match="set the option include-row-kind"):
-        catch_up(follow("undecided"))
+    write(lake, 0, 10)
+    write(lake, 0, 5, "x", "-D")
+    undecided = data_source(folder, SOURCE)
+    with pytest.raises(Invalid, match="set the option include-row-kind"):
+        undecided.streamReader(undecided.schema())
     with_kinds = spark.readStream.format("headwater").option("include-row-kind", "true")
     assert with_kinds.load(SOURCE).columns == ["id", "name", "part", "_ROW_KIND"]
     without = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1", "include-row-kind": "false"}
@@ -321,7 +334,7 @@ def test_a_stream_says_what_it_does_with_deletes(
 def test_a_stream_reads_only_what_where_and_columns_ask_for(
     lake: SparkLake, numbered: Numbered, follow: Follow
 ) -> None:
-    lake.write(numbered(0, 30), SOURCE)
+    write(lake, 0, 30)
     read = catch_up(follow(where="id >= 10 AND part = '1'", columns="id,name", consumer_id="c"))
     assert read == 7
     expected = numbered(10, 30).where("part = '1'").withColumn("part", sf.lit(None))
@@ -332,7 +345,7 @@ def test_a_stream_reads_only_what_where_and_columns_ask_for(
 def test_a_restarted_query_sees_a_column_that_was_added(
     lake: SparkLake, numbered: Numbered, follow: Follow
 ) -> None:
-    lake.write(numbered(0, 10), SOURCE)
+    write(lake, 0, 10)
     catch_up(follow(consumer_id="copy"))
     for name in (SOURCE, TARGET):
         lake.catalog.alter_table(name, AddColumn(("score",), AtomicType(Root.INT)))
@@ -344,29 +357,27 @@ def test_a_restarted_query_sees_a_column_that_was_added(
 
 @pytest.mark.usefixtures("keyed")
 def test_a_complete_result_replaces_the_last_one(
-    spark: SparkSession, lake: SparkLake, numbered: Numbered, tmp_path: Path
+    spark: SparkSession, lake: SparkLake, tmp_path: Path
 ) -> None:
     counts = spark.createDataFrame([("", 0)], "part STRING, count BIGINT")
     lake.create_table("db.counts", counts.schema)
-
-    def run() -> None:
-        stream = spark.readStream.format("headwater").option("include-row-kind", "false")
-        query = (
-            stream.load(SOURCE)
-            .groupBy("part")
-            .count()
-            .writeStream.format("headwater")
-            .outputMode("complete")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start("db.counts")
-        )
-        query.awaitTermination()
-
-    lake.write(numbered(0, 30), SOURCE)
-    run()
-    lake.write(numbered(30, 90), SOURCE)
-    run()
+    write(lake, 0, 30)
+    write(lake, 30, 90)
+    start = {"scan.mode": "from-snapshot-full", "scan.snapshot-id": "1"}
+    stream = spark.readStream.format("headwater").option("include-row-kind", "false")
+    query = (
+        stream.options(**start)
+        .load(SOURCE)
+        .groupBy("part")
+        .count()
+        .writeStream.format("headwater")
+        .outputMode("complete")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start("db.counts")
+    )
+    assert catch_up(query) == 90
+    assert rows(lake.table("db.counts", snapshot_id=1)) == [("0", 10), ("1", 10), ("2", 10)]
     assert rows(lake.table("db.counts")) == [("0", 30), ("1", 30), ("2", 30)]
 
 
@@ -374,33 +385,38 @@ def test_a_complete_result_replaces_the_last_one(
 def test_many_changes_of_one_key_in_one_batch_end_as_the_last(
     lake: SparkLake, numbered: Numbered, follow: Follow
 ) -> None:
-    lake.write(numbered(0, 8), SOURCE)
-    catch_up(follow(consumer_id="copy"))
+    write(lake, 0, 8)
     for version in range(5):
-        lake.write(numbered(0, 6, f"v{version}"), SOURCE)
-        lake.write(numbered(0, version, "x", "-D"), SOURCE)
-    catch_up(follow(consumer_id="copy"))
+        write(lake, 0, 6, f"v{version}")
+        write(lake, 0, version, "x", "-D")
+    query = follow(consumer_id="copy", **{"scan.mode": "from-snapshot", "scan.snapshot-id": "1"})
+    assert catch_up(query) == 8 + 5 * 6 + 10
+    assert latest(lake, TARGET) == 1
     assert rows(lake.table(TARGET)) == rows(numbered(4, 6, "v4").union(numbered(6, 8)))
-    assert len(named_files(lake, TARGET)) > 0
 
 
+@pytest.mark.usefixtures("appended")
 def test_options_that_a_stream_does_not_have_are_refused(
     spark: SparkSession,
     lake: SparkLake,
-    numbered: Numbered,
-    appended: None,
     follow: Follow,
+    folder: Path,
     tmp_path: Path,
 ) -> None:
-    lake.write(numbered(0, 3), SOURCE)
+    write(lake, 0, 3)
     lake.catalog.table(SOURCE).create_tag("v1")
-    for options, message in (
+    wrong = [
         ({"scan.tag-name": "v1"}, "no option 'scan.tag-name' for spark.readStream"),
         ({"maxFilesPerTrigger": "1"}, "no option 'maxfilespertrigger'"),
         ({"scan.mode": "latest", "scan.snapshot-id": "1"}, "does not start at scan.snapshot-id"),
-    ):
-        with pytest.raises(Exception, match=message):
-            catch_up(follow(**options))
+    ]
+    for options, message in wrong:
+        source = data_source(folder, SOURCE, **options)
+        with pytest.raises(Invalid, match=message):
+            source.streamReader(source.schema()).initialOffset()
+    options, message = wrong[0]
+    with pytest.raises(Exception, match=message):
+        catch_up(follow(**options))
     writer = spark.readStream.format("headwater").load(SOURCE).writeStream.format("headwater")
     writer = writer.option("checkpointLocation", str(tmp_path / "c")).option("merge-schema", "true")
     with pytest.raises(Exception, match=r"no option 'merge-schema' for df\.writeStream"):
