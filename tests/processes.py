@@ -7,11 +7,14 @@ tested in `tests/cli/test_command.py` and `tests/deploy`.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,7 +22,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["ServerProcess", "run_command", "run_function"]
+__all__ = ["ServerProcess", "run_command", "run_function", "serving"]
 
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(["__main__", "tests.preloaded"])
@@ -80,6 +83,21 @@ class ServerProcess:
         ended = self.poll()
         assert ended is not None, "it still runs"
         return ended
+
+
+@contextmanager
+def serving(settings: Mapping[str, object]) -> Iterator[str]:
+    """A server's process, which is told to stop at the end; its address."""
+    with ServerProcess(settings) as process:
+        first = process.stderr.readline()
+        with ThreadPoolExecutor(1) as drain:
+            # Nobody reads the rest: let it go rather than fill the pipe.
+            drain.submit(process.stderr.read)
+            try:
+                yield json.loads(first)["message"].rpartition(" ")[2]
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait()
 
 
 def run_command(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.processes import run_command
 
 from headwater.cli.main import main
 
@@ -59,6 +60,17 @@ def headwater_process(tmp_path: Path) -> Headwater:
             check=False,
             timeout=120,
         )
+
+    return run
+
+
+@pytest.fixture
+def headwater_fork(tmp_path: Path) -> Headwater:
+    """The same as a process of its own that finds all modules imported."""
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADWATER_")}
+        return run_command(arguments, tmp_path, {**inherited, **variables})
 
     return run
 

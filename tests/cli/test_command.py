@@ -184,9 +184,9 @@ def test_any_name_can_be_printed_in_any_encoding(
     ],
 )
 def test_a_server_that_cannot_start_says_why_in_one_line(
-    headwater_process: Headwater, arguments: list[str], variables: dict[str, str], says: str
+    headwater_fork: Headwater, arguments: list[str], variables: dict[str, str], says: str
 ) -> None:
-    result = headwater_process("serve", *arguments, **variables)
+    result = headwater_fork("serve", *arguments, **variables)
     assert result.returncode == 1
     assert says in one_line(result)
 

@@ -7,22 +7,16 @@ The ``python`` blocks of a page are one program, run from top to bottom in an em
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
-from tests import plain_http
+from tests.docs.run_blocks import print_what_blocks_print, run_blocks
+from tests.processes import run_function, serving
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "http://127.0.0.1:8080"
@@ -37,18 +31,6 @@ PYTHON_PAGES = [
 SPARK_PAGES = [ROOT / "docs" / "spark.md"]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-# Runs the blocks of a page in one namespace and reports what each printed.
-_RUNNER = """
-import contextlib, io, json, sys
-namespace = {"__name__": "__main__"}
-printed = []
-for name, source in json.load(open(sys.argv[1])):
-    with contextlib.redirect_stdout(io.StringIO()) as output:
-        exec(compile(source, name, "exec"), namespace)
-    printed.append(output.getvalue())
-json.dump(printed, open(sys.argv[2], "w"))
-"""
 
 
 @dataclass(frozen=True)
@@ -78,31 +60,13 @@ def examples(page: Path) -> list[Example]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """A server as the pages start it, on a port of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        *(sys.executable, "-m", "headwater.cli.main", "serve", "--port", str(port)),
-        *("--database-url", f"sqlite:///{tmp_path / 'headwater.db'}"),
-        *("--warehouse", f"main={tmp_path / 'warehouse'}"),
-    ]
-    address = f"http://127.0.0.1:{port}"
-    with (tmp_path / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                plain_http.get(f"{address}/healthz").raise_for_status()
-                break
-            except httpx.TransportError:
-                assert process.poll() is None, (tmp_path / "server.log").read_text()
-                assert time.monotonic() < deadline, "the server did not start"
-                time.sleep(0.05)
+    settings = {
+        "port": 0,
+        "database_url": f"sqlite:///{tmp_path / 'headwater.db'}",
+        "warehouses": {"main": str(tmp_path / "warehouse")},
+    }
+    with serving(settings) as address:
         yield address
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def blocks(page: Path, server: str) -> list[tuple[str, str]]:
@@ -124,17 +88,11 @@ def _trimmed(text: str) -> list[str]:
 def test_python_examples(page: Path, server: str, tmp_path: Path) -> None:
     room = tmp_path / "room"
     room.mkdir()
-    (tmp_path / "blocks.json").write_text(json.dumps(blocks(page, server)))
-    result = subprocess.run(
-        [sys.executable, "-c", _RUNNER, "../blocks.json", "../printed.json"],
-        cwd=room,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-        check=False,
+    result = run_function(
+        print_what_blocks_print, blocks(page, server), folder=room, variables=os.environ
     )
     assert result.returncode == 0, result.stderr[-4000:]
-    check(page, json.loads((tmp_path / "printed.json").read_text()), server, room)
+    check(page, json.loads(result.stdout), server, room)
 
 
 @pytest.mark.spark
@@ -145,10 +103,4 @@ def test_spark_examples(
 ) -> None:
     """In this process, whose session is what the page's `local_session` finds and takes."""
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "__main__"}
-    printed = []
-    for where, source in blocks(page, server):
-        with redirect_stdout(io.StringIO()) as output:
-            exec(compile(source, where, "exec"), namespace)
-        printed.append(output.getvalue())
-    check(page, printed, server, tmp_path)
+    check(page, run_blocks(blocks(page, server)), server, tmp_path)

@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import pytest
 from tests import plain_http
 from tests.conftest import NewSqlite
 from tests.forks import Forks
-from tests.processes import ServerProcess
+from tests.processes import serving
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
@@ -40,20 +40,9 @@ COMMITS = 5
 MOST_STEPS = 40
 
 
-@contextmanager
-def _server(url: str, location: Path) -> Iterator[str]:
+def _server(url: str, location: Path) -> AbstractContextManager[str]:
     """A server process; its address."""
-    settings = {"port": 0, "database_url": url, "warehouses": {"main": str(location)}}
-    with ServerProcess(settings) as process:
-        first = process.stderr.readline()
-        with ThreadPoolExecutor(1) as drain:
-            # Nobody reads the rest: let it go rather than fill the pipe.
-            drain.submit(process.stderr.read)
-            try:
-                yield json.loads(first)["message"].rpartition(" ")[2]
-            finally:
-                process.send_signal(signal.SIGTERM)
-                process.wait()
+    return serving({"port": 0, "database_url": url, "warehouses": {"main": str(location)}})
 
 
 def _check_agreement(catalog: Catalog) -> list[Snapshot]:
