@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from tests import plain_http
+from tests.processes import run_command
 
 from headwater.server.settings import ServerSettings
 
@@ -85,22 +86,27 @@ def test_its_steps_bring_up_a_server(
         "HEADWATER_PORT": "0",
     }
 
-    def headwater(*words: str) -> list[str]:
-        return [sys.executable, "-m", "headwater.cli.main", *words]
+    variables = {**inherited, **environment}
 
-    more: dict[str, Any] = {"env": {**inherited, **environment}, "cwd": tmp_path, "text": True}
-    early = subprocess.run(headwater("serve"), capture_output=True, check=False, **more)
+    def ends(*words: str) -> subprocess.CompletedProcess[str]:
+        return run_command(words, tmp_path, variables)
+
+    early = ends("serve")
     assert early.returncode == 1
     assert "headwater db upgrade" in early.stderr
-    upgrade = COMPOSE["services"]["upgrade"]["command"]
-    subprocess.run(headwater(*upgrade), check=True, capture_output=True, **more)
-    made = subprocess.run(
-        headwater("token", "create", "me"), check=True, capture_output=True, **more
-    )
+    upgraded = ends(*COMPOSE["services"]["upgrade"]["command"])
+    assert upgraded.returncode == 0, upgraded.stderr
+    made = ends("token", "create", "me")
+    assert made.returncode == 0, made.stderr
     headers = {"authorization": f"Bearer {made.stdout.strip()}"}
     log = tmp_path / "log"
     with log.open("w") as output:
-        server = subprocess.Popen(headwater("serve"), stderr=output, **more)
+        server = subprocess.Popen(
+            [sys.executable, "-m", "headwater.cli.main", "serve"],
+            stderr=output,
+            env=variables,
+            cwd=tmp_path,
+        )
     try:
         deadline = time.monotonic() + 120
         while not (found := re.search(r"serving main at (http://[^\"]+)", log.read_text())):

@@ -10,16 +10,19 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeAlias
 
 import httpx
 import pytest
 from tests import plain_http
+from tests.processes import ServerProcess
+from tests.server import gated_server
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.storage.schema.table_schema import Schema
 
-SERVER = Path(__file__).with_name("gated_server.py")
+Process: TypeAlias = "subprocess.Popen[str] | ServerProcess"
 ORDERS = Identifier("sales", "orders")
 
 
@@ -29,9 +32,7 @@ def gate(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=[1, 2], ids=["one", "workers"])
-def process(
-    request: pytest.FixtureRequest, tmp_path: Path, gate: Path
-) -> Iterator[subprocess.Popen[str]]:
+def process(request: pytest.FixtureRequest, tmp_path: Path, gate: Path) -> Iterator[Process]:
     settings = {
         "port": 0,
         "database_url": f"sqlite:///{tmp_path}/headwater.db",
@@ -39,14 +40,19 @@ def process(
         "workers": request.param,
         "shutdown_timeout": "60 s" if request.node.originalname.endswith("finished") else "1 s",
     }
-    command = [sys.executable, str(SERVER), json.dumps(settings), str(gate)]
+    if request.param == 1:
+        with ServerProcess(settings, gated_server.serve, str(gate)) as forked:
+            yield forked
+        return
+    # Workers load the program of the process that starts them.
+    command = [sys.executable, gated_server.__file__, json.dumps(settings), str(gate)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
         yield started
         started.kill()
 
 
 @pytest.fixture
-def running(process: subprocess.Popen[str]) -> str:
+def running(process: Process) -> str:
     """The server's address."""
     assert process.stderr is not None
     for line in process.stderr:
@@ -86,7 +92,7 @@ def _commit(address: str, snapshot: dict[str, object]) -> httpx.Response:
 
 
 def test_a_commit_in_flight_is_finished(
-    process: subprocess.Popen[str],
+    process: Process,
     running: str,
     gate: Path,
     tmp_path: Path,
@@ -120,7 +126,7 @@ def test_a_commit_in_flight_is_finished(
 
 @pytest.mark.parametrize("process", [1], indirect=True)
 def test_storage_that_never_answers_does_not_keep_it_for_ever(
-    process: subprocess.Popen[str],
+    process: Process,
     running: str,
     gate: Path,
     tmp_path: Path,
