@@ -37,8 +37,8 @@ class Forks:
         assert self._origin.stdin is not None
         self._origin.stdin.write(json.dumps(arguments) + "\n")
         self._origin.stdin.flush()
-        name, pid = self.line().split()
-        assert name == "forked"
+        name, _, pid = self.line().partition(" ")
+        assert name == "forked", "the origin ended: see what it printed"
         self._pid = int(pid)
 
     def line(self) -> str:
