@@ -63,8 +63,8 @@ def test_a_table_that_could_not_be_written_is_created_for_another_engine_alone(
     keyed: dict[str, Any] = {"primary_keys": ["order_id"]}
     refused: list[tuple[str, pa.Schema | Schema, dict[str, Any]]] = [
         ("bucket=-1 with a primary key", SCHEMA, keyed),
-        ("merge-engine=aggregation", SCHEMA,
-         keyed | {"options": {"bucket": "1", "merge-engine": "aggregation"}}),
+        ("merge-engine=partial-update", SCHEMA,
+         keyed | {"options": {"bucket": "1", "merge-engine": "partial-update"}}),
         ("row-tracking.enabled=true", SCHEMA, {"options": {"row-tracking.enabled": "true"}}),
         ("file.format=orc", SCHEMA, {"options": {"file.format": "orc"}}),
         ("no codec 'lzo'", SCHEMA,

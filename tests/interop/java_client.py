@@ -162,22 +162,24 @@ class JavaClient:
         }[arrow]
         return getattr(types, name)()
 
-    def write(self, table: str, data: pa.Table, row_kind: str = "+I") -> None:
-        """One commit; every row is of one kind."""
+    def write(self, table: str, data: pa.Table, row_kind: str | Sequence[str] = "+I") -> None:
+        """One commit of rows of one kind, or of a kind each."""
         rows = self._jvm.org.apache.paimon.data
-        kind = self._jvm.org.apache.paimon.types.RowKind.fromShortString(row_kind)
+        names = [row_kind] * data.num_rows if isinstance(row_kind, str) else row_kind
+        kind_of = self._jvm.org.apache.paimon.types.RowKind.fromShortString
+        kinds = {name: kind_of(name) for name in set(names)}
         handle = self._catalog.getTable(self._identifier(table))
         builder = self._call(_TABLE, "newBatchWriteBuilder", handle)
         writer, committer = builder.newWrite(), builder.newCommit()
         writer.withIOManager(self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch)))
         row = rows.BinaryRow(data.num_columns)
         fields = rows.BinaryRowWriter(row)
-        for values in data.to_pylist():
+        for values, name in zip(data.to_pylist(), names, strict=True):
             fields.reset()
             for position, column in enumerate(data.schema):
                 self._set(fields, position, values[column.name], column.type)
             fields.complete()
-            row.setRowKind(kind)
+            row.setRowKind(kinds[name])
             writer.write(row)
         committer.commit(writer.prepareCommit())
         writer.close()

@@ -137,6 +137,28 @@ class TableOptions:
             found[int(level)] = value.strip().lower()
         return found
 
+    def aggregate_function(self, column: str) -> str:
+        """The function by which ``merge-engine=aggregation`` merges a column's values."""
+        default = self.raw.get("fields.default-aggregate-function", "last_non_null_value")
+        return self.raw.get(f"fields.{column}.aggregate-function", default)
+
+    def ignores_retractions(self, column: str) -> bool:
+        """True if rows that retract count for nothing in a column."""
+        return self._boolean(f"fields.{column}.ignore-retract", False)
+
+    def is_distinct(self, column: str) -> bool:
+        """True if a column's function keeps one of equal elements."""
+        return self._boolean(f"fields.{column}.distinct", False)
+
+    def list_agg_delimiter(self, column: str) -> str:
+        """The text between a column's texts, as ``listagg`` joins them."""
+        return self.raw.get(f"fields.{column}.list-agg-delimiter", ",")
+
+    @property
+    def removes_record_on_delete(self) -> bool:
+        """True if a ``-D`` row ends its key's row rather than retracts values."""
+        return self._boolean("aggregation.remove-record-on-delete", False)
+
     @property
     def bucket(self) -> int:
         """Buckets of a partition; -1 when the table is not bucketed (or dynamically)."""

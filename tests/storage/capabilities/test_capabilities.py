@@ -16,6 +16,7 @@ from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.capabilities import OPTIONS, Operation, Option, find_option
 from headwater.storage.errors import Unsupported
+from headwater.storage.merge.aggregation import AGGREGATE_FUNCTIONS
 from headwater.storage.merge.registry import MERGE_ENGINES
 from headwater.storage.options import MergeEngine
 
@@ -133,7 +134,7 @@ USES: Mapping[Operation, Callable[[Table], object]] = {
     Operation.REMOVE_ORPHANS: lambda table: table.remove_orphan_files(dry_run=True),
 }
 # Of the values that an option has, one that is refused.
-VALUES = {"changelog-producer": "lookup", "merge-engine": "aggregation", "bucket": "-2",
+VALUES = {"changelog-producer": "lookup", "merge-engine": "partial-update", "bucket": "-2",
           "deletion-vectors.enabled": "true", "file.format": "orc",
           "file.format.per.level": "0:parquet,1:orc"}  # fmt: skip
 
@@ -184,6 +185,17 @@ def test_deletes_are_ignored_under_the_older_names_too(tables: Mapping[bool, Tab
         table = tables[True].with_options({f"{engine}.ignore-delete": "true"})
         table.write({"k": [0], "_ROW_KIND": ["-D"]})
         assert table.scan().to_arrow().num_rows == 2
+
+
+def test_the_aggregate_functions_of_the_engine_are_those_that_are_not_refused() -> None:
+    for key in ("fields.n.aggregate-function", "fields.default-aggregate-function"):
+        option = find_option(key)
+        assert option is not None
+        (refusal,) = option.refusals
+        for name in (*AGGREGATE_FUNCTIONS, "theta_sketch"):
+            refused = option.forbidden(name, Operation.READ, {}, keyed=True)
+            assert (refused is None) == (name in AGGREGATE_FUNCTIONS)
+        assert refusal.exceptions == ", ".join(f"`{name}`" for name in sorted(AGGREGATE_FUNCTIONS))
 
 
 def test_the_merge_engines_of_the_registry_are_those_that_are_not_refused() -> None:

@@ -42,7 +42,7 @@ _FILE_SCHEMA = pa.schema(
     ]
 )
 _INSERT, _DELETE = 0, 3
-_OPTIONS = {"merge-engine": "aggregation"}
+_OPTIONS = {"merge-engine": "partial-update"}
 
 _Key: TypeAlias = tuple[int, str]
 
@@ -76,7 +76,7 @@ def _registered() -> Iterator[None]:
     option = find_option("merge-engine")
     assert option is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(MERGE_ENGINES, EngineName.AGGREGATION, lambda schema: _Sum())
+        patch.setitem(MERGE_ENGINES, EngineName.PARTIAL_UPDATE, lambda schema: _Sum())
         patch.setitem(checks._BY_KEY, option.key, dataclasses.replace(option, refusals=()))
         yield
 

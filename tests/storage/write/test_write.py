@@ -405,7 +405,7 @@ def test_messages_pickle(new_table: NewTable) -> None:
     [
         ("file.format", "orc"),
         ("row-tracking.enabled", "true"),
-        ("merge-engine", "aggregation"),
+        ("merge-engine", "partial-update"),
         ("deletion-vectors.enabled", "true"),
         ("write.sequence-number-init-mode", "snapshot"),
     ],

@@ -29,6 +29,13 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
         "partial-update.ignore-delete",
     ),
     _honoured("ignore-update-before", "whether `-U` rows are dropped when they are written"),
+    _honoured("fields.<column>.ignore-retract", "whether retractions count in a column"),
+    _honoured("fields.<column>.distinct", "whether `listagg` and `collect` drop what is there"),
+    _honoured("fields.<column>.list-agg-delimiter", "the text between those that `listagg` joins"),
+    _honoured(
+        "aggregation.remove-record-on-delete",
+        "whether a `-D` row ends its key's row instead of taking values back",
+    ),
     _honoured("dynamic-partition-overwrite", "which partitions an overwrite replaces"),
     _honoured("streaming-read-append-overwrite", "whether a stream gives rows of overwrites"),
     # Schemas.

@@ -86,13 +86,11 @@ _KEPT: Mapping[str, str] = {
         streaming.read.snapshot.delay table-read.sequence-number.enabled
         """,
     "merge engines and changelogs that this engine refuses": """
-        aggregation.remove-record-on-delete changelog-producer.row-deduplicate
-        changelog-producer.row-deduplicate-ignore-fields delete.force-produce-changelog
-        fields.<column>.aggregate-function fields.<column>.count-limit fields.<column>.distinct
-        fields.<column>.ignore-retract fields.<column>.list-agg-delimiter
+        changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields
+        delete.force-produce-changelog fields.<column>.count-limit
         fields.<column>.nested-key fields.<column>.nested-key-null-strategy
         fields.<column>.nested-sequence-field fields.<column>.sequence-group
-        fields.<column>.ts-field fields.default-aggregate-function
+        fields.<column>.ts-field
         partial-update.remove-record-on-delete partial-update.remove-record-on-sequence-group
         """,
     "buckets that this engine refuses: dynamic and postponed ones": """

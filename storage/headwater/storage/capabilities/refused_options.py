@@ -47,6 +47,13 @@ def _no_writes(key: str, note: str, unless: Values, because: str = "") -> Option
     return Option(key, note, refusals=(Refusal(_WRITES, unless, because),))
 
 
+AGGREGATE_FUNCTIONS = one_of(
+    "bool_and", "bool_or", "collect", "first_non_null_value", "first_not_null_value",
+    "first_value", "last_non_null_value", "last_value", "listagg", "max", "merge_map", "min",
+    "product", "sum",
+)  # fmt: skip
+"""The aggregate functions that this engine computes."""
+
 REFUSED_OPTIONS: tuple[Option, ...] = (
     # What a table's rows are.
     Option(
@@ -54,7 +61,7 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         "how the rows of one key become one row",
         is_honoured=True,
         refusals=(
-            Refusal(ALL, one_of("deduplicate", "first-row"), keyed=True),
+            Refusal(ALL, one_of("deduplicate", "first-row", "aggregation"), keyed=True),
             Refusal(
                 Operation.STREAM,
                 one_of("deduplicate"),
@@ -64,6 +71,18 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
                 unless_option=("changelog-producer", one_of("lookup")),
             ),
         ),
+    ),
+    Option(
+        "fields.<column>.aggregate-function",
+        "how `merge-engine=aggregation` merges a column's values",
+        is_honoured=True,
+        refusals=(Refusal(ALL, AGGREGATE_FUNCTIONS, keyed=True),),
+    ),
+    Option(
+        "fields.default-aggregate-function",
+        "the same for columns that have no function of their own",
+        is_honoured=True,
+        refusals=(Refusal(ALL, AGGREGATE_FUNCTIONS, keyed=True),),
     ),
     Option(
         "bucket",

@@ -18,6 +18,7 @@ from headwater.storage.commit.table_commit import delete_message_files
 from headwater.storage.errors import Invalid
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.merge.rules import MergeRules
+from headwater.storage.options import MergeEngine
 from headwater.storage.predicate.filter import Predicate, columns_of, filter_rows, to_expression
 from headwater.storage.read.split import BucketFiles, read_split
 from headwater.storage.rows.kinds import RowKind
@@ -76,10 +77,12 @@ def plan_deletion(
             f"table {storage.name} ignores deletes ('ignore-delete' is true), so nothing can be "
             "deleted from it by key; overwrite it instead"
         )
-    if keyed and not MergeRules.of(storage.schema).engine.takes_retractions:
+    if keyed and not MergeRules.of(storage.schema).engine.deletes_keys:
+        engine = storage.schema.table_options.merge_engine
+        option = ", or set 'aggregation.remove-record-on-delete'"
         raise Invalid(
-            f"table {storage.name}: with merge-engine={storage.schema.table_options.merge_engine} "
-            "rows stay for good, so nothing can be deleted from it by key; overwrite it instead"
+            f"table {storage.name}: with merge-engine={engine} nothing can be deleted by key; "
+            f"overwrite it instead{option if engine is MergeEngine.AGGREGATION else ''}"
         )
     splits = plan_snapshot(storage, snapshot, predicate=predicate).splits
     if not keyed:

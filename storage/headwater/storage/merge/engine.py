@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Indices", "MergeEngine", "PickingEngine", "RowGroups"]
+__all__ = ["Indices", "Kinds", "MergeEngine", "PickingEngine", "RowGroups"]
 
 Indices: TypeAlias = npt.NDArray[np.int64]
+Kinds: TypeAlias = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,30 @@ class MergeEngine(ABC):
 
     Attributes:
         takes_retractions: True if ``-U`` and ``-D`` rows may be merged; if not, they are refused.
+        deletes_keys: True if a ``-D`` row that is a key's newest leaves no row of the key.
         compacted_rows_first: True if rows above level 0 count as older than all of level 0,
             whatever their sequence numbers.
     """
 
     takes_retractions: bool = True
+    deletes_keys: bool = True
     compacted_rows_first: bool = False
+
+    def refused_kinds(self, kinds: Kinds) -> str | None:
+        """Say why rows of some kinds must not be written.
+
+        Args:
+            kinds: The rows' kinds, as they stand in ``_VALUE_KIND``.
+
+        Returns:
+            The reason, which names options to set; None when the rows may be written.
+        """
+        if self.takes_retractions or not (retracting := int((kinds & 1).sum())):
+            return None
+        return (
+            f"rows stay for good, but {retracting} rows are of kind -U or -D; set 'ignore-delete' "
+            "to drop them"
+        )
 
     def inputs(self, columns: Sequence[str]) -> Sequence[str]:
         """The columns that must be read to compute some of the result's.

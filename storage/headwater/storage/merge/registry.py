@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from headwater.storage.errors import Unsupported
+from headwater.storage.merge.aggregation import Aggregation
 from headwater.storage.merge.deduplicate import Deduplicate
 from headwater.storage.merge.engine import MergeEngine
 from headwater.storage.merge.first_row import FirstRow
@@ -17,6 +18,7 @@ from headwater.storage.schema.table_schema import TableSchema
 __all__ = ["MERGE_ENGINES", "merge_engine"]
 
 MERGE_ENGINES: Mapping[EngineName, Callable[[TableSchema], MergeEngine]] = {
+    EngineName.AGGREGATION: Aggregation,
     EngineName.DEDUPLICATE: lambda schema: Deduplicate(),
     EngineName.FIRST_ROW: lambda schema: FirstRow(),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headwater.storage.capabilities import Operation, refuse_options
 from headwater.storage.errors import Unsupported
+from headwater.storage.merge.rules import MergeRules
 from headwater.storage.schema.rules import new_table_schema
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema.table_type import table_type
@@ -36,6 +37,8 @@ def refuse_unwritable(table: str, schema: Schema) -> None:
             for field in made.fields:
                 refuse_kept(field)
             refuse_formats(made)
+            if made.primary_keys:
+                MergeRules.of(made)
     except Unsupported as error:
         raise Unsupported(
             f"{error}; to create it for that engine anyway, pass for_another_engine=True "

@@ -173,12 +173,10 @@ class TableWriter:
             rows, kinds = rows.filter(pa.array(keep)), kinds[keep]
         retracting = int((kinds & 1).sum())
         if self._rules is not None:
-            if retracting and not self._rules.engine.takes_retractions:
-                raise Invalid(
-                    f"table {self._storage.name}: with merge-engine={self._options.merge_engine} "
-                    f"rows stay for good, but {retracting} rows are of kind -U or -D; set "
-                    "'ignore-delete' to drop them"
-                )
+            refused = self._rules.engine.refused_kinds(kinds)
+            if refused is not None:
+                engine = self._options.merge_engine
+                raise Invalid(f"table {self._storage.name}: with merge-engine={engine} {refused}")
             return rows.append_column(KIND_FIELD.name, pa.array(kinds, pa.int8()))
         if retracting:
             raise Invalid(
