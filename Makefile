@@ -18,8 +18,7 @@ SHARED := --numprocesses=$(PROCESSES) --dist=loadgroup
 ARGS ?=
 # Databases and tables of the tests in memory, where there is room: flushing them to a disk thousands
 # of times is most of what they would wait for. TMPDIR, when it is set, goes before. MariaDB and
-# MySQL stay on the disk: they are told not to wait for it, and not every machine lets MariaDB's
-# installer work in memory.
+# MySQL, whose data is large, stay on the disk: they are told not to wait for it.
 ROOM := $(or $(TMPDIR),$(shell [ -w /dev/shm ] && \
 	[ "$$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -n 1)" -ge 4 ] && echo /dev/shm))
 PYTEST_ON_DISK := $(BIN)/pytest

@@ -367,7 +367,8 @@ def _mysql_server(
         f"CREATE USER headwater@'127.0.0.1'{user};\nGRANT ALL ON *.* TO headwater@'127.0.0.1';\n"
     )
     places = [f"--datadir={room}/data", f"--socket={room}/socket", f"--pid-file={room}/pid",
-              f"--log-error={room}/log", f"--init-file={room}/grants.sql"]  # fmt: skip
+              f"--log-error={room}/log", f"--init-file={room}/grants.sql",
+              f"--tmpdir={room}"]  # fmt: skip
     process = subprocess.Popen(
         [server, "--no-defaults", f"--port={port}", *places, *_MYSQL_SETTINGS.split(), *settings],
         user=owner, cwd=room, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -408,7 +409,9 @@ def mariadb_url() -> Iterator[str]:
     install, server = map(str, programs)
     try:
         _prepare(
-            [install, "--no-defaults", f"--datadir={room}/data",
+            # A server that begins removes what looks like temporary tables: where several share
+            # a folder of these, each other's, too.
+            [install, "--no-defaults", f"--datadir={room}/data", f"--tmpdir={room}",
              "--auth-root-authentication-method=normal", "--skip-test-db"],
             room, owner,
         )  # fmt: skip
@@ -448,7 +451,8 @@ def mysql_url() -> Iterator[str]:
     settings = [*user, "--mysqlx=OFF", "--performance-schema=OFF", "--secure-file-priv=NULL"]
     try:
         _prepare(
-            [program, "--no-defaults", "--initialize-insecure", f"--datadir={room}/data", *user],
+            [program, "--no-defaults", "--initialize-insecure", f"--datadir={room}/data",
+             f"--tmpdir={room}", *user],
             room, None,
         )  # fmt: skip
         with _mysql_server(program, room, None, " IDENTIFIED BY 'a secret'", *settings) as port:
