@@ -256,3 +256,25 @@ def test_a_sum_that_its_type_cannot_hold_is_an_error_that_names_the_column(tmp_p
     with pytest.raises(Invalid, match="sum of column 'total' does not fit its type int64"):
         table.scan().to_arrow()
     assert table.scan(columns=["top"]).to_arrow().to_pylist() == [{"top": None}]
+
+
+def test_values_that_are_all_taken_back_are_null(tmp_path: Path) -> None:
+    table = _table(tmp_path, {**IGNORING, "bucket": "1"})
+    row = Row("+I", 3, 2.5, "a", "a", ["x"])
+    gone = replace(row, kind="-D")
+    _write(table, [(1, row), (1, row), (2, gone), (2, gone), (3, row), (3, row)])
+    found = {key: tuple(values) for key, *values in _rows(table.scan().to_arrow())}
+    kept = (6, 2.5, "a", "a", ["x", "x"])
+    assert found == {1: kept, 2: (-6, None, None, None, None), 3: kept}
+
+
+def test_a_deleted_row_is_the_first_only_after_another(tmp_path: Path) -> None:
+    table = _table(tmp_path, REMOVING)
+    row = Row("+I", 1, None, None, "a", None)
+    gone = Row("-D", 5, None, None, "b", None)
+    later = replace(row, first="c")
+    _write(table, [(1, gone), (2, row)])
+    _write(table, [(1, later), (2, gone)])
+    _write(table, [(2, later)])
+    found = {key: (total, first) for key, total, _, _, first, _ in _rows(table.scan().to_arrow())}
+    assert found == {1: (6, "c"), 2: (6, "b")}

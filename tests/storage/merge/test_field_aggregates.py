@@ -241,3 +241,14 @@ def test_groups_become_what_their_rows_do_one_after_another(
     assert [_plain(value, arrow) for value in merged.to_pylist()] == [
         _plain(value, arrow) for value in expected
     ]
+
+
+def test_what_is_retracted_before_there_is_a_product_counts_for_nothing() -> None:
+    values = pa.array([0, 2, 3, 0, 4, 7], pa.int32())
+    retracts = np.array([True, False, False, True, False, False])
+    column = GroupedColumn(values, np.array([0, 3]), retracts)
+    assert Product("x").merge(column).to_pylist() == [6, 28]
+    alone = GroupedColumn(values.slice(0, 1), np.array([0]), retracts[:1])
+    assert Product("x").merge(alone).to_pylist() == [None]
+    with pytest.raises(Invalid, match="divided by a retracted 0"):
+        Product("x").merge(GroupedColumn(values, np.array([0]), retracts))
