@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.formats.system_columns import KIND_FIELD
-from headwater.storage.merge.engine import Indices, Kinds, MergeEngine, RowGroups
+from headwater.storage.merge.engine import Indices, Kinds, Mask, MergeEngine, RowGroups
 from headwater.storage.merge.field_aggregates import (
     AggregateFunction,
     BoolAnd,
@@ -32,15 +31,13 @@ from headwater.storage.merge.field_aggregates import (
 from headwater.storage.merge.field_collections import Collect, DistinctListAgg, MergeMap
 from headwater.storage.merge.field_products import Product
 from headwater.storage.options import TableOptions
+from headwater.storage.rows.kinds import RowKind
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root
 from headwater.storage.types.data_type import ArrayType, DataField, DataType, MapType
 
 __all__ = ["AGGREGATE_FUNCTIONS", "Aggregation"]
 
-_Mask = npt.NDArray[np.bool_]
-
-_INSERT, _DELETE = 0, 3
 _NUMBERS = (
     Root.TINYINT,
     Root.SMALLINT,
@@ -162,9 +159,9 @@ class Aggregation(MergeEngine):
     def __init__(self, schema: TableSchema) -> None:
         options = schema.table_options
         keys = {*schema.primary_keys}
-        self.deletes_keys = self._removes = options.removes_record_on_delete
+        self.deletes_keys = options.removes_record_on_delete
         self._fields = {
-            item.name: _field(item, options, self._removes)
+            item.name: _field(item, options, self.deletes_keys)
             for item in schema.fields
             if item.name not in keys
         }
@@ -172,8 +169,8 @@ class Aggregation(MergeEngine):
     def refused_kinds(self, kinds: Kinds) -> str | None:
         """Say why rows of some kinds must not be written: a function could never merge them."""
         retracts = (kinds & 1) == 1
-        if self._removes:
-            retracts &= kinds != _DELETE
+        if self.deletes_keys:
+            retracts &= kinds != RowKind.DELETE
         stubborn = [
             f"'{name}' ({field.name})"
             for name, field in self._fields.items()
@@ -201,7 +198,7 @@ class Aggregation(MergeEngine):
         rows = groups.gather([*columns, KIND_FIELD.name])
         kinds = rows.column(KIND_FIELD.name).to_numpy()
         positions = np.arange(len(kinds))
-        deletes = kinds == _DELETE if self._removes else np.zeros(len(kinds), np.bool_)
+        deletes = kinds == RowKind.DELETE if self.deletes_keys else np.zeros(len(kinds), np.bool_)
         # A deleted row's values are those that later rows are added to.
         begins = np.maximum.reduceat(np.where(deletes, positions, -1), groups.firsts)
         kept = positions >= np.repeat(begins, groups.sizes)
@@ -209,16 +206,20 @@ class Aggregation(MergeEngine):
         firsts = np.cumsum(sizes) - sizes
         retracts = ((kinds & 1) == 1) & ~deletes
         begun = begins >= 0 if deletes.any() else None
+        later = rows if begun is None else rows.filter(pa.array(kept))
         merged: list[pa.Array] = []
         for name in columns:
-            values = rows.column(name)
             function = self._fields[name].function
             if begun is not None and isinstance(function, FirstFunction):
-                merged.append(_first_values(values, groups, retracts | deletes, begins, function))
+                merged.append(
+                    _first_values(rows.column(name), groups, retracts | deletes, begins, function)
+                )
                 continue
-            column = GroupedColumn(values.filter(pa.array(kept)), firsts, retracts[kept], begun)
+            column = GroupedColumn(later.column(name), firsts, retracts[kept], begun)
             merged.append(self._merged(name, column))
-        result_kinds = np.where(begins == groups.lasts, _DELETE, _INSERT).astype(np.int8)
+        result_kinds = np.where(
+            begins == groups.lasts, RowKind.DELETE.value, RowKind.INSERT.value
+        ).astype(np.int8)
         return pa.RecordBatch.from_arrays(
             [*merged, pa.array(result_kinds)], names=[*columns, KIND_FIELD.name]
         )
@@ -248,7 +249,7 @@ class Aggregation(MergeEngine):
 
 
 def _first_values(
-    values: pa.Array, groups: RowGroups, retracts: _Mask, begins: Indices, function: FirstFunction
+    values: pa.Array, groups: RowGroups, retracts: Mask, begins: Indices, function: FirstFunction
 ) -> pa.Array:
     """The first values of groups in some of which a row was deleted.
 

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Indices", "Kinds", "MergeEngine", "PickingEngine", "RowGroups"]
+__all__ = ["Indices", "Kinds", "Mask", "MergeEngine", "PickingEngine", "RowGroups"]
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Kinds: TypeAlias = npt.NDArray[np.int8]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

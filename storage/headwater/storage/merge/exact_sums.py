@@ -11,17 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.storage.merge.engine import Indices
+from headwater.storage.merge.engine import Indices, Mask
 
 __all__ = ["exact_sums"]
 
-_Mask = npt.NDArray[np.bool_]
 _DIGIT = np.int64(0xFFFFFFFF)
 
 
 def exact_sums(
-    values: pa.Array, firsts: Indices, negative: _Mask | None = None
-) -> tuple[pa.Array, _Mask]:
+    values: pa.Array, firsts: Indices, negative: Mask | None = None
+) -> tuple[pa.Array, Mask]:
     """The sum of each group's values; null counts as 0.
 
     Args:
@@ -40,7 +39,7 @@ def exact_sums(
     for at in range(len(sums) - 1):
         sums[at + 1] += sums[at] >> 32
         sums[at] &= _DIGIT
-    fits: _Mask = sums[-1] == sums[-1].astype(np.int32)
+    fits: Mask = sums[-1] == sums[-1].astype(np.int32)
     raw = np.ascontiguousarray(sums.astype(np.uint64).astype(np.uint32).T)
     if pa.types.is_decimal(arrow):
         whole = pa.Array.from_buffers(

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.errors import Invalid
-from headwater.storage.merge.engine import Indices
+from headwater.storage.merge.engine import Indices, Mask
 from headwater.storage.merge.exact_sums import exact_sums
 from headwater.storage.merge.groups import picked_of_groups
 from headwater.storage.rows.ordering import OrderColumn, RowOrder, words
@@ -37,8 +36,6 @@ __all__ = [
     "Sum",
     "blank_texts",
 ]
-
-_Mask = npt.NDArray[np.bool_]
 
 # What Java's Character.isWhitespace is true for.
 _BLANK = (
@@ -61,33 +58,33 @@ class GroupedColumn:
 
     values: pa.Array
     firsts: Indices
-    retracts: _Mask | None = None
-    begun: _Mask | None = None
+    retracts: Mask | None = None
+    begun: Mask | None = None
 
     @cached_property
-    def valid(self) -> _Mask:
+    def valid(self) -> Mask:
         """A mask of the rows whose value is not null."""
-        mask: _Mask = self.values.is_valid().to_numpy(zero_copy_only=False)
+        mask: Mask = self.values.is_valid().to_numpy(zero_copy_only=False)
         return mask
 
     @cached_property
-    def added(self) -> _Mask:
+    def added(self) -> Mask:
         """A mask of the rows that do not retract."""
         if self.retracts is None:
             return np.ones(len(self.values), np.bool_)
         return ~self.retracts
 
-    def last(self, mask: _Mask) -> Indices:
+    def last(self, mask: Mask) -> Indices:
         """The position of each group's last row of a mask; -1 where it has none."""
         return np.maximum.reduceat(np.where(mask, np.arange(len(mask)), -1), self.firsts)
 
-    def first(self, mask: _Mask) -> Indices:
+    def first(self, mask: Mask) -> Indices:
         """The position of each group's first row of a mask; -1 where it has none."""
         count = len(mask)
         found = np.minimum.reduceat(np.where(mask, np.arange(count), count), self.firsts)
         return np.where(found == count, -1, found)
 
-    def any(self, mask: _Mask) -> _Mask:
+    def any(self, mask: Mask) -> Mask:
         """A mask of the groups with a row of a mask."""
         return np.logical_or.reduceat(mask, self.firsts)
 
@@ -223,7 +220,7 @@ class BoolAnd(AggregateFunction):
 
     def merge(self, column: GroupedColumn) -> pa.Array:
         """True for the groups without a false value."""
-        values: _Mask = column.values.fill_null(True).to_numpy(zero_copy_only=False)
+        values: Mask = column.values.fill_null(True).to_numpy(zero_copy_only=False)
         result = np.logical_and.reduceat(values, column.firsts)
         return pa.array(result, mask=~column.any(column.valid))
 
@@ -233,7 +230,7 @@ class BoolOr(AggregateFunction):
 
     def merge(self, column: GroupedColumn) -> pa.Array:
         """True for the groups with a true value."""
-        values: _Mask = column.values.fill_null(False).to_numpy(zero_copy_only=False)
+        values: Mask = column.values.fill_null(False).to_numpy(zero_copy_only=False)
         return pa.array(column.any(values), mask=~column.any(column.valid))
 
 
@@ -258,14 +255,14 @@ class ListAgg(AggregateFunction):
         return pc.if_else(pa.array(counts > 0), joined.cast(arrow), column.unchanged())
 
 
-def blank_texts(texts: pa.Array) -> _Mask:
+def blank_texts(texts: pa.Array) -> Mask:
     """A mask of the texts that are null, empty or nothing but white space."""
     blank = pc.match_substring_regex(texts, _BLANK).fill_null(True)
-    mask: _Mask = blank.to_numpy(zero_copy_only=False)
+    mask: Mask = blank.to_numpy(zero_copy_only=False)
     return mask
 
 
-def _unless_retracted(column: GroupedColumn, mask: _Mask) -> Indices:
+def _unless_retracted(column: GroupedColumn, mask: Mask) -> Indices:
     """The last row of a mask in each group; -1 where there is none, or where it retracts."""
     found = column.last(mask)
     if column.retracts is not None:

@@ -9,17 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.storage.merge.engine import Indices
+from headwater.storage.merge.engine import Indices, Mask
 from headwater.storage.merge.field_aggregates import AggregateFunction, GroupedColumn, blank_texts
 from headwater.storage.rows.ordering import OrderColumn, RowOrder
 
 __all__ = ["Collect", "DistinctListAgg", "MergeMap"]
-
-_Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class _Elements:
 
     values: pa.Array
     groups: Indices
-    added: _Mask
+    added: Mask
     group_count: int
 
     @staticmethod

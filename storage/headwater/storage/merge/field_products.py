@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, Inexact, localcontext
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,8 +19,6 @@ from headwater.storage.merge.engine import Indices
 from headwater.storage.merge.field_aggregates import AggregateFunction, GroupedColumn
 
 __all__ = ["Product"]
-
-_Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

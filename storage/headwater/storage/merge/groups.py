@@ -10,9 +10,8 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from headwater.storage.merge.engine import Indices
+from headwater.storage.merge.engine import Indices, Mask
 from headwater.storage.rows.ordering import Comparable, argsort, concatenate
 
 __all__ = [
@@ -23,8 +22,6 @@ __all__ = [
     "shared_out",
     "sort_groups",
 ]
-
-_Mask = npt.NDArray[np.bool_]
 
 
 def shared_keys(parts: Sequence[Comparable]) -> tuple[Indices, Indices]:
@@ -91,7 +88,7 @@ def picked_of_groups(firsts: Indices, age: Sequence[Comparable], *, newest: bool
     return at[ends - 1] if newest else at[starts]
 
 
-def picked_rows(parts: Sequence[Comparable], *, newest: bool) -> list[_Mask] | None:
+def picked_rows(parts: Sequence[Comparable], *, newest: bool) -> list[Mask] | None:
     """Masks of the rows of each part that are their key's newest, or oldest; None when all are.
 
     Args:
@@ -124,27 +121,27 @@ def picked_rows(parts: Sequence[Comparable], *, newest: bool) -> list[_Mask] | N
     return masks
 
 
-def shared_out(mask: _Mask, parts: Sequence[Comparable]) -> list[_Mask]:
+def shared_out(mask: Mask, parts: Sequence[Comparable]) -> list[Mask]:
     """A mask of all parts' rows as one for each part."""
     ends = itertools.accumulate(len(keys) for keys in parts)
     return [mask[end - len(keys) : end] for keys, end in zip(parts, ends, strict=True)]
 
 
-def _found(great: Comparable, distinct: Comparable) -> tuple[Indices, _Mask]:
+def _found(great: Comparable, distinct: Comparable) -> tuple[Indices, Mask]:
     """The places of keys in a great part, and a mask of those that it has."""
     found = np.searchsorted(great, distinct)
     found[found == len(great)] = 0
     return found, great[found] == distinct
 
 
-def _ends(ordered: Comparable) -> _Mask:
+def _ends(ordered: Comparable) -> Mask:
     """A mask of the sorted keys that differ from the one after."""
     ends = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=ends[:-1])
     return ends
 
 
-def _begins(ordered: Comparable) -> _Mask:
+def _begins(ordered: Comparable) -> Mask:
     """A mask of the sorted keys that differ from the one before."""
     begins = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.storage.errors import CorruptData
 from headwater.storage.formats.system_columns import KIND_FIELD
-from headwater.storage.merge.engine import Indices, PickingEngine, RowGroups
+from headwater.storage.merge.engine import Indices, Mask, PickingEngine, RowGroups
 from headwater.storage.merge.groups import (
     picked_of_groups,
     picked_rows,
@@ -30,8 +29,6 @@ from headwater.storage.rows.gather import gather, take_rows
 from headwater.storage.rows.ordering import Comparable, Encoding, concatenate, words
 
 __all__ = ["SortedRun", "merge_runs", "needs_age"]
-
-_Mask = npt.NDArray[np.bool_]
 
 # The approximate size of the rows held of all runs, bytes.
 _MOST_BYTES = 512 * 1024**2
@@ -310,7 +307,7 @@ class _Merge:
     def _result(
         self,
         parts: Sequence[_Part],
-        stays: Sequence[_Mask] | None,
+        stays: Sequence[Mask] | None,
         merged: pa.RecordBatch | None = None,
         merged_rows: Indices | None = None,
     ) -> Iterator[pa.RecordBatch]:
@@ -342,14 +339,14 @@ class _Merge:
         self,
         batch: pa.RecordBatch,
         own_keys: Comparable,
-        mask: _Mask | None,
+        mask: Mask | None,
         batches: list[pa.RecordBatch],
         keys: list[Comparable],
     ) -> None:
         """Add the rows of a batch that stay, and their keys."""
         added = None if self.keep_deletes else added_rows(batch)
         if added is not None:
-            own: _Mask = added.to_numpy(zero_copy_only=False)
+            own: Mask = added.to_numpy(zero_copy_only=False)
             mask = own if mask is None else mask & own
         batch = batch.select(self.columns)
         if mask is not None:
@@ -360,7 +357,7 @@ class _Merge:
             keys.append(own_keys)
 
 
-def _masks(parts: Sequence[_Part], rows: Indices, staying: Indices | None = None) -> list[_Mask]:
+def _masks(parts: Sequence[_Part], rows: Indices, staying: Indices | None = None) -> list[Mask]:
     """Masks of the rows of each part but for some, and again those of them that stay."""
     mask = np.ones(sum(part.batch.num_rows for part in parts), np.bool_)
     mask[rows] = False
