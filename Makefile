@@ -71,8 +71,12 @@ demo: java $(READY) ## Run the whole of Headwater on a year of real flights (ARG
 # What developers run
 
 .PHONY: test
-test: java $(READY) ## Run the tests (ARGS goes to pytest); MariaDB, MySQL, other clients and slow suites have targets of their own
-	@$(PYTEST) $(SHARED) -m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not slow" $(ARGS)
+test: java $(READY) ## Run the tests (ARGS goes to pytest); databases, other clients, modes of tables and slow suites have targets of their own
+	@$(PYTEST) $(SHARED) -m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not slow and not modes" $(ARGS)
+
+.PHONY: test-modes
+test-modes: $(READY) ## Run the storage engine through the modes of tables and their combinations
+	@$(PYTEST) $(SHARED) -m "modes and not slow and not interop and not interop_java" $(ARGS)
 
 .PHONY: test-postgresql
 test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs are missing

@@ -148,6 +148,7 @@ def _write(table: Table, rows: Sequence[tuple[int, Row]]) -> None:
     table.write(data, row_kinds=pa.array([KINDS.index(row.kind) for _, row in rows], pa.int8()))
 
 
+@pytest.mark.modes
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
