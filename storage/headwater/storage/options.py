@@ -10,7 +10,14 @@ from typing import TypeVar
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["ChangelogProducer", "MergeEngine", "TableOptions", "parse_bytes", "parse_duration"]
+__all__ = [
+    "BucketFunction",
+    "ChangelogProducer",
+    "MergeEngine",
+    "TableOptions",
+    "parse_bytes",
+    "parse_duration",
+]
 
 
 class MergeEngine(StrEnum):
@@ -20,6 +27,14 @@ class MergeEngine(StrEnum):
     PARTIAL_UPDATE = "partial-update"
     AGGREGATION = "aggregation"
     FIRST_ROW = "first-row"
+
+
+class BucketFunction(StrEnum):
+    """The way in which a row's bucket follows from its bucket key."""
+
+    DEFAULT = "default"
+    MOD = "mod"
+    HIVE = "hive"
 
 
 class ChangelogProducer(StrEnum):
@@ -166,6 +181,11 @@ class TableOptions:
         if value < 1 and value not in (-1, -2):
             raise Invalid(f"option 'bucket' must be a positive number or -1, not {value}")
         return value
+
+    @property
+    def bucket_function(self) -> BucketFunction:
+        """The way in which a row's bucket follows from its bucket key."""
+        return self._choice("bucket-function.type", BucketFunction.DEFAULT)
 
     @property
     def merge_engine(self) -> MergeEngine:

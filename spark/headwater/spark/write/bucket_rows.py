@@ -16,6 +16,7 @@ from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
 from headwater.spark.types import spark_arrow_schema
 from headwater.spark.write.bucket_expression import can_compute, with_bucket
+from headwater.storage.options import BucketFunction
 from headwater.storage.rows.bucket import bucket_numbers
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN, coerce
 from headwater.storage.rows.kinds import take_row_kinds
@@ -45,14 +46,15 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
     """
     schema = storage.schema
     buckets = schema.table_options.bucket
+    function = schema.table_options.bucket_function
     partition = [sf.col(_quoted(name)) for name in schema.partition_keys]
     if buckets < 1:
         return df.repartition(*partition).sortWithinPartitions(*partition) if partition else df
     key = schema.bucket_key_fields
-    if can_compute(key):
+    if function is BucketFunction.DEFAULT and can_compute(key):
         placed = with_bucket(df, key, buckets, _BUCKET)
     else:
-        placed = df.withColumn(_BUCKET, _bucket_column(key, buckets))
+        placed = df.withColumn(_BUCKET, _bucket_column(key, buckets, function))
     if partition:
         # Without a number, so that Spark joins what is small.
         placed = placed.repartition(*partition, sf.col(_BUCKET))
@@ -74,13 +76,13 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _bucket_column(key: Sequence[DataField], buckets: int) -> Column:
+def _bucket_column(key: Sequence[DataField], buckets: int, function: BucketFunction) -> Column:
     types = [field.type for field in key]
     arrow = [to_arrow(item) for item in types]
 
     def number(*columns: pa.Array) -> pa.Array:
         whole = [column.cast(kind) for column, kind in zip(columns, arrow, strict=True)]
-        return pa.array(bucket_numbers(whole, types, buckets))
+        return pa.array(bucket_numbers(whole, types, buckets, function))
 
     arguments = [sf.col(_quoted(field.name)) for field in key]
     column: Column = arrow_udf(number, "int", ArrowUDFType.SCALAR)(*arguments)

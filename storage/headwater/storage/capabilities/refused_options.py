@@ -94,7 +94,12 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
             Refusal(_WRITES, numbers_from(-1), keyed=False),
         ),
     ),
-    _never("bucket-function.type", "how a row's bucket is computed", one_of("default")),
+    Option(
+        "bucket-function.type",
+        "how a row's bucket is computed",
+        is_honoured=True,
+        refusals=(Refusal(ALL, one_of("default", "mod", "hive")),),
+    ),
     _never("primary-key.nullable", "whether key columns hold nulls"),
     _never("deletion-vectors.enabled", "whether deleted rows are marked in files of their own"),
     _never("data-evolution.enabled", "whether the columns of a row lie in several files"),

@@ -35,13 +35,14 @@ def schema_still_fits(storage: TableStorage, latest: TableSchema) -> None:
     """Rows were spread over the buckets that the table still has.
 
     Raises:
-        Conflict: The number of buckets or the bucket key was changed meanwhile.
+        Conflict: The number of buckets, the bucket key or the bucket function was changed
+            meanwhile.
     """
     if latest.id <= storage.schema.id:
         return
     # Of renamed columns the present names are compared.
     options = options_at(storage.schema, latest)
-    for option in ("bucket", "bucket-key"):
+    for option in ("bucket", "bucket-key", "bucket-function.type"):
         was, now = options.get(option), latest.options.get(option)
         if was != now:
             raise Conflict(

@@ -31,7 +31,7 @@ from headwater.storage.types.values import (
     units_per_second,
 )
 
-__all__ = ["EMPTY_ROW", "deserialize_row", "encode_columns", "serialize_row"]
+__all__ = ["EMPTY_ROW", "deserialize_row", "encode_columns", "plain_array", "serialize_row"]
 
 Offsets: TypeAlias = npt.NDArray[np.int64]
 
@@ -269,7 +269,7 @@ class _Field:
         if not isinstance(data_type, AtomicType):
             raise Invalid(f"a column of type {data_type} cannot be part of a key")
         self._type = data_type
-        array = _plain_array(column, data_type)
+        array = plain_array(column, data_type)
         self.valid = _validity(array)
         self.room: Offsets | int = 0
         self._slots: Words = np.zeros(0, np.uint64)
@@ -375,8 +375,12 @@ def _every_word(buffer: pa.Buffer | None, begin: int, end: int) -> Words:
     return np.ndarray((end - begin + 1,), np.uint64, padded, strides=(1,))
 
 
-def _plain_array(array: pa.Array, data_type: AtomicType) -> pa.Array:
-    """The Arrow form; of strings and bytes large_binary, so that offsets are 64 bits."""
+def plain_array(array: pa.Array, data_type: AtomicType) -> pa.Array:
+    """A key column in its Arrow form; of strings and bytes large_binary: offsets have 64 bits.
+
+    Raises:
+        Invalid: The column does not hold values of the type.
+    """
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if not is_kindred(array.type, data_type):

@@ -1,7 +1,7 @@
-"""The bucket of a row: murmur3 over the BinaryRow of its bucket key.
+"""The bucket of a row, by the function that the option ``bucket-function.type`` names.
 
-Source: ``DefaultBucketFunction.java``, ``MurmurHashUtils.java`` (32 bits, seed 42, words of 4
-bytes).
+Source: ``DefaultBucketFunction.java``, ``ModBucketFunction.java``, ``HiveBucketFunction.java``,
+``MurmurHashUtils.java`` (32 bits, seed 42, words of 4 bytes).
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.storage.errors import Invalid
-from headwater.storage.rows.binary_row import encode_columns
+from headwater.storage.options import BucketFunction
+from headwater.storage.rows.binary_row import encode_columns, plain_array
+from headwater.storage.rows.hive_hash import hive_hashes
+from headwater.storage.schema.bucket_key import check_bucket_function
+from headwater.storage.types.arrow_numbers import plain_numbers
+from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import DataType
 
-__all__ = ["bucket_numbers", "hash_rows"]
+__all__ = ["bucket_numbers", "hash_rows", "key_hashes"]
 
 Hashes: TypeAlias = npt.NDArray[np.uint32]
 
@@ -29,7 +34,10 @@ _CHUNK = 32_768
 
 
 def bucket_numbers(
-    columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType], buckets: int
+    columns: Sequence[pa.Array | pa.ChunkedArray],
+    types: Sequence[DataType],
+    buckets: int,
+    function: BucketFunction = BucketFunction.DEFAULT,
 ) -> npt.NDArray[np.int32]:
     """The bucket of each row.
 
@@ -37,26 +45,59 @@ def bucket_numbers(
         columns: The bucket-key columns in the order of the bucket key, all of one length.
         types: Their types.
         buckets: The number of buckets.
+        function: The function that gives a bucket for a key.
 
     Returns:
         A number from 0 to ``buckets - 1`` for each row.
 
     Raises:
-        Invalid: There is no column, a column is not of its type, or `buckets` is not positive.
+        Invalid: There is no column, a column is not of its type or of one that the function does
+            not take, or `buckets` is not positive.
     """
     if buckets < 1:
         raise Invalid(f"rows cannot be spread over {buckets} buckets")
-    if not columns:
-        raise Invalid("a bucket key needs at least one column")
-    whole = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+    whole = _whole(columns)
+    if function is BucketFunction.MOD:
+        return _remainders(whole, types, buckets)
+    if function is BucketFunction.HIVE:
+        positive = hive_hashes(whole, types) & np.uint32(0x7FFFFFFF)
+        return (positive % np.uint32(buckets)).astype(np.int32)
+    # Java's remainder keeps the sign of the hash, as fmod does.
+    return np.abs(np.fmod(key_hashes(whole, types), np.int32(buckets)))
+
+
+def key_hashes(
+    columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType]
+) -> npt.NDArray[np.int32]:
+    """The hash of each row's key, ``BinaryRow.hashCode``.
+
+    Raises:
+        Invalid: There is no column, or a column is not of its type.
+    """
+    whole = _whole(columns)
     rows = len(whole[0])
-    numbers = np.empty(rows, np.int32)
+    hashes = np.empty(rows, np.int32)
     for start in range(0, max(rows, 1), _CHUNK):
         data, offsets = encode_columns([c.slice(start, _CHUNK) for c in whole], types)
-        hashes = hash_rows(data, offsets).view(np.int32)
-        # Java's remainder keeps the sign of the hash, as fmod does.
-        numbers[start : start + _CHUNK] = np.abs(np.fmod(hashes, np.int32(buckets)))
-    return numbers
+        hashes[start : start + _CHUNK] = hash_rows(data, offsets).view(np.int32)
+    return hashes
+
+
+def _whole(columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[pa.Array]:
+    if not columns:
+        raise Invalid("a bucket key needs at least one column")
+    return [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+
+
+def _remainders(
+    columns: Sequence[pa.Array], types: Sequence[DataType], buckets: int
+) -> npt.NDArray[np.int32]:
+    """The remainder of the key, never negative; that of a null key is 0."""
+    check_bucket_function(BucketFunction.MOD, types)
+    key = types[0]
+    assert isinstance(key, AtomicType)
+    keys = plain_numbers(plain_array(columns[0], key))
+    return np.mod(keys.astype(np.int64), buckets).astype(np.int32)
 
 
 def hash_rows(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Hashes:

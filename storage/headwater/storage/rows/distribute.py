@@ -71,11 +71,13 @@ def distribute(storage: TableStorage, rows: pa.Table) -> BucketRows:
         rows: At least one row, with the table's columns in their Arrow forms, in one chunk.
     """
     partitions, codes = _partition_codes(rows, storage.schema.partition_fields)
-    total = storage.schema.table_options.bucket
+    options = storage.schema.table_options
+    total = options.bucket
     if total > 0:
         fields = storage.schema.bucket_key_fields
         columns = [rows.column(field.name) for field in fields]
-        buckets = bucket_numbers(columns, [field.type for field in fields], total)
+        types = [field.type for field in fields]
+        buckets = bucket_numbers(columns, types, total, options.bucket_function)
         codes = codes * total + buckets
     # Paimon puts the files of an unbucketed table into bucket 0.
     total = max(total, 1)

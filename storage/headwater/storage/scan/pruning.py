@@ -170,7 +170,8 @@ class Pruner:
             ]
         except (pa.ArrowInvalid, OverflowError):  # a literal beyond the column's type
             return None
-        return frozenset(bucket_numbers(arrays, types, total_buckets).tolist())
+        function = self._storage.schema.table_options.bucket_function
+        return frozenset(bucket_numbers(arrays, types, total_buckets, function).tolist())
 
     # Files -------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.options import ChangelogProducer, MergeEngine, TableOptions
+from headwater.storage.schema.bucket_key import check_bucket_function
 from headwater.storage.schema.column_directives import apply_directives
 from headwater.storage.schema.default_values import check_default_value
 from headwater.storage.schema.foreign_tables import (
@@ -177,6 +178,10 @@ def _check_options(schema: TableSchema) -> None:
             raise Invalid(f"bucket-key column '{key}' must not be of a nested type")
     if bucket > 0 and not schema.primary_keys and not bucket_keys:
         raise Invalid("an append table with a fixed number of buckets needs a 'bucket-key'")
+    if bucket != -1:
+        check_bucket_function(
+            options.bucket_function, [field.type for field in schema.bucket_key_fields]
+        )
     if not schema.primary_keys and options.changelog_producer is not ChangelogProducer.NONE:
         # Paimon's own words, which its clients look for.
         raise Invalid(

@@ -1,0 +1,117 @@
+"""Tables of each way to spread rows over buckets, shared with the other libraries of Paimon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from py4j.java_gateway import JavaGateway
+
+from headwater.catalog.table.table import Table
+from headwater.client.lake import Lake
+
+from .conftest import TOKEN, Client, Service
+from .java_client import JavaClient
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64())])
+
+
+def rows(keys: range, version: int) -> pa.Table:
+    return pa.table({"k": list(keys), "v": [version * 1000 + k for k in keys]}, schema=SCHEMA)
+
+
+def found(table: pa.Table) -> Mapping[int, int]:
+    assert len(set(table["k"].to_pylist())) == table.num_rows
+    return dict(zip(table["k"].to_pylist(), table["v"].to_pylist(), strict=True))
+
+
+def last_of(*tables: pa.Table) -> Mapping[int, int]:
+    kept: dict[int, int] = {}
+    for table in tables:
+        kept |= found(table)
+    return kept
+
+
+def new_table(
+    lake: Lake, client: Client | JavaClient, mode: str, options: Mapping[str, str]
+) -> Table:
+    name = f"interop.buckets_{mode}_{client.label}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    return lake.create_table(name, SCHEMA, primary_keys=["k"], options=options)
+
+
+@pytest.mark.interop_java
+def test_mod_buckets_are_those_of_java(
+    lake: Lake, service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
+) -> None:
+    java_client = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    table = new_table(lake, java_client, "mod", {"bucket": "3", "bucket-function.type": "mod"})
+    check_upserts(table, java_client)
+
+
+def check_upserts(table: Table, java_client: JavaClient) -> None:
+    """Each updates rows of the other: a key that both put in the same bucket is there once."""
+    name = str(table.identifier)
+    parts = [rows(range(-30, 30), 1), rows(range(-40, 20), 2), rows(range(-10, 50), 3)]
+    table.write(parts[0])
+    java_client.write(name, parts[1])
+    table.write(parts[2])
+    expected = last_of(*parts)
+    assert found(table.scan().to_arrow()) == expected == found(java_client.read(name))
+    for key in (-40, -1, 0, 49):
+        assert found(table.scan(where=f"k = {key}").to_arrow()) == {key: expected[key]}
+    table.compact()
+    assert found(java_client.read(name)) == expected
+
+
+@pytest.mark.interop_java
+def test_hive_buckets_are_those_of_java(
+    lake: Lake, service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
+) -> None:
+    if java_version == "1.3.1":
+        pytest.skip("Paimon has this function since release 1.4")
+    java_client = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    name = f"interop.buckets_hive_{java_client.label}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    schema = pa.schema(
+        [
+            pa.field("t", pa.string(), False),
+            pa.field("d", pa.decimal128(24, 4), False),
+            pa.field("f", pa.float64(), False),
+            pa.field("day", pa.date32(), False),
+            ("v", pa.int64()),
+        ]
+    )
+    keys = ["t", "d", "f", "day"]
+    options = {"bucket": "7", "bucket-function.type": "hive"}
+    table = lake.create_table(name, schema, primary_keys=keys, options=options)
+
+    def hive_rows(version: int) -> pa.Table:
+        numbers = range(40)
+        columns = {
+            "t": [f"text {'é' * (n % 9)}{n}" for n in numbers],
+            "d": [Decimal(n - 20).scaleb(n % 5 - 4) * 10 ** (n % 11) for n in numbers],
+            "f": [(n - 20) / 8 for n in numbers],
+            "day": pa.array([n - 20 for n in numbers], pa.int32()).cast(pa.date32()),
+            "v": [version * 1000 + n for n in numbers],
+        }
+        return pa.table(columns).cast(schema)
+
+    table.write(hive_rows(1))
+    java_client.write(name, hive_rows(2))
+    assert len({file.bucket for file in table.files()}) > 4
+    expected = sorted(hive_rows(2).to_pylist(), key=lambda row: row["v"])
+    for read in (table.scan().to_arrow(), java_client.read(name)):
+        assert sorted(read.to_pylist(), key=lambda row: row["v"]) == expected
+
+
+@pytest.mark.interop
+def test_pypaimon_reads_mod_buckets(lake: Lake, pypaimon: Client) -> None:
+    table = new_table(lake, pypaimon, "mod", {"bucket": "3", "bucket-function.type": "mod"})
+    table.write(rows(range(-30, 30), 1))
+    table.write(rows(range(-10, 50), 2))
+    expected = last_of(rows(range(-30, 30), 1), rows(range(-10, 50), 2))
+    assert found(pypaimon.read(str(table.identifier))) == expected
