@@ -39,10 +39,20 @@ def _rows(table: Table) -> dict[int, str]:
 )
 @given(
     st.lists(
-        st.one_of(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.just("compact")),
+        st.one_of(
+            st.lists(st.integers(0, 9), min_size=1, max_size=12),
+            st.sampled_from(["compact", "due"]),
+        ),
         max_size=9,
     ),
-    st.sampled_from([{}, {"write-buffer-size": "64 b"}]),
+    st.sampled_from(
+        [
+            {},
+            {"write-buffer-size": "64 b"},
+            {"num-sorted-run.compaction-trigger": "2", "num-levels": "4"},
+            {"compaction.max-size-amplification-percent": "1000000", "target-file-size": "1 b"},
+        ]
+    ),
 )
 def test_the_first_row_of_each_key_stays(
     tmp_path: Path, steps: list[list[int] | str], options: Mapping[str, str]
@@ -52,7 +62,7 @@ def test_the_first_row_of_each_key_stays(
     visible: dict[int, str] = {}
     for number, step in enumerate([*steps, "compact"]):
         if isinstance(step, str):
-            table.compact()
+            table.compact(full=step == "compact")
             visible = dict(written)
         else:
             values = [f"{number}.{at}" for at in range(len(step))]

@@ -203,6 +203,19 @@ class TableOptions:
         return self.merge_engine is MergeEngine.FIRST_ROW
 
     @property
+    def needs_lookup(self) -> bool:
+        """True if a compaction looks a key's rows of level 0 up in the levels above.
+
+        A row above level 0 then has taken up those of the same key on the levels above its own.
+        """
+        return (
+            self.merge_engine is MergeEngine.FIRST_ROW
+            or self.changelog_producer is ChangelogProducer.LOOKUP
+            or self.deletion_vectors_enabled
+            or self._boolean("force-lookup", False)
+        )
+
+    @property
     def changelog_producer(self) -> ChangelogProducer:
         """The writer of changelog files."""
         return self._choice("changelog-producer", ChangelogProducer.NONE)

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
-from headwater.storage.compaction.rewrite import plan_compaction, run_compaction
+from headwater.storage.compaction.plan import plan_compaction
+from headwater.storage.compaction.rewrite import run_compaction
 from headwater.storage.errors import Conflict, Unavailable
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import live_entries, plan_changelog, plan_delta, plan_snapshot

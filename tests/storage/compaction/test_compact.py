@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headwater.storage.commit.table_commit import TableCommit
-from headwater.storage.compaction.rewrite import CompactionTask, plan_compaction, run_compaction
+from headwater.storage.compaction.plan import CompactionTask, plan_compaction
+from headwater.storage.compaction.rewrite import run_compaction
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.local import local_path
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry

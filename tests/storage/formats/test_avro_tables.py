@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from headwater.storage.commit.table_commit import TableCommit
-from headwater.storage.compaction.rewrite import plan_compaction, run_compaction
+from headwater.storage.compaction.plan import plan_compaction
+from headwater.storage.compaction.rewrite import run_compaction
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.predicate.filter import parse_predicate
 from headwater.storage.read.split import read_split

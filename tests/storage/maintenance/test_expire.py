@@ -11,7 +11,8 @@ import pytest
 
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
-from headwater.storage.compaction.rewrite import plan_compaction, run_compaction
+from headwater.storage.compaction.plan import plan_compaction
+from headwater.storage.compaction.rewrite import run_compaction
 from headwater.storage.errors import CorruptData, Invalid, Unavailable, Unsupported
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.local import LocalFileAccess

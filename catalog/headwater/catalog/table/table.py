@@ -301,6 +301,7 @@ class Table(TableHistory):
         self,
         partition: Mapping[str, object] | None = None,
         *,
+        full: bool = True,
         executor: Executor = _THIS_PROCESS,
     ) -> Snapshot | None:
         """Rewrite files into fewer: same rows, quicker to read.
@@ -310,6 +311,9 @@ class Table(TableHistory):
 
         Args:
             partition: Only partitions with these values.
+            full: Rewrite all there is, so that reading needs no merge. Else only what is due by the
+                options ``num-sorted-run.compaction-trigger``, ``compaction.size-ratio`` and the
+                like: the newest runs of a bucket, when there are too many.
             executor: Runs the compaction's tasks; this process unless given.
 
         Returns:
@@ -320,7 +324,7 @@ class Table(TableHistory):
             Unsupported: The table's compaction must write a changelog.
             OutcomeUnknown: The commit may have happened.
         """
-        return compact_table(self._storage, self.pointer, executor, partition=partition)
+        return compact_table(self._storage, self.pointer, executor, partition=partition, full=full)
 
     def expire_snapshots(
         self,

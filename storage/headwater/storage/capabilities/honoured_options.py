@@ -58,7 +58,25 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("write-buffer-size", "the size of the rows that a writer holds"),
     _honoured("overwrite-upgrade", "whether an overwrite's files go to the highest level"),
     _honoured("num-levels", "the number of levels"),
-    _honoured("num-sorted-run.compaction-trigger", "the number of levels, unless that is set"),
+    # Compaction.
+    _honoured(
+        "num-sorted-run.compaction-trigger",
+        "the number of sorted runs at which compaction is due, and of levels unless that is set",
+    ),
+    _honoured(
+        "compaction.max-size-amplification-percent",
+        "how large newer runs may be together before all are compacted",
+    ),
+    _honoured("compaction.size-ratio", "how much greater an older run may be to be compacted, too"),
+    _honoured("compaction.optimization-interval", "the time after which all runs are compacted"),
+    _honoured("compaction.total-size-threshold", "the size below which all runs always are"),
+    _honoured("compaction.incremental-size-threshold", "the size of newer runs at which all are"),
+    _honoured("compaction.force-up-level-0", "whether files stay on level 0"),
+    _honoured("compaction.small-file-ratio", "how small files are that are rewritten"),
+    _honoured("compaction.min.file-num", "the small files of an append table that are too many"),
+    _honoured("lookup-compact", "whether a lookup compaction waits for more runs on level 0"),
+    _honoured("lookup-compact.max-interval", "how many it waits for"),
+    _honoured("force-lookup", "whether a compaction looks keys up in higher levels"),
     _honoured("source.split.target-size", "the size of a split"),
     _honoured("source.split.open-file-cost", "the least size that a file counts for in a split"),
     # Statistics and manifests.

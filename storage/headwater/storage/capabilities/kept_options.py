@@ -26,17 +26,15 @@ _KEPT: Mapping[str, str] = {
         spill-compression.zstd-level write-buffer-for-append write-buffer-spill.max-disk-size
         write-buffer-spillable write-max-writers-to-spill write.batch-memory write.batch-size
         """,
-    "when a writer compacts, and how much: this engine compacts only when told to, all there is,"
-    " as a writer with `write-only` does": """
-        changelog-producer.lookup-wait commit.force-compact compaction.delete-ratio-threshold
-        compaction.file-num-limit compaction.force-rewrite-all-files compaction.force-up-level-0
-        compaction.incremental-size-threshold compaction.max-size-amplification-percent
-        compaction.min.file-num compaction.offpeak-ratio compaction.offpeak.end.hour
-        compaction.offpeak.start.hour compaction.optimization-interval compaction.size-ratio
-        compaction.skip-expired-partitions compaction.small-file-ratio
-        compaction.total-size-threshold force-lookup full-compaction.delta-commits lookup-compact
-        lookup-compact.max-interval lookup-wait num-sorted-run.stop-trigger write-only
-        write.compaction-skip
+    "when a writer compacts: this engine compacts only when told to, as a writer with `write-only`"
+    " does": """
+        changelog-producer.lookup-wait commit.force-compact full-compaction.delta-commits
+        lookup-wait num-sorted-run.stop-trigger write-only write.compaction-skip
+        """,
+    "how much a compaction does": """
+        compaction.delete-ratio-threshold compaction.file-num-limit
+        compaction.force-rewrite-all-files compaction.offpeak-ratio compaction.offpeak.end.hour
+        compaction.offpeak.start.hour compaction.skip-expired-partitions
         """,
     "the order of rows in new files": """
         clustering.columns clustering.history-partition.idle-to-full-sort

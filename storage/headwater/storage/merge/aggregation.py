@@ -165,6 +165,11 @@ class Aggregation(MergeEngine):
             for item in schema.fields
             if item.name not in keys
         }
+        # Others lose what a retraction finds no value for, and a deletion its older rows.
+        self.merges_retractions_partially = not self.deletes_keys and all(
+            isinstance(field.function, Sum) and not field.ignores_retractions
+            for field in self._fields.values()
+        )
 
     def refused_kinds(self, kinds: Kinds) -> str | None:
         """Say why rows of some kinds must not be written: a function could never merge them."""

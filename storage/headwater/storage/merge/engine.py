@@ -62,11 +62,14 @@ class MergeEngine(ABC):
         deletes_keys: True if a ``-D`` row that is a key's newest leaves no row of the key.
         compacted_rows_first: True if rows above level 0 count as older than all of level 0,
             whatever their sequence numbers.
+        merges_retractions_partially: True if rows that retract may be merged with each other, and
+            with newer rows, before they meet the older rows of their key.
     """
 
     takes_retractions: bool = True
     deletes_keys: bool = True
     compacted_rows_first: bool = False
+    merges_retractions_partially: bool = False
 
     def refused_kinds(self, kinds: Kinds) -> str | None:
         """Say why rows of some kinds must not be written.
@@ -118,6 +121,7 @@ class PickingEngine(MergeEngine):
     """
 
     newest: bool
+    merges_retractions_partially = True
 
     def merge(self, groups: RowGroups, columns: Sequence[str]) -> Indices:
         """The newest, or the oldest, row of each group."""

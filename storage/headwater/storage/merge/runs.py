@@ -295,6 +295,8 @@ class _Merge:
         """Numbers that are greater for newer rows, the most significant first."""
         sizes = [part.batch.num_rows for part in parts]
         ranks = [part.run.rank for part in parts]
+        if all(part.run.keys_only for part in parts):
+            return [np.repeat(ranks, sizes)[rows]]
         if len(set(ranks)) == 1:
             return words(self.rules.newness(_pick(parts, rows, self.rules.age_columns)))
         keys_only = np.repeat([part.run.keys_only for part in parts], sizes)[rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -172,7 +172,7 @@ class BucketFiles:
         predicate: Predicate | None = None,
         keep_deletes: bool = False,
         ordered: bool = False,
-        new_only: bool = False,
+        keys_alone: Callable[[DataFile], bool] = lambda file: False,
         batch_rows: int = 65536,
     ) -> Iterator[pa.RecordBatch]:
         """Merge one section, see `merge_runs`.
@@ -183,8 +183,8 @@ class BucketFiles:
             predicate: Row groups whose *keys* cannot match are left out.
             keep_deletes: As in `merge_runs`.
             ordered: As in `merge_runs`.
-            new_only: For a merge engine with `compacted_rows_first`: leave out the keys that are
-                above level 0 already.
+            keys_alone: For a merge engine with `compacted_rows_first`: the files, all of a level,
+                whose keys are left out of the result.
             batch_rows: As in `merge_runs`.
         """
         rules = MergeRules.of(self.storage.schema)
@@ -193,7 +193,7 @@ class BucketFiles:
 
         def sorted_run(run: FileRun) -> SortedRun:
             compacted = run.files[0].level > 0
-            keys_only = new_only and compacted
+            keys_only = keys_alone(run.files[0])
 
             def read(rows: int) -> Iterator[pa.RecordBatch]:
                 for file in run.files:
@@ -209,7 +209,7 @@ class BucketFiles:
                 run.row_count,
                 run.min_sequence,
                 run.max_sequence,
-                rank=int(rules.engine.compacted_rows_first and not compacted),
+                rank=_rank(rules, compacted, keys_only),
                 keys_only=keys_only,
             )
 
@@ -228,6 +228,12 @@ class BucketFiles:
     def open(self, file: DataFile) -> DataFileReader:
         """A reader of one of the bucket's files."""
         return DataFileReader(self.storage, self.directory, file, self._partition_columns)
+
+
+def _rank(rules: MergeRules, compacted: bool, keys_only: bool) -> int:
+    if not rules.engine.compacted_rows_first:
+        return 0
+    return 0 if keys_only else 1 if compacted else 2
 
 
 def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:

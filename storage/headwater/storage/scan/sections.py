@@ -15,7 +15,7 @@ from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["FileRun", "Section", "key_sections", "pack_in_order"]
+__all__ = ["FileRun", "Section", "key_sections", "overlapping_files", "pack_in_order"]
 
 _SortKey: TypeAlias = tuple[object, ...]
 _Item = TypeVar("_Item")
@@ -96,6 +96,27 @@ def key_sections(storage: TableStorage, files: Iterable[DataFile]) -> list[Secti
             groups.append([item])
             bound = item.high
     return [_section(group) for group in groups]
+
+
+def overlapping_files(
+    storage: TableStorage, files: Iterable[DataFile], others: Iterable[DataFile]
+) -> list[DataFile]:
+    """The files of a bucket that may hold keys of some others.
+
+    Raises:
+        CorruptData: A file's key range cannot be read.
+    """
+    lows: list[_SortKey] = []
+    highs: list[_SortKey] = []
+    for section in key_sections(storage, others):
+        lows.append(min(_sort_key(storage, file, "min_key") for file in section.files))
+        highs.append(max(_sort_key(storage, file, "max_key") for file in section.files))
+    found: list[DataFile] = []
+    for file in files:
+        at = bisect_left(highs, _sort_key(storage, file, "min_key"))
+        if at < len(highs) and lows[at] <= _sort_key(storage, file, "max_key"):
+            found.append(file)
+    return found
 
 
 def pack_in_order(

@@ -1,0 +1,79 @@
+"""The LSM tree of one bucket: its files as sorted runs.
+
+Each file of level 0 is a run, each level above is one. Runs of level 0 are newer than all others,
+and a lower level is newer than a higher one. Source: ``Levels.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from headwater.storage.manifest.data_file import DataFile
+
+__all__ = ["LevelRun", "Levels"]
+
+
+@dataclass(frozen=True)
+class LevelRun:
+    """A sorted run of an LSM tree.
+
+    Attributes:
+        level: Its level.
+        files: Its files.
+    """
+
+    level: int
+    files: tuple[DataFile, ...]
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.file_size for file in self.files)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The sorted runs of one bucket.
+
+    Attributes:
+        runs: The newest first.
+        highest: The highest level that a file may have.
+    """
+
+    runs: tuple[LevelRun, ...]
+    highest: int
+
+    @staticmethod
+    def of(files: Iterable[DataFile], highest: int) -> Levels:
+        """The runs of a bucket's files.
+
+        Args:
+            files: The files.
+            highest: The highest level that the table's options say; a file may be above it when
+                they were changed.
+        """
+        levels: dict[int, list[DataFile]] = {}
+        for file in files:
+            levels.setdefault(file.level, []).append(file)
+        newest = sorted(levels.pop(0, ()), key=_age)
+        runs = [
+            *(LevelRun(0, (file,)) for file in newest),
+            *(LevelRun(level, tuple(levels[level])) for level in sorted(levels)),
+        ]
+        return Levels(tuple(runs), max(highest, *levels, 0))
+
+    @property
+    def highest_present(self) -> int:
+        """The highest level that has files; -1 when there are none."""
+        return self.runs[-1].level if self.runs else -1
+
+
+def _age(file: DataFile) -> tuple[int, int, int, str]:
+    return (
+        -file.max_sequence_number,
+        file.min_sequence_number,
+        file.creation_time or 0,
+        file.file_name,
+    )

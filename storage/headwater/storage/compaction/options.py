@@ -1,0 +1,77 @@
+"""The options of a table that say when it is compacted, and how much (``CoreOptions.java``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.storage.errors import Invalid
+from headwater.storage.options import TableOptions, parse_bytes, parse_duration
+
+__all__ = ["CompactionOptions"]
+
+
+@dataclass(frozen=True)
+class CompactionOptions(TableOptions):
+    """A table's option map, typed, as compactions need it."""
+
+    @property
+    def max_size_amplification(self) -> int:
+        """Percent of the oldest run's size that the others may have together."""
+        return self._integer("compaction.max-size-amplification-percent", 200)
+
+    @property
+    def size_ratio(self) -> int:
+        """Percent by which the next run may be greater than those before it, and still join."""
+        return self._integer("compaction.size-ratio", 1)
+
+    @property
+    def optimization_interval(self) -> int | None:
+        """Milliseconds after which all runs are compacted again; None is never."""
+        key = "compaction.optimization-interval"
+        text = self.raw.get(key)
+        return None if text is None else parse_duration(text, key)
+
+    @property
+    def total_size_threshold(self) -> int | None:
+        """Bytes of a bucket below which all its runs are compacted each time."""
+        return self._bytes("compaction.total-size-threshold")
+
+    @property
+    def incremental_size_threshold(self) -> int | None:
+        """Bytes below the highest level above which all runs are compacted."""
+        return self._bytes("compaction.incremental-size-threshold")
+
+    @property
+    def append_file_trigger(self) -> int:
+        """Small files of a bucket of an append table at which compaction is due."""
+        return max(2, self._integer("compaction.min.file-num", 5))
+
+    @property
+    def forces_up_level_zero(self) -> bool:
+        """True if no file is to stay on level 0."""
+        return self.needs_lookup or self._boolean("compaction.force-up-level-0", False)
+
+    @property
+    def lookup_interval(self) -> int | None:
+        """The number of runs on level 0 at which a lookup compacts them; None is any."""
+        mode = (self._word("lookup-compact") or "radical").strip()
+        if mode not in ("radical", "gentle"):
+            raise Invalid(f"option 'lookup-compact' must be radical or gentle, not '{mode}'")
+        if mode == "radical" or not self.needs_lookup:
+            return None
+        default = self.sorted_run_trigger * 2
+        return max(self.sorted_run_trigger, self._integer("lookup-compact.max-interval", default))
+
+    def small_file_size(self, primary_key: bool) -> int:
+        """Bytes below which a file is rewritten when it could only move up."""
+        key = "compaction.small-file-ratio"
+        text = self.raw.get(key, "0.7")
+        try:
+            ratio = float(text)
+        except ValueError:
+            raise Invalid(f"option '{key}' must be a number, not '{text}'") from None
+        return int(self.target_file_size(primary_key) * ratio)
+
+    def _bytes(self, key: str) -> int | None:
+        text = self.raw.get(key)
+        return None if text is None else parse_bytes(text, key)

@@ -1,0 +1,191 @@
+"""The work of a compaction: for each bucket the files to be rewritten together.
+
+A full compaction makes each bucket of a primary-key table one sorted run on the highest level, and
+puts all neighbouring small files of an append table together. The one that is due merges no more
+than keeps the number of runs, or of small files, small. Source: ``MergeTreeCompactManager.java``,
+``BucketedAppendCompactManager.java``, ``AppendCompactCoordinator.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from headwater.storage.capabilities import Operation
+from headwater.storage.compaction.levels import Levels
+from headwater.storage.compaction.options import CompactionOptions
+from headwater.storage.compaction.universal import (
+    CompactionUnit,
+    full_compaction,
+    pick_compaction,
+)
+from headwater.storage.errors import Invalid
+from headwater.storage.manifest.data_file import DataFile, ManifestEntry
+from headwater.storage.merge.rules import MergeRules
+from headwater.storage.read.split import BucketFiles
+from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.scan.plan import live_entries
+from headwater.storage.scan.sections import pack_in_order
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.file_encoding import refuse_formats
+
+__all__ = ["CompactionTask", "plan_compaction"]
+
+
+@dataclass(frozen=True)
+class CompactionTask:
+    """Files of one bucket to be rewritten together; it pickles.
+
+    Attributes:
+        snapshot_id: The snapshot it was planned in.
+        partition: Serialised partition values.
+        bucket: The bucket's number.
+        total_buckets: Buckets of the partition.
+        unit: The files, and what becomes of them.
+    """
+
+    snapshot_id: int
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    unit: CompactionUnit
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """The files to be rewritten."""
+        return self.unit.files
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.file_size for file in self.files)
+
+
+def plan_compaction(
+    storage: TableStorage,
+    snapshot: Snapshot,
+    *,
+    full: bool = True,
+    partitions: Collection[bytes] | None = None,
+    buckets: Collection[tuple[bytes, int]] | None = None,
+) -> list[CompactionTask]:
+    """Plan a compaction.
+
+    Args:
+        storage: The table.
+        snapshot: The snapshot to be compacted.
+        full: Compact all there is; else only what is due.
+        partitions: Only these, serialised.
+        buckets: Only these.
+
+    Raises:
+        Unsupported: The table cannot be written or compacted.
+        Invalid: An option that says when to compact is none.
+    """
+    storage.refuse(Operation.WRITE | Operation.COMPACT)
+    refuse_formats(storage.schema)
+    options = CompactionOptions(storage.schema.options)
+    keyed = bool(storage.schema.primary_keys)
+    if keyed and options.highest_level < 1:
+        raise Invalid(f"option 'num-levels' must be at least 2, not {options.highest_level + 1}")
+    if buckets is not None:
+        partitions = {partition for partition, _ in buckets}
+    found: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in live_entries(storage, snapshot, partitions=partitions):
+        bucket = (entry.partition, entry.bucket)
+        if buckets is None or bucket in buckets:
+            found.setdefault(bucket, []).append(entry)
+    tasks: list[CompactionTask] = []
+    for (partition, number), entries in found.items():
+        files = [entry.file for entry in entries]
+        units: Iterator[CompactionUnit]
+        if keyed:
+            units = _keyed_work(storage, partition, number, files, full=full)
+        else:
+            groups = _append_work(options, files) if full else _append_due(options, files)
+            units = (CompactionUnit(0, tuple(group)) for group in groups)
+        tasks += [
+            CompactionTask(snapshot.id, partition, number, entries[0].total_buckets, unit)
+            for unit in units
+        ]
+    return tasks
+
+
+def _keyed_work(
+    storage: TableStorage, partition: bytes, bucket: int, files: list[DataFile], *, full: bool
+) -> Iterator[CompactionUnit]:
+    options = CompactionOptions(storage.schema.options)
+    levels = Levels.of(files, options.highest_level)
+    if full:
+        small = [file for file in files if file.file_size < options.small_file_size(True)]
+        if any(file.level != levels.highest for file in files) or len(small) > 1:
+            yield full_compaction(levels)
+        return
+    unit = pick_compaction(levels, options, storage.runtime.now_millis())
+    if unit is None:
+        return
+    if unit.older and not MergeRules.of(storage.schema).engine.merges_retractions_partially:
+        opened = BucketFiles(
+            storage,
+            bucket_directory(storage, partition, bucket),
+            partition_values(storage, partition),
+        )
+        # Rows that retract must meet those that they take something back from.
+        if any(opened.open(file).may_delete for file in unit.files):
+            unit = full_compaction(levels)
+    yield unit
+
+
+def _append_work(
+    options: CompactionOptions, files: Sequence[DataFile]
+) -> Iterator[Sequence[DataFile]]:
+    """Runs of small files; rows keep their order, which counts in a bucketed table."""
+    target = options.target_file_size(False)
+    for run in _small_neighbours(options, files):
+        for group in pack_in_order(run, lambda one: one.file_size, target):
+            if len(group) > 1:
+                yield group
+
+
+def _append_due(
+    options: CompactionOptions, files: Sequence[DataFile]
+) -> Iterator[Sequence[DataFile]]:
+    """The newest of neighbouring small files, once there are enough.
+
+    A file joins those after it unless it is much greater than they are together, so that a row is
+    rewritten a few times and not with each file that comes. (Paimon rewrites whatever is small.)
+    Tables without buckets are left alone, as by Paimon's writers.
+    """
+    if options.bucket < 1:
+        return
+    for run in _small_neighbours(options, files):
+        size = count = 0
+        for file in reversed(run):
+            if count and file.file_size > 2 * size:
+                break
+            size += file.file_size
+            count += 1
+        if count >= options.append_file_trigger:
+            target = options.target_file_size(False)
+            for group in pack_in_order(run[-count:], lambda one: one.file_size, target):
+                if len(group) > 1:
+                    yield group
+
+
+def _small_neighbours(
+    options: CompactionOptions, files: Sequence[DataFile]
+) -> Iterator[Sequence[DataFile]]:
+    least = options.small_file_size(False)
+    ordered = sorted(files, key=lambda file: (file.min_sequence_number, file.creation_time or 0))
+    if options.bucket < 1:
+        # Without buckets no order is promised, so large files may be stepped over.
+        ordered = [file for file in ordered if file.file_size < least]
+    run: list[DataFile] = []
+    for file in ordered:
+        if file.file_size < least:
+            run.append(file)
+            continue
+        yield run
+        run = []
+    yield run
