@@ -382,6 +382,11 @@ class TableOptions:
         return self._boolean("deletion-vectors.enabled", False)
 
     @property
+    def index_file_in_data_file_dir(self) -> bool:
+        """True if index files lie beside the data files of their bucket."""
+        return self._boolean("index-file-in-data-file-dir", False)
+
+    @property
     def statistics_mode(self) -> str:
         """The part of a column's minimum and maximum that is kept."""
         return self.raw.get("metadata.stats-mode", "truncate(16)").strip().lower()

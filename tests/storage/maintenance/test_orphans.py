@@ -16,16 +16,18 @@ from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.files.access import FileStatus
 from headwater.storage.files.local import LocalFileAccess, local_path
-from headwater.storage.formats.avro_container import write_avro
+from headwater.storage.index.index_file import IndexFileMeta, IndexManifestEntry
+from headwater.storage.index.manifest import write_index_manifest
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.expire import expire_snapshots
 from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.maintenance.expire import Retention
+from headwater.storage.manifest.data_file import FileKind
 from headwater.storage.read.split import read_split
+from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import Tag, delete_tag_file, write_tag_file
-from headwater.storage.types.data_type import Json
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.table_writer import TableWriter
 
@@ -241,14 +243,12 @@ def test_a_changelog_that_outlives_its_snapshot_keeps_its_files(table: StoredTab
 
 def with_index(table: StoredTable, snapshot: Snapshot) -> None:
     """Give a snapshot an index manifest, which names two files."""
-    schema: dict[str, Json] = {
-        "type": "record",
-        "name": "entry",
-        "fields": [{"name": "_FILE_NAME", "type": "string"}],
-    }
     files, layout = table.storage.files, table.storage.layout
-    entries = [{"_FILE_NAME": "index-1"}, {"_FILE_NAME": "index-2"}]
-    files.write(layout.manifest("index-manifest-1"), write_avro(schema, entries, "null"))
+    named = [IndexFileMeta("HASH", name, 8, 2) for name in ("index-1", "index-2")]
+    entries = [IndexManifestEntry(FileKind.ADD, EMPTY_ROW, at, one) for at, one in enumerate(named)]
+    written = layout.manifest(write_index_manifest(table.storage, entries))
+    files.write(layout.manifest("index-manifest-1"), files.read(written))
+    files.delete(written)
     document = Snapshot({**snapshot.document, "indexManifest": "index-manifest-1"})
     files.write(layout.snapshot(snapshot.id), document.to_json().encode())
 
@@ -258,7 +258,7 @@ def test_an_index_stays_with_its_snapshot(table: StoredTable) -> None:
     put(table, "index/index-1", "p=a/bucket-0/index-2", "index/index-3")
     assert clean(table) == ["index/index-3"]
     table.storage.files.delete(table.storage.layout.manifest("index-manifest-1"))
-    with pytest.raises(CorruptData, match=r"index manifest .* does not exist"):
+    with pytest.raises(CorruptData, match=r"index-manifest-1 does not exist"):
         clean(table)
 
 

@@ -55,6 +55,7 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("file.compression.zstd-level", "the level of the codec zstd"),
     _honoured("target-file-size", "the size at which a new data file begins"),
     _honoured("data-file.thin-mode", "whether files leave out the `_KEY_` columns"),
+    _honoured("index-file-in-data-file-dir", "whether index files lie beside data files"),
     _honoured("write-buffer-size", "the size of the rows that a writer holds"),
     _honoured("overwrite-upgrade", "whether an overwrite's files go to the highest level"),
     _honoured("num-levels", "the number of levels"),

@@ -26,10 +26,6 @@ MODES: Mapping[str, Mode] = {
         "reading",
         "which Headwater does not yet read; compact the table with another Paimon engine",
     ),
-    "index manifest": Mode(
-        "overwriting and deleting",
-        "and Headwater does not yet overwrite tables with indexes; use another Paimon engine",
-    ),
     "overwrite among changes": Mode(
         "changes between two snapshots",
         "whose changes are not known row by row; leave it out with skip_overwrites=True",

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.commit.checks import (
     bucket_counts_stay,
     buckets_are_unchanged,
@@ -34,6 +33,7 @@ from headwater.storage.commit.entries import (
     upgraded,
 )
 from headwater.storage.commit.fate import Patience, commit_snapshot
+from headwater.storage.commit.index_changes import IndexChanges
 from headwater.storage.commit.late_rows import LateRows
 from headwater.storage.commit.own_history import BATCH_IDENTIFIER, CommittedUpTo, OwnHistory
 from headwater.storage.errors import (
@@ -44,6 +44,8 @@ from headwater.storage.errors import (
     OutcomeUnknown,
     Unavailable,
 )
+from headwater.storage.index.index_file import index_file_path
+from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import (
     ManifestFile,
@@ -79,7 +81,7 @@ class _Attempt:
 
     Attributes:
         changes: The entries to commit on top of a snapshot.
-        keeps_index: True if the indexes of the files before are those of the files after.
+        indexes: Its changes to the table's indexes.
         messages: The results of writers.
         late_rows: Files of `messages` that were written again, for their rows came too late.
         written: Names of manifests and lists to delete if the commit fails for certain.
@@ -94,7 +96,7 @@ class _Attempt:
     properties: Mapping[str, str]
     checked: int | None
     unchanged_since: int | None
-    keeps_index: bool = True
+    indexes: IndexChanges
     messages: Sequence[CommitMessage] = ()
     late_rows: LateRows | None = None
     written: list[str] = field(default_factory=list)
@@ -138,7 +140,8 @@ class TableCommit:
         """Commit what writers did.
 
         New files become an APPEND snapshot, compactions a COMPACT one. With kind OVERWRITE both
-        may be given: the snapshot replaces files by others.
+        may be given: the snapshot replaces files by others. New deletion vectors without a
+        compaction delete rows, which makes an OVERWRITE snapshot, too.
 
         Args:
             messages: The results of writers.
@@ -164,6 +167,7 @@ class TableCommit:
         """
         added, compacted = append_entries(messages), compact_entries(messages)
         changelog = changelog_entries(messages)
+        indexes = IndexChanges.of(self._storage, messages)
         if kind is CommitKind.OVERWRITE:
             added, compacted = [*added, *compacted], []
         elif kind is not None:
@@ -173,7 +177,9 @@ class TableCommit:
             raise Invalid("commit new files and compactions separately")
         elif compacted:
             kind = CommitKind.COMPACT
-        if not (added or changelog or compacted or allow_empty):
+        elif indexes.deletes_rows:
+            kind = CommitKind.OVERWRITE
+        if not (added or changelog or compacted or indexes.named or allow_empty):
             return None
         changes = added or compacted
         # A deletion is refused, and an overwrite replaces the others' rows.
@@ -190,6 +196,7 @@ class TableCommit:
                 dict(properties or {}),
                 _checked(messages),
                 unchanged_since,
+                indexes,
                 messages=messages,
                 late_rows=LateRows(self._storage) if is_late_possible else None,
             )
@@ -228,17 +235,14 @@ class TableCommit:
         def changes(base: Snapshot | None) -> Sequence[ManifestEntry]:
             if base is None:
                 return added
-            if base.index_manifest is not None:
-                raise unsupported_mode(
-                    "index manifest", f"table {self._storage.name} has an index manifest"
-                )
             present = live_entries(self._storage, base, partitions=replaced.partitions)
             old = [entry for entry in present if replaced.includes(entry.partition)]
             return [*(_deleted(entry) for entry in old), *added]
 
         snapshot = self._commit(
             _Attempt(changes, (), identifier, CommitKind.OVERWRITE, watermark,
-                     dict(properties or {}), None, None, messages=messages)
+                     dict(properties or {}), None, None,
+                     IndexChanges.of(self._storage, messages, replaced), messages=messages)
         )  # fmt: skip
         for message in messages:
             # As in Paimon an overwrite has no changelog.
@@ -258,7 +262,7 @@ class TableCommit:
 
         return self._commit(
             _Attempt(changes, (), identifier, CommitKind.OVERWRITE, None, {}, None, None,
-                     keeps_index=False)
+                     IndexChanges(self._storage, (), PartitionFilter.whole_table(self._storage)))
         )  # fmt: skip
 
     def committed_up_to(self) -> CommittedUpTo:
@@ -301,11 +305,15 @@ class TableCommit:
             return set()
         partitions = list({message.partition for message in messages})
         entries = list(live_entries(self._storage, latest, partitions=partitions))
+        indexes = index_entries(self._storage, latest)
         checked = _checked(messages)
         if checked is not None:
-            changes = changes_between(self._storage, checked, latest) or []
-            entries += [entry for _, changed in changes for entry in changed]
-        return {entry.file.file_name for entry in entries}
+            for snapshot, changed in changes_between(self._storage, checked, latest) or []:
+                entries += changed
+                if any(message.new_index_files for message in messages):
+                    indexes += index_entries(self._storage, snapshot)
+        names = {entry.file.file_name for entry in entries}
+        return names | {entry.index_file.file_name for entry in indexes}
 
     # One attempt after another ----------------------------------------------------------------
 
@@ -354,6 +362,7 @@ class TableCommit:
     def _delete_written(self, attempt: _Attempt) -> None:
         """Delete what was written for a commit that certainly did not happen, but for its rows."""
         self._discard(attempt.written)
+        attempt.indexes.discard()
         if attempt.late_rows is not None:
             attempt.late_rows.delete_written()
 
@@ -388,8 +397,9 @@ class TableCommit:
                 attempt.changelog_files = write_manifests(self._storage, attempt.changelog)
                 attempt.written += [m.file_name for m in attempt.changelog_files]
             changelog_list = self._write_list(attempt, attempt.changelog_files)
+        index_manifest = attempt.indexes.manifest(base)
         snapshot = self._snapshot(
-            attempt, base, delta, schema.id, base_list, delta_list, changelog_list
+            attempt, base, delta, schema.id, base_list, delta_list, changelog_list, index_manifest
         )
         check_invariants(base, snapshot)
         statistics = partition_statistics(self._storage, delta)
@@ -442,6 +452,7 @@ class TableCommit:
         """Check that a commit fits; files of others that its writers may not have seen."""
         storage = self._storage
         schema_still_fits(storage, schema)
+        attempt.indexes.check(base, delta)
         if base is None:
             changed_files_fit(storage, (), delta)
             bucket_counts_stay(storage, (), delta)
@@ -490,6 +501,7 @@ class TableCommit:
         base_list: tuple[str, int],
         delta_list: tuple[str, int],
         changelog_list: tuple[str, int] | None,
+        index_manifest: str | None,
     ) -> Snapshot:
         runtime = self._storage.runtime
         changed = record_count(delta)
@@ -509,7 +521,7 @@ class TableCommit:
             "deltaManifestListSize": delta_list[1],
             "changelogManifestList": None if changelog_list is None else changelog_list[0],
             "changelogManifestListSize": None if changelog_list is None else changelog_list[1],
-            "indexManifest": base.index_manifest if base and attempt.keeps_index else None,
+            "indexManifest": index_manifest,
             "commitUser": self._user,
             "writerVersion": _writer_version(),
             "commitIdentifier": attempt.identifier,
@@ -540,6 +552,13 @@ def delete_message_files(
     kept = {*keep, *(file.file_name for file in message.compact_before)}
     added = (*message.new_files, *message.compact_after, *message.changelog_files)
     _delete_data_files(storage, message, [file for file in added if file.file_name not in kept])
+    for index in message.new_index_files:
+        if index.file_name not in kept:
+            # What cannot be deleted is an orphan that nothing refers to.
+            with suppress(HeadwaterError):
+                storage.files.delete(
+                    index_file_path(storage, message.partition, message.bucket, index)
+                )
 
 
 def _delete_data_files(
@@ -553,11 +572,12 @@ def _delete_data_files(
 
 
 def _written_names(messages: Sequence[CommitMessage]) -> set[str]:
-    return {
-        file.file_name
-        for message in messages
-        for file in (*message.new_files, *message.compact_after, *message.changelog_files)
-    }
+    names: set[str] = set()
+    for message in messages:
+        data = (*message.new_files, *message.compact_after, *message.changelog_files)
+        names.update(file.file_name for file in data)
+        names.update(file.file_name for file in message.new_index_files)
+    return names
 
 
 def _checked(messages: Sequence[CommitMessage]) -> int | None:

@@ -21,8 +21,10 @@ from headwater.storage.maintenance.reachable import (
     added_paths,
     data_paths,
     delta_entries,
+    index_paths,
     live_paths,
     manifest_names,
+    needed_index_paths,
     other_branches,
 )
 from headwater.storage.manifest.data_file import FileKind
@@ -97,7 +99,7 @@ class ExpireResult:
         earliest: The earliest snapshot that stays; None for a table without one.
         data_files: Data and changelog files deleted.
         data_bytes: Their size.
-        metadata_files: Manifests, manifest lists and statistics deleted.
+        metadata_files: Manifests, manifest lists, index files and statistics deleted.
         held_back_by: The consumer without which more would have gone; None when none held back.
     """
 
@@ -116,7 +118,8 @@ class Unneeded:
 
     Attributes:
         data: Sizes of the data files, by URI; they go first, in any order.
-        metadata: URIs of manifests, manifest lists and statistics, in the order they go.
+        metadata: URIs of manifests, manifest lists, index files and statistics, in the order they
+            go.
     """
 
     data: dict[str, int] = field(default_factory=dict)
@@ -281,6 +284,7 @@ def _collect(
     near = bisect_right([tag.id for tag in tags], going[0].id) - 1
     between = [tag for tag in tags[max(near, 0) :] if tag.id < kept.id]
     _collect_metadata(storage, going, [kept, *between], elsewhere, unneeded)
+    _collect_indexes(storage, going, [kept, *between], latest, elsewhere, unneeded)
     return unneeded
 
 
@@ -356,7 +360,6 @@ def _collect_metadata(
     elsewhere: OtherBranches,
     unneeded: Unneeded,
 ) -> None:
-    # Index manifests are left alone: Headwater writes none, and does not know what they need.
     needed = set(elsewhere.manifests)
     statistics = {one.statistics for one in staying} | elsewhere.statistics
     for snapshot in staying:
@@ -369,6 +372,43 @@ def _collect_metadata(
         if snapshot.statistics is not None and snapshot.statistics not in statistics:
             statistics.add(snapshot.statistics)
             unneeded.metadata.append(storage.layout.statistics(snapshot.statistics))
+
+
+def _collect_indexes(
+    storage: TableStorage,
+    going: Sequence[Snapshot],
+    staying: Sequence[Snapshot],
+    latest: Snapshot | None,
+    elsewhere: OtherBranches,
+    unneeded: Unneeded,
+) -> None:
+    """Index files and index manifests that only the snapshots that go name.
+
+    An index file goes before the index manifest that names it, so that a run that is killed leaves
+    what tells the next one. Source: ``SnapshotDeletion.cleanUnusedIndexManifests``.
+    """
+    manifests = {one.index_manifest for one in staying}
+    old = {one.index_manifest: one for one in going if one.index_manifest is not None}
+    unused = [one for name, one in old.items() if name not in manifests | elsewhere.manifests]
+    if not unused:
+        return
+    needed = set(elsewhere.indexes)
+    later = [] if latest is None or not staying else _read(
+        storage, range(max(one.id for one in staying) + 1, latest.id + 1)
+    )  # fmt: skip
+    # A rollback brings old index files back, with an overwrite.
+    brought_back = [one for one in later if one.commit_kind is CommitKind.OVERWRITE]
+    for one in {one.index_manifest: one for one in [*staying, *brought_back]}.values():
+        manifests.add(one.index_manifest)
+        needed.update(needed_index_paths(storage, one))
+    for one in unused:
+        if one.index_manifest is None or one.index_manifest in manifests:
+            continue
+        for path in index_paths(storage, one) or ():
+            if path not in needed:
+                needed.add(path)
+                unneeded.metadata.append(path)
+        unneeded.metadata.append(storage.layout.manifest(one.index_manifest))
 
 
 # Tags -----------------------------------------------------------------------------------------
@@ -410,4 +450,5 @@ def plan_tag_deletion(storage: TableStorage, tagged: Snapshot, latest: Snapshot 
     for path in needed & unneeded.data.keys():
         del unneeded.data[path]
     _collect_metadata(storage, [tagged], neighbours, elsewhere, unneeded)
+    _collect_indexes(storage, [tagged], neighbours, latest, elsewhere, unneeded)
     return unneeded

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.index.index_file import index_file_path
+from headwater.storage.index.manifest import read_index_manifest
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
 from headwater.storage.rows.partition import bucket_directory
@@ -28,8 +30,10 @@ __all__ = [
     "branch_names",
     "data_paths",
     "delta_entries",
+    "index_paths",
     "live_paths",
     "manifest_names",
+    "needed_index_paths",
     "other_branches",
 ]
 
@@ -87,18 +91,40 @@ def manifest_names(storage: TableStorage, snapshot: Snapshot) -> Iterator[str]:
         yield name
 
 
+def index_paths(storage: TableStorage, snapshot: Snapshot) -> list[str] | None:
+    """The URIs of a snapshot's index files; None when its index manifest is gone.
+
+    Raises:
+        CorruptData: The index manifest is there but malformed.
+    """
+    if snapshot.index_manifest is None:
+        return []
+    try:
+        entries = read_index_manifest(storage, snapshot.index_manifest)
+    except CorruptData as error:
+        if isinstance(error.__cause__, NotFound):
+            return None
+        raise
+    return [
+        index_file_path(storage, entry.partition, entry.bucket, entry.index_file)
+        for entry in entries
+    ]
+
+
 @dataclass
 class OtherBranches:
     """The files that the other branches of a table, and their tags, refer to.
 
     Attributes:
         data: URIs of data files; perhaps some more than needed, never less.
-        manifests: Names of manifests and manifest lists.
+        manifests: Names of manifests, manifest lists and index manifests.
+        indexes: URIs of index files.
         statistics: Names of statistics files.
     """
 
     data: set[str] = field(default_factory=set)
     manifests: set[str] = field(default_factory=set)
+    indexes: set[str] = field(default_factory=set)
     statistics: set[str] = field(default_factory=set)
 
 
@@ -121,9 +147,28 @@ def other_branches(storage: TableStorage) -> OtherBranches:
             else:
                 found.data |= _added(branch, snapshot)
             found.manifests.update(manifest_names(branch, snapshot))
+            index = snapshot.index_manifest
+            if index is not None and index not in found.manifests:
+                found.manifests.add(index)
+                found.indexes.update(needed_index_paths(branch, snapshot))
             if snapshot.statistics is not None:
                 found.statistics.add(snapshot.statistics)
     return found
+
+
+def needed_index_paths(storage: TableStorage, snapshot: Snapshot) -> list[str]:
+    """The URIs of the index files of a snapshot that stays.
+
+    Raises:
+        CorruptData: Its index manifest is missing or malformed, so that nothing may be deleted.
+    """
+    paths = index_paths(storage, snapshot)
+    if paths is None:
+        raise CorruptData(
+            f"table {storage.name}: snapshot {snapshot.id} of branch {storage.layout.branch} lacks "
+            "its index manifest, so it is not known which index files it needs"
+        )
+    return paths
 
 
 def branch_names(files: FileAccess, location: str) -> set[str]:

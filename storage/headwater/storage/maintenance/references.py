@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.files.layout import MAIN_BRANCH
-from headwater.storage.formats.avro_container import read_avro
+from headwater.storage.index.manifest import read_index_manifest
 from headwater.storage.maintenance.reachable import branch_names
 from headwater.storage.manifest.file_names import FileNames
 from headwater.storage.manifest.manifest import ManifestFile, read_manifest_list
@@ -232,17 +232,7 @@ class _References:
                     yield from found
 
     def _index_names(self, name: str) -> list[str]:
-        path = self._storage.layout.manifest(name)
-        try:
-            records = read_avro(self._storage.files.read(path), path)
-        except NotFound as error:
-            raise CorruptData(
-                f"table {self._storage.name}: index manifest {path} does not exist"
-            ) from error
-        names = [record.get("_FILE_NAME") for record in records]
-        if not all(isinstance(each, str) for each in names):
-            raise CorruptData(f"{path} has an entry without '_FILE_NAME'")
-        return [str(each) for each in names]
+        return [entry.index_file.file_name for entry in read_index_manifest(self._storage, name)]
 
     # What is gone ---------------------------------------------------------------------------
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from headwater.storage.formats.avro_container import Record
 from headwater.storage.manifest.data_file import (
@@ -21,6 +19,16 @@ from headwater.storage.manifest.data_file import (
     FileSource,
     ManifestEntry,
     SimpleStats,
+)
+from headwater.storage.manifest.record_fields import (
+    RECORD_NAME,
+    array_schema,
+    maybe,
+    maybe_list,
+    nullable_schema,
+    record_schema,
+    take,
+    take_list,
 )
 from headwater.storage.types.data_type import Json
 
@@ -73,66 +81,45 @@ class ManifestFile:
     max_row_id: int | None = None
 
 
-_RECORD = "org.apache.paimon.avro.generated.record"
-
-
-def _array(items: Json) -> Json:
-    return {"type": "array", "items": items}
-
-
-def _nullable(avro: Json) -> Json:
-    return ["null", avro]
-
-
-def _record(name: str, fields: Sequence[tuple[str, Json]]) -> dict[str, Json]:
-    members: list[Json] = []
-    for field, avro in fields:
-        member: dict[str, Json] = {"name": field, "type": avro}
-        if isinstance(avro, list):
-            member["default"] = None
-        members.append(member)
-    return {"type": "record", "name": name, "fields": members}
-
-
 def _stats_record(name: str) -> Json:
-    return _record(
+    return record_schema(
         name,
         [
             ("_MIN_VALUES", "bytes"),
             ("_MAX_VALUES", "bytes"),
-            ("_NULL_COUNTS", _nullable(_array(_nullable("long")))),
+            ("_NULL_COUNTS", nullable_schema(array_schema(nullable_schema("long")))),
         ],
     )
 
 
-_FILE_SCHEMA = _record(
-    f"{_RECORD}__FILE",
+_FILE_SCHEMA = record_schema(
+    f"{RECORD_NAME}__FILE",
     [
         ("_FILE_NAME", "string"),
         ("_FILE_SIZE", "long"),
         ("_ROW_COUNT", "long"),
         ("_MIN_KEY", "bytes"),
         ("_MAX_KEY", "bytes"),
-        ("_KEY_STATS", _stats_record(f"{_RECORD}__FILE__KEY_STATS")),
-        ("_VALUE_STATS", _stats_record(f"{_RECORD}__FILE__VALUE_STATS")),
+        ("_KEY_STATS", _stats_record(f"{RECORD_NAME}__FILE__KEY_STATS")),
+        ("_VALUE_STATS", _stats_record(f"{RECORD_NAME}__FILE__VALUE_STATS")),
         ("_MIN_SEQUENCE_NUMBER", "long"),
         ("_MAX_SEQUENCE_NUMBER", "long"),
         ("_SCHEMA_ID", "long"),
         ("_LEVEL", "int"),
-        ("_EXTRA_FILES", _array("string")),
-        ("_CREATION_TIME", _nullable({"type": "long", "logicalType": "timestamp-millis"})),
-        ("_DELETE_ROW_COUNT", _nullable("long")),
-        ("_EMBEDDED_FILE_INDEX", _nullable("bytes")),
-        ("_FILE_SOURCE", _nullable("int")),
-        ("_VALUE_STATS_COLS", _nullable(_array("string"))),
-        ("_EXTERNAL_PATH", _nullable("string")),
-        ("_FIRST_ROW_ID", _nullable("long")),
-        ("_WRITE_COLS", _nullable(_array("string"))),
-        ("_WRITE_COLS_SEQUENCES", _nullable(_array("long"))),
+        ("_EXTRA_FILES", array_schema("string")),
+        ("_CREATION_TIME", nullable_schema({"type": "long", "logicalType": "timestamp-millis"})),
+        ("_DELETE_ROW_COUNT", nullable_schema("long")),
+        ("_EMBEDDED_FILE_INDEX", nullable_schema("bytes")),
+        ("_FILE_SOURCE", nullable_schema("int")),
+        ("_VALUE_STATS_COLS", nullable_schema(array_schema("string"))),
+        ("_EXTERNAL_PATH", nullable_schema("string")),
+        ("_FIRST_ROW_ID", nullable_schema("long")),
+        ("_WRITE_COLS", nullable_schema(array_schema("string"))),
+        ("_WRITE_COLS_SEQUENCES", nullable_schema(array_schema("long"))),
     ],
 )
-MANIFEST_SCHEMA = _record(
-    _RECORD,
+MANIFEST_SCHEMA = record_schema(
+    RECORD_NAME,
     [
         ("_VERSION", "int"),
         ("_KIND", "int"),
@@ -142,22 +129,22 @@ MANIFEST_SCHEMA = _record(
         ("_FILE", _FILE_SCHEMA),
     ],
 )
-MANIFEST_LIST_SCHEMA = _record(
-    _RECORD,
+MANIFEST_LIST_SCHEMA = record_schema(
+    RECORD_NAME,
     [
         ("_VERSION", "int"),
         ("_FILE_NAME", "string"),
         ("_FILE_SIZE", "long"),
         ("_NUM_ADDED_FILES", "long"),
         ("_NUM_DELETED_FILES", "long"),
-        ("_PARTITION_STATS", _stats_record(f"{_RECORD}__PARTITION_STATS")),
+        ("_PARTITION_STATS", _stats_record(f"{RECORD_NAME}__PARTITION_STATS")),
         ("_SCHEMA_ID", "long"),
-        ("_MIN_BUCKET", _nullable("int")),
-        ("_MAX_BUCKET", _nullable("int")),
-        ("_MIN_LEVEL", _nullable("int")),
-        ("_MAX_LEVEL", _nullable("int")),
-        ("_MIN_ROW_ID", _nullable("long")),
-        ("_MAX_ROW_ID", _nullable("long")),
+        ("_MIN_BUCKET", nullable_schema("int")),
+        ("_MAX_BUCKET", nullable_schema("int")),
+        ("_MIN_LEVEL", nullable_schema("int")),
+        ("_MAX_LEVEL", nullable_schema("int")),
+        ("_MIN_ROW_ID", nullable_schema("long")),
+        ("_MAX_ROW_ID", nullable_schema("long")),
     ],
 )
 
@@ -165,35 +152,10 @@ MANIFEST_LIST_SCHEMA = _record(
 # Reading: a missing field is a KeyError, one of another type a TypeError ---
 
 
-_Kind = TypeVar("_Kind")
-
-
-def _take(record: Record, name: str, kind: type[_Kind]) -> _Kind:
-    value = record[name]
-    if not isinstance(value, kind):
-        raise TypeError(f"{name} is {value!r}, not of type {kind.__name__}")
-    return value
-
-
-def _maybe(record: Record, name: str, kind: type[_Kind]) -> _Kind | None:
-    return None if record.get(name) is None else _take(record, name, kind)
-
-
-def _list(record: Record, name: str, kind: type[_Kind]) -> tuple[_Kind, ...]:
-    items = _take(record, name, list)
-    if not all(isinstance(item, kind) for item in items):
-        raise TypeError(f"{name} is {items!r}, not a list of {kind.__name__}")
-    return tuple(items)
-
-
-def _maybe_list(record: Record, name: str, kind: type[_Kind]) -> tuple[_Kind, ...] | None:
-    return None if record.get(name) is None else _list(record, name, kind)
-
-
 def _stats(record: Record, name: str) -> SimpleStats:
-    inner = _take(record, name, dict)
-    minimum, maximum = _take(inner, "_MIN_VALUES", bytes), _take(inner, "_MAX_VALUES", bytes)
-    counts = _maybe(inner, "_NULL_COUNTS", list)
+    inner = take(record, name, dict)
+    minimum, maximum = take(inner, "_MIN_VALUES", bytes), take(inner, "_MAX_VALUES", bytes)
+    counts = maybe(inner, "_NULL_COUNTS", list)
     if counts is None:
         (arity,) = struct.unpack_from(">i", minimum)
         counts = [None] * arity
@@ -207,69 +169,69 @@ def _creation_time(record: Record) -> int | None:
     if isinstance(value, dt.datetime):
         moment = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
         return (moment - _EPOCH) // dt.timedelta(milliseconds=1)
-    return _maybe(record, "_CREATION_TIME", int)
+    return maybe(record, "_CREATION_TIME", int)
 
 
 def read_entry(record: Record) -> ManifestEntry:
     """An entry from its record; KeyError, TypeError, ValueError or struct.error if malformed."""
     return ManifestEntry(
-        kind=FileKind(_take(record, "_KIND", int)),
-        partition=_take(record, "_PARTITION", bytes),
-        bucket=_take(record, "_BUCKET", int),
-        total_buckets=_take(record, "_TOTAL_BUCKETS", int),
-        file=_data_file(_take(record, "_FILE", dict)),
+        kind=FileKind(take(record, "_KIND", int)),
+        partition=take(record, "_PARTITION", bytes),
+        bucket=take(record, "_BUCKET", int),
+        total_buckets=take(record, "_TOTAL_BUCKETS", int),
+        file=_data_file(take(record, "_FILE", dict)),
     )
 
 
 def read_names(record: Record) -> tuple[FileKind, list[str]]:
     """An entry's kind, and the names of its file and of those that belong to it; likewise."""
-    file = _take(record, "_FILE", dict)
-    names = [_take(file, "_FILE_NAME", str), *_list(file, "_EXTRA_FILES", str)]
-    return FileKind(_take(record, "_KIND", int)), names
+    file = take(record, "_FILE", dict)
+    names = [take(file, "_FILE_NAME", str), *take_list(file, "_EXTRA_FILES", str)]
+    return FileKind(take(record, "_KIND", int)), names
 
 
 def _data_file(record: Record) -> DataFile:
-    source = _maybe(record, "_FILE_SOURCE", int)
+    source = maybe(record, "_FILE_SOURCE", int)
     return DataFile(
-        file_name=_take(record, "_FILE_NAME", str),
-        file_size=_take(record, "_FILE_SIZE", int),
-        row_count=_take(record, "_ROW_COUNT", int),
-        min_key=_take(record, "_MIN_KEY", bytes),
-        max_key=_take(record, "_MAX_KEY", bytes),
+        file_name=take(record, "_FILE_NAME", str),
+        file_size=take(record, "_FILE_SIZE", int),
+        row_count=take(record, "_ROW_COUNT", int),
+        min_key=take(record, "_MIN_KEY", bytes),
+        max_key=take(record, "_MAX_KEY", bytes),
         key_stats=_stats(record, "_KEY_STATS"),
         value_stats=_stats(record, "_VALUE_STATS"),
-        min_sequence_number=_take(record, "_MIN_SEQUENCE_NUMBER", int),
-        max_sequence_number=_take(record, "_MAX_SEQUENCE_NUMBER", int),
-        schema_id=_take(record, "_SCHEMA_ID", int),
-        level=_take(record, "_LEVEL", int),
-        extra_files=_list(record, "_EXTRA_FILES", str),
+        min_sequence_number=take(record, "_MIN_SEQUENCE_NUMBER", int),
+        max_sequence_number=take(record, "_MAX_SEQUENCE_NUMBER", int),
+        schema_id=take(record, "_SCHEMA_ID", int),
+        level=take(record, "_LEVEL", int),
+        extra_files=take_list(record, "_EXTRA_FILES", str),
         creation_time=_creation_time(record),
-        delete_row_count=_maybe(record, "_DELETE_ROW_COUNT", int),
-        embedded_file_index=_maybe(record, "_EMBEDDED_FILE_INDEX", bytes),
+        delete_row_count=maybe(record, "_DELETE_ROW_COUNT", int),
+        embedded_file_index=maybe(record, "_EMBEDDED_FILE_INDEX", bytes),
         file_source=None if source is None else FileSource(source),
-        value_stats_cols=_maybe_list(record, "_VALUE_STATS_COLS", str),
-        external_path=_maybe(record, "_EXTERNAL_PATH", str),
-        first_row_id=_maybe(record, "_FIRST_ROW_ID", int),
-        write_cols=_maybe_list(record, "_WRITE_COLS", str),
-        write_cols_sequences=_maybe_list(record, "_WRITE_COLS_SEQUENCES", int),
+        value_stats_cols=maybe_list(record, "_VALUE_STATS_COLS", str),
+        external_path=maybe(record, "_EXTERNAL_PATH", str),
+        first_row_id=maybe(record, "_FIRST_ROW_ID", int),
+        write_cols=maybe_list(record, "_WRITE_COLS", str),
+        write_cols_sequences=maybe_list(record, "_WRITE_COLS_SEQUENCES", int),
     )
 
 
 def read_manifest_file(record: Record) -> ManifestFile:
     """A line of a manifest list from its record; errors as of `read_entry`."""
     return ManifestFile(
-        file_name=_take(record, "_FILE_NAME", str),
-        file_size=_take(record, "_FILE_SIZE", int),
-        num_added_files=_take(record, "_NUM_ADDED_FILES", int),
-        num_deleted_files=_take(record, "_NUM_DELETED_FILES", int),
+        file_name=take(record, "_FILE_NAME", str),
+        file_size=take(record, "_FILE_SIZE", int),
+        num_added_files=take(record, "_NUM_ADDED_FILES", int),
+        num_deleted_files=take(record, "_NUM_DELETED_FILES", int),
         partition_stats=_stats(record, "_PARTITION_STATS"),
-        schema_id=_take(record, "_SCHEMA_ID", int),
-        min_bucket=_maybe(record, "_MIN_BUCKET", int),
-        max_bucket=_maybe(record, "_MAX_BUCKET", int),
-        min_level=_maybe(record, "_MIN_LEVEL", int),
-        max_level=_maybe(record, "_MAX_LEVEL", int),
-        min_row_id=_maybe(record, "_MIN_ROW_ID", int),
-        max_row_id=_maybe(record, "_MAX_ROW_ID", int),
+        schema_id=take(record, "_SCHEMA_ID", int),
+        min_bucket=maybe(record, "_MIN_BUCKET", int),
+        max_bucket=maybe(record, "_MAX_BUCKET", int),
+        min_level=maybe(record, "_MIN_LEVEL", int),
+        max_level=maybe(record, "_MAX_LEVEL", int),
+        min_row_id=maybe(record, "_MIN_ROW_ID", int),
+        max_row_id=maybe(record, "_MAX_ROW_ID", int),
     )
 
 

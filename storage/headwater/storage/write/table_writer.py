@@ -19,6 +19,7 @@ import pyarrow as pa
 from headwater.storage.capabilities import Operation
 from headwater.storage.errors import Invalid
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
+from headwater.storage.index.index_file import IndexFileMeta
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.buffer import merge_rows, sort_rows
 from headwater.storage.merge.rules import MergeRules
@@ -53,6 +54,9 @@ class CommitMessage:
         compact_before: Files that `compact_after` replaces.
         compact_after: Files that hold the rows of `compact_before`.
         changelog_files: Files that tell streaming readers what changed.
+        new_index_files: Index files added.
+        deleted_index_files: Index files taken away; whoever adds one where a bucket has one names
+            the one that it was made from, so that no change of another commit is lost.
         checked_snapshot: The snapshot in which the writer looked the bucket up: 0 for a table
             without one, None when it did not look.
     """
@@ -64,6 +68,8 @@ class CommitMessage:
     compact_before: tuple[DataFile, ...] = ()
     compact_after: tuple[DataFile, ...] = ()
     changelog_files: tuple[DataFile, ...] = ()
+    new_index_files: tuple[IndexFileMeta, ...] = ()
+    deleted_index_files: tuple[IndexFileMeta, ...] = ()
     checked_snapshot: int | None = None
 
 
