@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 import pyarrow as pa
 
+from headwater.catalog.table.lazy import frame_of, lazy_frame
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.read.split import read_schema, read_split
 from headwater.storage.scan.plan import ScanPlan, Split, plan_snapshot
@@ -54,6 +55,18 @@ class Rows:
         """The splits to be read, each independently of the others."""
         raise NotImplementedError
 
+    def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> Rows:
+        """The same, with these columns and by this predicate."""
+        raise NotImplementedError
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as a stream of Arrow's C interface, which DuckDB, Polars and pandas take.
+
+        They are read batch by batch, anew for each stream.
+        """
+        stream: object = self.to_reader().__arrow_c_stream__(requested_schema)
+        return stream
+
     def read_split(
         self, split: Split, *, batch_rows: int = _BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
@@ -84,14 +97,26 @@ class Rows:
         """The rows as an Arrow table."""
         return pa.Table.from_batches(self.to_batches(), schema=self.schema)
 
-    def to_polars(self) -> pl.DataFrame:
-        """The rows as a Polars frame."""
-        # Here, as programs without Polars need not wait for it.
-        import polars as pl
+    @overload
+    def to_polars(self, *, lazy: Literal[False] = ...) -> pl.DataFrame: ...
 
-        frame = pl.from_arrow(self.to_arrow())
-        assert isinstance(frame, pl.DataFrame)
-        return frame
+    @overload
+    def to_polars(self, *, lazy: Literal[True]) -> pl.LazyFrame: ...
+
+    def to_polars(self, *, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
+        """The rows as a Polars frame.
+
+        Args:
+            lazy: Read nothing yet, see `lazy`.
+        """
+        return self.lazy() if lazy else frame_of(self.to_arrow())
+
+    def lazy(self) -> pl.LazyFrame:
+        """The rows as a Polars lazy frame, which reads them each time it is collected.
+
+        The columns that a query needs, and its filters, reach the files.
+        """
+        return lazy_frame(self)
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a pandas frame."""
@@ -138,6 +163,10 @@ class Scan(Rows):
         super().__init__(storage, columns, predicate)
         self.snapshot = snapshot
 
+    def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> Scan:
+        """The rows of the same snapshot, with these columns and by this predicate."""
+        return Scan(self.storage, self.snapshot, columns, predicate)
+
     @cached_property
     def plan(self) -> ScanPlan | None:
         """The plan of the read; None for a table without a snapshot."""
@@ -170,6 +199,10 @@ class Changes(Rows):
     ) -> None:
         super().__init__(storage, columns, predicate, row_kinds=True)
         self.plans = tuple(plans)
+
+    def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> Changes:
+        """The same changes, with these columns and by this predicate."""
+        return Changes(self.storage, self.plans, columns, predicate)
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
