@@ -286,6 +286,11 @@ class JavaClient:
         table = pa.table(found)
         return table.append_column("_ROW_KIND", pa.array(kinds)) if row_kinds else table
 
+    def columns(self, table: str) -> list[tuple[str, str]]:
+        """Each column's name and type, as SQL names it."""
+        row_type = self._call(_TABLE, "rowType", self._catalog.getTable(self._identifier(table)))
+        return [(str(field.name()), str(field.type())) for field in row_type.getFields()]
+
     def partitions(self, table: str) -> dict[str, int]:
         """Records of each partition, by its name."""
         found = self._catalog.listPartitions(self._identifier(table))
@@ -341,6 +346,14 @@ def _integers(jvm: Any, values: Sequence[int]) -> Any:
     return array.toArray()
 
 
+def _element(array: Any, at: int) -> object:
+    """An element of an array of text or numbers, of which Java made an array of objects."""
+    if array.isNullAt(at):
+        return None
+    element = array.toObjectArray()[at]
+    return element if isinstance(element, int | float) else str(element.toString())
+
+
 def _from_java(value: Any, root: str) -> object:
     if value is None:
         return None
@@ -353,5 +366,7 @@ def _from_java(value: Any, root: str) -> object:
             return _EPOCH + dt.timedelta(microseconds=value.toMicros())
         case "DATE":
             return _EPOCH.date() + dt.timedelta(days=value)
+        case "ARRAY":
+            return [_element(value, at) for at in range(value.size())]
     result: object = value
     return result

@@ -13,7 +13,9 @@ from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
+from headwater.catalog.table.system_table import SystemTable, system_table_of
 from headwater.catalog.table.table import Table
+from headwater.client.inspect import SYSTEM_DATABASE, LakeInspect
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.change import SchemaChange, check_changes
@@ -214,8 +216,36 @@ class Lake:
         return self.table(name)
 
     def table(self, name: str) -> Table:
-        """A handle to read and write a table; NotFound when there is none."""
-        return Table(self._catalog, self._catalog.tables.get(Identifier.parse(name)), self._runtime)
+        """A handle to read and write a table.
+
+        Raises:
+            NotFound: There is none.
+            Invalid: It is a system table: `system_table` reads it.
+        """
+        identifier = Identifier.parse(name)
+        if identifier.database == SYSTEM_DATABASE or identifier.system_table is not None:
+            raise Invalid(
+                f"{name} is a system table, which is only read: Lake.system_table reads it"
+            )
+        return Table(self._catalog, self._catalog.tables.get(identifier), self._runtime)
+
+    def system_table(self, name: str) -> SystemTable:
+        """A system table by its name: ``sales.orders$snapshots``, ``sys.tables``.
+
+        Raises:
+            NotFound: There is no such table, or no such system table.
+            Unsupported: It is one that Headwater does not have.
+        """
+        identifier = Identifier.parse(name)
+        if identifier.database == SYSTEM_DATABASE:
+            return self.inspect.system_table(identifier)
+        info = self._catalog.tables.get(identifier.without_system_table)
+        return system_table_of(identifier, Table(self._catalog, info, self._runtime).inspect)
+
+    @property
+    def inspect(self) -> LakeInspect:
+        """The warehouse's system tables: ``lake.inspect.tables()`` and so on."""
+        return LakeInspect(self._catalog, self._runtime)
 
     def table_exists(self, name: str) -> bool:
         """True if there is such a table."""

@@ -474,3 +474,8 @@ class TableOptions:
     def streaming_read_append_overwrite(self) -> bool:
         """True if a stream of an append table gives the rows that an overwrite wrote."""
         return self._boolean("streaming-read-append-overwrite", False)
+
+    @property
+    def reads_sequence_numbers(self) -> bool:
+        """True if audit log and binlog have a column of sequence numbers."""
+        return self._boolean("table-read.sequence-number.enabled", False)

@@ -40,6 +40,29 @@ class Identifier:
                 return part.removeprefix(_BRANCH_PREFIX)
         return MAIN_BRANCH
 
+    @property
+    def system_table(self) -> str | None:
+        """The system table that is meant, such as ``snapshots``; None for a table or branch.
+
+        Raises:
+            Invalid: There are more parts than a table, a branch and a system table.
+        """
+        table, *parts = self.name.split("$")
+        if parts and parts[0].startswith(_BRANCH_PREFIX):
+            parts = parts[1:]
+        if not table or len(parts) > 1:
+            raise Invalid(
+                f"'{self}' is not a table name; after the table come at most one $branch_… and "
+                "one system table"
+            )
+        return parts[0].lower() if parts else None
+
+    @property
+    def without_system_table(self) -> Identifier:
+        """The table or branch whose system table is meant."""
+        kept = f"${_BRANCH_PREFIX}{self.branch}" if self.branch != MAIN_BRANCH else ""
+        return Identifier(self.database, f"{self.table}{kept}")
+
     @staticmethod
     def parse(text: str) -> Identifier:
         """Read ``database.table``; backquotes around either part are taken off.

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-__all__ = ["Changes", "Rows", "Scan"]
+__all__ = ["BATCH_ROWS", "Changes", "Rows", "Scan"]
 
-_BATCH_ROWS = 65536
+BATCH_ROWS = 65536
+"""Rows of a batch, about."""
 
 
 class Rows:
@@ -67,9 +68,7 @@ class Rows:
         stream: object = self.to_reader().__arrow_c_stream__(requested_schema)
         return stream
 
-    def read_split(
-        self, split: Split, *, batch_rows: int = _BATCH_ROWS
-    ) -> Iterator[pa.RecordBatch]:
+    def read_split(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
         return read_split(
             self.storage,
@@ -80,7 +79,7 @@ class Rows:
             batch_rows=batch_rows,
         )
 
-    def to_batches(self, *, batch_rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    def to_batches(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows in batches of about so many rows; memory is bounded by it.
 
         Raises:
@@ -151,6 +150,7 @@ class Scan(Rows):
         snapshot: The snapshot; None for a table without snapshots.
         columns: The columns, in this order; None means all.
         predicate: Only rows for which it is true; None means all.
+        min_level: Only rows in files of this LSM level and above.
     """
 
     def __init__(
@@ -159,20 +159,25 @@ class Scan(Rows):
         snapshot: Snapshot | None,
         columns: Sequence[str] | None,
         predicate: Predicate | None,
+        *,
+        min_level: int = 0,
     ) -> None:
         super().__init__(storage, columns, predicate)
         self.snapshot = snapshot
+        self.min_level = min_level
 
     def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> Scan:
         """The rows of the same snapshot, with these columns and by this predicate."""
-        return Scan(self.storage, self.snapshot, columns, predicate)
+        return Scan(self.storage, self.snapshot, columns, predicate, min_level=self.min_level)
 
     @cached_property
     def plan(self) -> ScanPlan | None:
         """The plan of the read; None for a table without a snapshot."""
         if self.snapshot is None:
             return None
-        return plan_snapshot(self.storage, self.snapshot, predicate=self.predicate)
+        return plan_snapshot(
+            self.storage, self.snapshot, predicate=self.predicate, min_level=self.min_level
+        )
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:

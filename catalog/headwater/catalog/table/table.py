@@ -6,18 +6,14 @@ SDK, Spark and command line use tables through this class alone. It knows the ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 
 import pyarrow as pa
 
 from headwater.catalog.model.branches import branch_of
-from headwater.catalog.model.page import all_pages
-from headwater.catalog.model.partitions import PartitionInfo
-from headwater.catalog.table.files import FileInfo, list_files, partitions_of
-from headwater.catalog.table.history import TableHistory
-from headwater.catalog.table.scan import Changes, Scan
-from headwater.storage.capabilities import unsupported_mode
+from headwater.catalog.table.inspect import Inspect
+from headwater.catalog.table.reading import ReadableTable
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unavailable
@@ -30,11 +26,9 @@ from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.jobs.write import Replacement, WritePlan, with_partition, write_rows
 from headwater.storage.maintenance.expire import ExpireResult, Retention
 from headwater.storage.maintenance.orphans import OrphanFiles
-from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.ingest import TabularData, arrow_table
-from headwater.storage.scan.stream import after, plans_before
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
-from headwater.storage.table_storage import TableStorage
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["Table"]
@@ -42,7 +36,7 @@ __all__ = ["Table"]
 _THIS_PROCESS = LocalExecutor()
 
 
-class Table(TableHistory):
+class Table(ReadableTable):
     """A table, to be read and written.
 
     Made by `headwater.client.Lake.table`. It holds the schema that it was made with: `refresh`
@@ -54,6 +48,11 @@ class Table(TableHistory):
         runtime: Clock and names.
         options: Table options that this handle alone lays over the table's own.
     """
+
+    @property
+    def inspect(self) -> Inspect:
+        """The table's system tables: ``table.inspect.snapshots()`` and so on."""
+        return Inspect(self)
 
     # Writing ----------------------------------------------------------------------------------
 
@@ -181,119 +180,6 @@ class Table(TableHistory):
 
     def _new_commit(self) -> TableCommit:
         return TableCommit(self._storage, self.pointer, self._runtime.new_uuid())
-
-    # Reading ----------------------------------------------------------------------------------
-
-    def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | Predicate | None = None,
-        *,
-        snapshot_id: int | None = None,
-        tag: str | None = None,
-        timestamp: int | datetime | str | None = None,
-    ) -> Scan:
-        """Choose rows to read; ``to_arrow`` and the like read them.
-
-        With a snapshot id, a tag or a timestamp, the rows are those of that time, with the columns
-        that the table had then; else those of the latest snapshot.
-
-        Args:
-            columns: The columns, in this order; None means all.
-            where: A SQL condition, such as ``dt = '2026-01-01' AND amount > 10``.
-            snapshot_id: As of this snapshot.
-            tag: As of this tag.
-            timestamp: As of this moment: milliseconds since the epoch, a ``datetime`` with a time
-                zone, or ISO 8601 text with one.
-
-        Raises:
-            NotFound: There is no such column, snapshot or tag, or none at that moment any more.
-            Invalid: `where` is not a condition, or more than one moment is given.
-        """
-        given = [item for item in (snapshot_id, tag, timestamp) if item is not None]
-        if len(given) > 1:
-            raise Invalid("give at most one of snapshot_id, tag and timestamp")
-        storage = self._storage
-        if snapshot_id is not None:
-            snapshot: Snapshot | None = self.snapshot(snapshot_id)
-        elif tag is not None:
-            snapshot = self.tag(tag).snapshot
-        elif timestamp is not None:
-            snapshot = self.snapshot_at(timestamp)
-        else:
-            snapshot = self.pointer.latest()
-        if given and snapshot is not None and snapshot.schema_id != storage.schema.id:
-            storage = storage.at_schema(snapshot.schema_id)
-        return Scan(storage, snapshot, columns, self._predicate(where, storage))
-
-    def changes(
-        self,
-        since: int,
-        until: int | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        where: str | Predicate | None = None,
-        skip_overwrites: bool = False,
-    ) -> Changes:
-        """Choose what the snapshots after `since`, up to and with `until`, changed.
-
-        The rows bear a column ``_ROW_KIND``. Those of a primary-key table are what was written,
-        ``+I`` for inserts and updates alike, unless its ``changelog-producer`` tells more.
-
-        Args:
-            since: A snapshot's id; 0 for the beginning.
-            until: A snapshot's id; None for the latest.
-            columns: The columns, in this order; None means all.
-            where: A SQL condition; each change is judged for itself.
-            skip_overwrites: Leave out what overwrites changed, as Paimon does: they say which
-                files went, and not which rows. Deleting from an append table is an overwrite.
-
-        Raises:
-            NotFound: A snapshot does not exist, or has expired.
-            Unsupported: There is an overwrite among the snapshots, and it is not to be skipped.
-        """
-        storage = self._storage
-        predicate = self._predicate(where, storage)
-        latest = self.pointer.latest()
-        last = (0 if latest is None else latest.id) if until is None else until
-        if last > (0 if latest is None else latest.id):
-            self.snapshot(last)
-        position, end = after(since), after(last)
-        plans = list(plans_before(storage, position, end, latest, predicate=predicate))
-        if not skip_overwrites:
-            self._refuse_overwrites(since, last)
-        return Changes(storage, plans, columns, predicate)
-
-    def _refuse_overwrites(self, since: int, until: int) -> None:
-        options = self.schema.table_options
-        if not self.schema.primary_keys and options.streaming_read_append_overwrite:
-            return
-        for snapshot_id in range(since + 1, until + 1):
-            if self._storage.snapshot(snapshot_id).commit_kind is CommitKind.OVERWRITE:
-                raise unsupported_mode(
-                    "overwrite among changes",
-                    f"table {self.name}: snapshot {snapshot_id} is an overwrite",
-                )
-
-    def _predicate(self, where: str | Predicate | None, storage: TableStorage) -> Predicate | None:
-        return parse_predicate(where, storage.schema) if isinstance(where, str) else where
-
-    def files(self, *, snapshot_id: int | None = None) -> list[FileInfo]:
-        """The data files of the latest snapshot, or of another."""
-        snapshot = self.pointer.latest() if snapshot_id is None else self.snapshot(snapshot_id)
-        return [] if snapshot is None else list_files(self._storage, snapshot)
-
-    def partitions(self) -> list[PartitionInfo]:
-        """The partitions and their contents.
-
-        A table with ``metastore.partitioned-table`` keeps its partitions in the catalog; those of
-        others are read from the latest snapshot's manifests, and have no times and no mark.
-        """
-        if self.schema.table_options.partitions_in_catalog and not self.info.is_external:
-            kept = self.catalog.partitions
-            return all_pages(lambda token: kept.list(self.identifier, page_token=token))
-        snapshot = self.pointer.latest()
-        return [] if snapshot is None else partitions_of(self._storage, snapshot)
 
     # Maintenance ------------------------------------------------------------------------------
 

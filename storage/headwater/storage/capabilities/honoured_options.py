@@ -38,6 +38,7 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     ),
     _honoured("dynamic-partition-overwrite", "which partitions an overwrite replaces"),
     _honoured("streaming-read-append-overwrite", "whether a stream gives rows of overwrites"),
+    _honoured("table-read.sequence-number.enabled", "whether audit logs show sequence numbers"),
     # Schemas.
     _honoured("add-column-before-partition", "where new columns go"),
     _honoured("alter-column-null-to-not-null.disabled", "whether a column may become NOT NULL"),

@@ -81,7 +81,7 @@ _KEPT: Mapping[str, str] = {
         key-value.sequence_number.enabled scan.fallback-branch.read-fail-fast
         scan.ignore-corrupt-files scan.ignore-lost-files
         scan.plan-auto-tag-for-read.time-retained scan.plan-sort-partition
-        streaming.read.snapshot.delay table-read.sequence-number.enabled
+        streaming.read.snapshot.delay
         """,
     "merge engines and changelogs that this engine refuses": """
         changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields

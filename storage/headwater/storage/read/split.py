@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headwater.storage.formats.system_columns import KIND_FIELD
+from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.rules import MergeRules, added_rows
 from headwater.storage.merge.runs import SortedRun, merge_runs, needs_age
@@ -33,7 +33,11 @@ _KINDS = tuple(KIND_NAMES.values())
 
 
 def read_schema(
-    schema: TableSchema, columns: Sequence[str] | None = None, *, row_kinds: bool = False
+    schema: TableSchema,
+    columns: Sequence[str] | None = None,
+    *,
+    row_kinds: bool = False,
+    sequence_numbers: bool = False,
 ) -> pa.Schema:
     """The Arrow schema of the batches that `read_split` gives.
 
@@ -42,6 +46,8 @@ def read_schema(
     """
     names = list(schema.field_by_name) if columns is None else columns
     fields = [arrow_field(item) for item in schema.columns(names)]
+    if sequence_numbers:
+        fields.append(arrow_field(SEQUENCE_FIELD))
     if row_kinds:
         fields.append(pa.field(ROW_KIND_COLUMN, pa.string(), False))
     return pa.schema(fields)
@@ -54,6 +60,8 @@ def read_split(
     columns: Sequence[str] | None = None,
     predicate: Predicate | None = None,
     row_kinds: bool = False,
+    keep_deletes: bool = False,
+    sequence_numbers: bool = False,
     batch_rows: int = 65536,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a split.
@@ -69,6 +77,8 @@ def read_split(
         predicate: Only rows for which it is true.
         row_kinds: Append a column ``_ROW_KIND`` of ``+I``, ``-U``, ``+U``, ``-D``. Retracting rows
             of a streaming split are given with it, and left out without.
+        keep_deletes: With `row_kinds`: give the retracting row of a key that was deleted, too.
+        sequence_numbers: Append a column ``_SEQUENCE_NUMBER``, of a primary-key table only.
         batch_rows: Rows of a batch, about; what is held in memory is proportional to it.
 
     Returns:
@@ -80,7 +90,9 @@ def read_split(
             it.
         Unsupported: A file has a format that is not supported.
     """
-    schema = read_schema(storage.schema, columns, row_kinds=row_kinds)
+    schema = read_schema(
+        storage.schema, columns, row_kinds=row_kinds, sequence_numbers=sequence_numbers
+    )
     names = [name for name in schema.names if not (row_kinds and name == ROW_KIND_COLUMN)]
     needed = dict.fromkeys([*names, *sorted(columns_of(predicate) if predicate else ())])
     files = BucketFiles(storage, split.directory, split.partition_values)
@@ -89,7 +101,13 @@ def read_split(
     elif split.streaming:
         rows = files.changes(split.files, list(needed), predicate, row_kinds, batch_rows)
     else:
-        rows = files.merged(split.files, list(needed), predicate, batch_rows)
+        rows = files.merged(
+            split.files,
+            list(needed),
+            predicate,
+            batch_rows,
+            keep_deletes=row_kinds and keep_deletes,
+        )
     if predicate is not None:
         rows = _filtered(rows, storage.schema, predicate)
     if row_kinds:
@@ -151,18 +169,31 @@ class BucketFiles:
         columns: Sequence[str],
         predicate: Predicate | None,
         batch_rows: int,
+        *,
+        keep_deletes: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """The newest row of each key that does not retract it; the predicate is only a hint."""
+        """The newest row of each key that does not retract it; the predicate is only a hint.
+
+        With `keep_deletes` those that retract are given, too, each row with its ``_VALUE_KIND``.
+        """
+        kept = [KIND_FIELD.name] if keep_deletes else []
         for section in key_sections(self.storage, files):
             if len(section.runs) == 1:
                 # Each key occurs once, so rows may be judged by any column.
                 for file in section.files:
                     opened = self.open(file)
-                    extra = [KIND_FIELD.name] if opened.may_delete else []
+                    extra = [KIND_FIELD.name] if opened.may_delete else kept
                     for batch in opened.rows([*columns, *extra], predicate, batch_rows):
-                        yield _without_deletes(batch).select(columns)
+                        rows = batch if keep_deletes else _without_deletes(batch)
+                        yield rows.select([*columns, *kept])
             else:
-                yield from self.merge(section, columns, predicate=predicate, batch_rows=batch_rows)
+                yield from self.merge(
+                    section,
+                    [*columns, *kept],
+                    predicate=predicate,
+                    keep_deletes=keep_deletes,
+                    batch_rows=batch_rows,
+                )
 
     def merge(
         self,

@@ -32,6 +32,7 @@ __all__ = [
     "StorageValue",
     "arrow_scalar",
     "is_kindred",
+    "object_text",
     "parse_moment",
     "parse_partition_text",
     "parse_time_of_day",
@@ -284,6 +285,20 @@ def _text(value: StorageValue, field: DataField, legacy: bool) -> str | None:
         f"partition column '{field.name}' is {data_type}: Paimon has no stable directory name for "
         f"the value {value!r}"
     )
+
+
+def object_text(value: StorageValue, data_type: DataType) -> str:
+    """A value as the ``toString`` of Paimon's own object gives it; ``null`` for None.
+
+    A DATE is its day number, a TIMESTAMP is ISO text with a ``T``. Java gives the address of bytes
+    and of nested values: bytes are shown in hexadecimal digits instead.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        return value.hex()
+    text = _text(value, DataField(0, "value", data_type), True)
+    return "null" if text is None else text
 
 
 def _is_java_whitespace(character: str) -> bool:

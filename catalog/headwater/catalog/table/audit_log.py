@@ -1,0 +1,118 @@
+"""A table's rows, or the changes between snapshots, with the kind of each as a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+
+from headwater.catalog.table.scan import BATCH_ROWS, Rows
+from headwater.storage.errors import Invalid
+from headwater.storage.predicate.filter import Predicate
+from headwater.storage.read.split import read_split
+from headwater.storage.scan.plan import Split
+from headwater.storage.system_tables.changes import (
+    audit_log_schema,
+    binlog_schema,
+    packed,
+    with_row_kind_first,
+)
+
+__all__ = ["AuditLog", "Binlog"]
+
+
+class AuditLog(Rows):
+    """The rows of splits after a column ``rowkind``; rows of a snapshot that retract included.
+
+    With the table option ``table-read.sequence-number.enabled`` a column ``_SEQUENCE_NUMBER``
+    follows the row kind.
+
+    Args:
+        rows: The rows, whose splits, columns and predicate are taken.
+
+    Raises:
+        Invalid: Sequence numbers are wanted of a table without a primary key, which has none.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        schema = rows.storage.schema
+        self.sequence_numbers = schema.table_options.reads_sequence_numbers
+        if self.sequence_numbers and not schema.primary_keys:
+            raise Invalid(
+                f"table {rows.storage.name}: rows without a primary key have no sequence numbers; "
+                "leave table-read.sequence-number.enabled out"
+            )
+        super().__init__(rows.storage, rows.columns, rows.predicate, row_kinds=True)
+        self.schema = audit_log_schema(schema, rows.columns, sequence_numbers=self.sequence_numbers)
+
+    def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> AuditLog:
+        """The same rows, with these columns and by this predicate over the table's own."""
+        return AuditLog(self._rows.narrowed(self._own(columns), predicate))
+
+    def _own(self, columns: Sequence[str] | None) -> list[str] | None:
+        if columns is None:
+            return None
+        return [name for name in columns if name in self.storage.schema.field_by_name]
+
+    @cached_property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits to be read; those of changes one after another."""
+        return self._rows.splits
+
+    def read_split(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The rows of one split."""
+        return self._audited(split, batch_rows, self.schema)
+
+    def _audited(
+        self, split: Split, batch_rows: int, schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        batches = read_split(
+            self.storage,
+            split,
+            columns=self.columns,
+            predicate=self.predicate,
+            row_kinds=True,
+            keep_deletes=True,
+            sequence_numbers=self.sequence_numbers,
+            batch_rows=batch_rows,
+        )
+        return (with_row_kind_first(batch, schema) for batch in batches)
+
+    def count(self) -> int:
+        """The number of rows, retracting ones included."""
+        return sum(batch.num_rows for batch in self.to_batches())
+
+
+class Binlog(AuditLog):
+    """Like the audit log, with both sides of an update in one row.
+
+    Each column is a list: of the value before and the one after in a ``+U`` row that a ``-U`` row
+    precedes, else of one value.
+
+    Args:
+        rows: The rows, whose splits and columns are taken.
+
+    Raises:
+        Invalid: As `AuditLog`.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows)
+        self._flat = self.schema
+        self.schema = binlog_schema(
+            self.storage.schema, self.columns, sequence_numbers=self.sequence_numbers
+        )
+
+    def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> Binlog:
+        """The same rows with these columns.
+
+        The predicate is left to whoever reads: it speaks of lists, and a row that it leaves out
+        may be one side of an update.
+        """
+        return Binlog(self._rows.narrowed(self._own(columns), self._rows.predicate))
+
+    def read_split(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The rows of one split."""
+        return packed(self._audited(split, batch_rows, self._flat), self.schema)

@@ -1,0 +1,205 @@
+"""A table's system tables, with the names and columns that Paimon gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from headwater.catalog.table.audit_log import AuditLog, Binlog
+from headwater.catalog.table.reading import ReadableTable
+from headwater.catalog.table.scan import Rows, Scan
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.tag import Tag
+from headwater.storage.system_tables.definition import aggregation_fields_table, options_table
+from headwater.storage.system_tables.files import (
+    buckets_table,
+    file_key_ranges_table,
+    files_table,
+    manifests_table,
+)
+from headwater.storage.system_tables.history import (
+    branches_table,
+    consumers_table,
+    schemas_table,
+    snapshots_table,
+    stored_schemas,
+    tags_table,
+)
+from headwater.storage.system_tables.partitions import PartitionRecord, partitions_table
+from headwater.storage.system_tables.statistics import statistics_table
+from headwater.storage.types.values import parse_partition_text
+
+__all__ = ["Inspect"]
+
+
+class Inspect:
+    """The system tables of one table or branch; made by `Table.inspect`.
+
+    Those of metadata are Arrow tables. Those of rows (`audit_log`, `binlog`, `ro`) are read when
+    they are asked for their rows, as a scan is. Times are local times of the process's zone, as
+    Paimon shows them.
+
+    Args:
+        table: The table's handle. What its options say of the snapshot to read counts here, too.
+    """
+
+    def __init__(self, table: ReadableTable) -> None:
+        self.table = table
+
+    def __repr__(self) -> str:
+        names = [name for name in vars(type(self)) if not name.startswith("_")]
+        return f"Inspect({self.table.name}: {', '.join(names)})"
+
+    # Its past -----------------------------------------------------------------------------------
+
+    def snapshots(self) -> pa.Table:
+        """Each snapshot that still exists."""
+        table = self.table
+        return snapshots_table(table.snapshots(), table.storage.runtime.time_zone)
+
+    def schemas(self) -> pa.Table:
+        """Each version of the schema."""
+        storage = self.table.storage
+        return schemas_table(stored_schemas(storage), storage.runtime.time_zone)
+
+    def tags(self) -> pa.Table:
+        """Each tag."""
+        table = self.table
+        found = [
+            Tag(tag.name, tag.snapshot, tag.created_at, tag.retained_millis) for tag in table.tags()
+        ]
+        return tags_table(found, table.storage.runtime.time_zone)
+
+    def branches(self) -> pa.Table:
+        """Each branch, without ``main``."""
+        return branches_table(self.table.storage, self.table.branches())
+
+    def consumers(self) -> pa.Table:
+        """Each consumer and the next snapshot that it reads."""
+        return consumers_table(
+            {info.consumer_id: info.next_snapshot for info in self.table.consumers()}
+        )
+
+    # What it is ---------------------------------------------------------------------------------
+
+    def options(self) -> pa.Table:
+        """Each option that is set."""
+        return options_table(self.table.info.schema)
+
+    def aggregation_fields(self) -> pa.Table:
+        """Each column and the functions that its values are merged by."""
+        return aggregation_fields_table(self.table.info.schema)
+
+    # Its files ----------------------------------------------------------------------------------
+
+    def files(self) -> pa.Table:
+        """Each data file."""
+        return files_table(self.table.storage, self._snapshot())
+
+    def file_key_ranges(self) -> pa.Table:
+        """Each data file and the first and the last key in it."""
+        return file_key_ranges_table(self.table.storage, self._snapshot())
+
+    def manifests(self) -> pa.Table:
+        """Each manifest."""
+        return manifests_table(self.table.storage, self._snapshot())
+
+    def buckets(self) -> pa.Table:
+        """Each bucket and its size."""
+        return buckets_table(self.table.storage, self._snapshot())
+
+    def partitions(self) -> pa.Table:
+        """Each partition and its size.
+
+        ``deleted_record_count`` is 0 without deletion vectors.
+        """
+        table = self.table
+        schema = table.schema
+        options = schema.table_options
+        records = [
+            PartitionRecord(
+                tuple(
+                    parse_partition_text(info.spec[field.name], field.type, options)
+                    for field in schema.partition_fields
+                ),
+                info.record_count,
+                info.file_size_in_bytes,
+                info.file_count,
+                info.last_file_creation_time,
+                info.created_at,
+                info.created_by,
+                info.updated_by,
+                info.options,
+                info.total_buckets,
+                info.is_done,
+            )
+            for info in table.partitions()
+        ]
+        return partitions_table(table.storage, records)
+
+    def statistics(self) -> pa.Table:
+        """The statistics that an analysis made, if any: one row at most."""
+        return statistics_table(self.table.storage, self._snapshot())
+
+    def _snapshot(self) -> Snapshot | None:
+        return self.table.scan().snapshot
+
+    # Its rows -----------------------------------------------------------------------------------
+
+    def ro(self, columns: Sequence[str] | None = None, where: str | None = None) -> Scan:
+        """The rows that need no merge: those on the highest LSM level of a primary-key table.
+
+        Args:
+            columns: The columns, in this order; None means all.
+            where: A SQL condition.
+        """
+        scan = self.table.scan(columns, where)
+        schema = scan.storage.schema
+        least = schema.table_options.highest_level if schema.primary_keys else 0
+        return Scan(scan.storage, scan.snapshot, columns, scan.predicate, min_level=least)
+
+    def audit_log(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+    ) -> AuditLog:
+        """The table's rows after a column ``rowkind``; those that retract a key are among them.
+
+        Args:
+            columns: The table's columns, in this order; None means all.
+            where: A SQL condition over the table's columns.
+            since: Give the changes after this snapshot instead; 0 for the beginning.
+            until: With `since`: the last snapshot, the latest unless given.
+        """
+        return AuditLog(self._rows(columns, where, since, until))
+
+    def binlog(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+    ) -> Binlog:
+        """The audit log with both sides of each update in one row, each column being a list.
+
+        Args:
+            columns: The table's columns, in this order; None means all.
+            since: Give the changes after this snapshot instead of the rows; 0 for the beginning.
+            until: With `since`: the last snapshot, the latest unless given.
+        """
+        return Binlog(self._rows(columns, None, since, until))
+
+    def _rows(
+        self,
+        columns: Sequence[str] | None,
+        where: str | None,
+        since: int | None,
+        until: int | None,
+    ) -> Rows:
+        if since is None:
+            return self.table.scan(columns, where)
+        return self.table.changes(since, until, columns=columns, where=where, skip_overwrites=True)

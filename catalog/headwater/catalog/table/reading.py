@@ -1,0 +1,135 @@
+"""Reading a table through its handle: a snapshot's rows, and the changes between snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from headwater.catalog.model.page import all_pages
+from headwater.catalog.model.partitions import PartitionInfo
+from headwater.catalog.table.files import FileInfo, list_files, partitions_of
+from headwater.catalog.table.history import TableHistory
+from headwater.catalog.table.scan import Changes, Scan
+from headwater.storage.capabilities import unsupported_mode
+from headwater.storage.errors import Invalid
+from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.scan.stream import after, plans_before
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.table_storage import TableStorage
+
+__all__ = ["ReadableTable"]
+
+
+class ReadableTable(TableHistory):
+    """A table, to be read; `headwater.catalog.table.table.Table` adds writing."""
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Predicate | None = None,
+        *,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        timestamp: int | datetime | str | None = None,
+    ) -> Scan:
+        """Choose rows to read; ``to_arrow`` and the like read them.
+
+        With a snapshot id, a tag or a timestamp, the rows are those of that time, with the columns
+        that the table had then; else those of the latest snapshot.
+
+        Args:
+            columns: The columns, in this order; None means all.
+            where: A SQL condition, such as ``dt = '2026-01-01' AND amount > 10``.
+            snapshot_id: As of this snapshot.
+            tag: As of this tag.
+            timestamp: As of this moment: milliseconds since the epoch, a ``datetime`` with a time
+                zone, or ISO 8601 text with one.
+
+        Raises:
+            NotFound: There is no such column, snapshot or tag, or none at that moment any more.
+            Invalid: `where` is not a condition, or more than one moment is given.
+        """
+        given = [item for item in (snapshot_id, tag, timestamp) if item is not None]
+        if len(given) > 1:
+            raise Invalid("give at most one of snapshot_id, tag and timestamp")
+        storage = self._storage
+        if snapshot_id is not None:
+            snapshot: Snapshot | None = self.snapshot(snapshot_id)
+        elif tag is not None:
+            snapshot = self.tag(tag).snapshot
+        elif timestamp is not None:
+            snapshot = self.snapshot_at(timestamp)
+        else:
+            snapshot = self.pointer.latest()
+        if given and snapshot is not None and snapshot.schema_id != storage.schema.id:
+            storage = storage.at_schema(snapshot.schema_id)
+        return Scan(storage, snapshot, columns, self._predicate(where, storage))
+
+    def changes(
+        self,
+        since: int,
+        until: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | Predicate | None = None,
+        skip_overwrites: bool = False,
+    ) -> Changes:
+        """Choose what the snapshots after `since`, up to and with `until`, changed.
+
+        The rows bear a column ``_ROW_KIND``. Those of a primary-key table are what was written,
+        ``+I`` for inserts and updates alike, unless its ``changelog-producer`` tells more.
+
+        Args:
+            since: A snapshot's id; 0 for the beginning.
+            until: A snapshot's id; None for the latest.
+            columns: The columns, in this order; None means all.
+            where: A SQL condition; each change is judged for itself.
+            skip_overwrites: Leave out what overwrites changed, as Paimon does: they say which
+                files went, and not which rows. Deleting from an append table is an overwrite.
+
+        Raises:
+            NotFound: A snapshot does not exist, or has expired.
+            Unsupported: There is an overwrite among the snapshots, and it is not to be skipped.
+        """
+        storage = self._storage
+        predicate = self._predicate(where, storage)
+        latest = self.pointer.latest()
+        last = (0 if latest is None else latest.id) if until is None else until
+        if last > (0 if latest is None else latest.id):
+            self.snapshot(last)
+        position, end = after(since), after(last)
+        plans = list(plans_before(storage, position, end, latest, predicate=predicate))
+        if not skip_overwrites:
+            self._refuse_overwrites(since, last)
+        return Changes(storage, plans, columns, predicate)
+
+    def _refuse_overwrites(self, since: int, until: int) -> None:
+        options = self.schema.table_options
+        if not self.schema.primary_keys and options.streaming_read_append_overwrite:
+            return
+        for snapshot_id in range(since + 1, until + 1):
+            if self._storage.snapshot(snapshot_id).commit_kind is CommitKind.OVERWRITE:
+                raise unsupported_mode(
+                    "overwrite among changes",
+                    f"table {self.name}: snapshot {snapshot_id} is an overwrite",
+                )
+
+    def _predicate(self, where: str | Predicate | None, storage: TableStorage) -> Predicate | None:
+        return parse_predicate(where, storage.schema) if isinstance(where, str) else where
+
+    def files(self, *, snapshot_id: int | None = None) -> list[FileInfo]:
+        """The data files of the latest snapshot, or of another."""
+        snapshot = self.pointer.latest() if snapshot_id is None else self.snapshot(snapshot_id)
+        return [] if snapshot is None else list_files(self._storage, snapshot)
+
+    def partitions(self) -> list[PartitionInfo]:
+        """The partitions and their contents.
+
+        A table with ``metastore.partitioned-table`` keeps its partitions in the catalog; those of
+        others are read from the latest snapshot's manifests, and have no times and no mark.
+        """
+        if self.schema.table_options.partitions_in_catalog and not self.info.is_external:
+            kept = self.catalog.partitions
+            return all_pages(lambda token: kept.list(self.identifier, page_token=token))
+        snapshot = self.pointer.latest()
+        return [] if snapshot is None else partitions_of(self._storage, snapshot)

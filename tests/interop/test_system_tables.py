@@ -1,0 +1,184 @@
+"""System tables have the columns and the rows that Paimon's Java library gives them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pytest
+from py4j.java_gateway import JavaGateway
+
+from headwater.catalog.table.system_table import SYSTEM_TABLES
+from headwater.catalog.table.table import Table
+from headwater.client.lake import Lake
+from headwater.storage.schema.change import AddColumn
+from headwater.storage.types.data_type import parse_type
+
+from .conftest import TOKEN, Service
+from .java_client import JavaClient
+
+SCHEMA = pa.schema(
+    [
+        pa.field("k", pa.int64(), False),
+        pa.field("day", pa.date32(), False),
+        ("v", pa.int64()),
+        ("name", pa.string()),
+    ]
+)
+ROW_TABLES = ("ro", "audit_log", "binlog")
+# Headwater shows URIs, and leaves out what Java puts among the options; Java's order of options is
+# a hash table's.
+OTHERWISE = {"file_path", "options"}
+
+
+def rows(keys: range, day: int, version: int) -> pa.Table:
+    count = len(keys)
+    return pa.table(
+        {
+            "k": list(keys),
+            "day": [dt.date(2026, 1, day)] * count,
+            "v": [version * 1000 + k for k in keys],
+            "name": [None if k % 7 == 0 else f"name {k}" for k in keys],
+        },
+        schema=SCHEMA,
+    )
+
+
+@pytest.fixture(params=["1.4.2", "2.0.0"])
+def java_version(request: pytest.FixtureRequest) -> str:
+    version: str = request.param
+    return version
+
+
+@pytest.fixture
+def java_client(
+    service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
+) -> JavaClient:
+    return JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+
+
+def a_table(lake: Lake, client: JavaClient) -> Table:
+    name = f"interop.system_tables_{client.label}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    table = lake.create_table(
+        name,
+        SCHEMA,
+        primary_keys=["k", "day"],
+        partition_keys=["day"],
+        options={"bucket": "2", "changelog-producer": "input", "fields.v.ignore-retract": "true"},
+    )
+    table.write(rows(range(30), 1, 1))
+    table.alter(AddColumn(("added",), parse_type("INT")))
+    more = rows(range(15, 45), 1, 2)
+    client.write(name, more.append_column("added", pa.array(range(30), pa.int32())))
+    table.create_tag("first", 1)
+    table.create_branch("b", tag="first")
+    table.consumer("reader").reset(2)
+    table.write(rows(range(7), 2, 3))
+    table.delete("k < 5")
+    return table
+
+
+def as_rows(table: pa.Table, columns: list[str]) -> list[tuple[object, ...]]:
+    return sorted(
+        zip(*table.select(columns).to_pydict().values(), strict=True),
+        key=lambda row: [str(item) for item in row],
+    )
+
+
+@pytest.mark.interop_java
+def test_system_tables_are_those_of_java(
+    lake: Lake, java_client: JavaClient, java_version: str
+) -> None:
+    table = a_table(lake, java_client)
+    for name in SYSTEM_TABLES:
+        whole = f"{table.name}${name}"
+        if name == "file_key_ranges" and java_version != "2.0.0":
+            continue
+        ours, theirs = lake.system_table(whole), java_client.columns(whole)
+        names = [column for column, _ in theirs]
+        if java_version == "2.0.0":
+            assert [(f.name, sql_type(f)) for f in ours.schema] == theirs, name
+        if name == "statistics":
+            continue  # there are none
+        common = [column for column in names if column in ours.schema.names]
+        common = [column for column in common if column not in OTHERWISE]
+        if name == "branches":
+            common = ["branch_name"]
+        if name == "binlog":
+            common.remove("day")  # Java gives the number of the day in a list
+        if name == "partitions" and java_version != "2.0.0":
+            common.remove("partition")  # as {2026-01-01}
+        assert as_rows(ours.to_arrow(), common) == as_rows(java_client.read(whole), common), name
+
+
+@pytest.mark.interop_java
+def test_paths_and_options_are_those_of_java(lake: Lake, java_client: JavaClient) -> None:
+    table = a_table(lake, java_client)
+    theirs = java_client.read(f"{table.name}$files")["file_path"].to_pylist()
+    ours = table.inspect.files()["file_path"].to_pylist()
+    assert sorted(map(path_of, ours)) == sorted(map(path_of, theirs))
+    found = java_client.read(f"{table.name}$options").to_pylist()
+    assert sorted(found, key=str) == sorted(table.inspect.options().to_pylist(), key=str)
+
+
+@pytest.mark.interop_java
+def test_system_tables_of_a_branch(lake: Lake, java_client: JavaClient) -> None:
+    table = a_table(lake, java_client)
+    name = f"{table.name}$branch_b$snapshots"
+    ours = lake.system_table(name).to_arrow()
+    assert ours["snapshot_id"].to_pylist() == [1]
+    assert ours["commit_user"].to_pylist() == java_client.read(name)["commit_user"].to_pylist()
+
+
+@pytest.mark.interop_java
+def test_system_tables_of_the_warehouse(
+    lake: Lake, java_client: JavaClient, java_version: str
+) -> None:
+    table = a_table(lake, java_client)
+    if java_version != "2.0.0":
+        return
+    for name, own in (("tables", ("owner", "created_by", "updated_by")), ("partitions", ())):
+        ours = lake.system_table(f"sys.{name}")
+        theirs = java_client.columns(f"sys.{name}")
+        assert [(f.name, sql_type(f)) for f in ours.schema] == theirs, name
+        common = [column for column, _ in theirs if column not in own]
+        found = as_rows(ours.to_arrow(where=f"table_name = '{table.identifier.name}'"), common)
+        read = [
+            row
+            for row in as_rows(java_client.read(f"sys.{name}"), common)
+            if row[1] == table.identifier.name
+        ]
+        assert found == read, name
+    options = java_client.read("sys.all_table_options").to_pylist()
+    ours = lake.system_table("sys.all_table_options").to_arrow()
+    assert shown_options(ours.to_pylist()) <= shown_options(options)
+
+
+def shown_options(found: list[Mapping[str, str]]) -> set[tuple[str, ...]]:
+    return {
+        tuple(path_of(text) if row["key"] == "path" else text for text in row.values())
+        for row in found
+    }
+
+
+def path_of(uri: str) -> str:
+    return urlsplit(uri).path
+
+
+def sql_type(field: pa.Field) -> str:
+    """Paimon's name of a column's type."""
+    names: Mapping[pa.DataType, str] = {
+        pa.string(): "STRING",
+        pa.int64(): "BIGINT",
+        pa.int32(): "INT",
+        pa.bool_(): "BOOLEAN",
+        pa.date32(): "DATE",
+        pa.timestamp("ms"): "TIMESTAMP(3)",
+    }
+    kind = field.type
+    name = f"ARRAY<{names[kind.value_type]}>" if pa.types.is_list(kind) else names[kind]
+    return name if field.nullable else f"{name} NOT NULL"
