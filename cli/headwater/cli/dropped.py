@@ -8,9 +8,10 @@ import typer
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import all_pages
+from headwater.catalog.table.display import time_text
 from headwater.cli.arguments import MaybeDatabase
 from headwater.cli.connection import on_lake
-from headwater.cli.output import AsJson, print_rows, time_text
+from headwater.cli.output import AsJson, print_rows
 
 if TYPE_CHECKING:
     from headwater.client import Lake

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Never
 
 import typer
@@ -16,16 +15,15 @@ from rich.text import Text
 from headwater.catalog.model.audit import Audited
 from headwater.catalog.model.named_objects import NamedObjects
 from headwater.catalog.model.page import all_pages
+from headwater.catalog.table.display import time_text
 
 __all__ = [
     "AsJson",
     "Cell",
     "audit",
-    "count_on_terminal",
     "print_objects",
     "print_properties",
     "print_rows",
-    "time_text",
 ]
 
 Cell = str | int | bool | None
@@ -33,18 +31,6 @@ Cell = str | int | bool | None
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object a line, with raw values.")
 ]
-
-
-def time_text(millis: int | None) -> str | None:
-    """Milliseconds since the epoch as ISO 8601 in UTC."""
-    if millis is None:
-        return None
-    try:
-        time = datetime.fromtimestamp(millis / 1000, UTC)
-    except (ValueError, OverflowError):
-        # Another engine's, or a tag that is to be kept for as long as a number allows.
-        return "after the year 9999" if millis > 0 else "before the year 1"
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def audit(info: Audited) -> list[Sequence[Cell]]:
@@ -79,18 +65,6 @@ def print_objects(
         names = all_pages(lambda token: objects.list(database, pattern=pattern, page_token=token))
         rows = [(database, name) for name in names]
     print_rows(["database", kind], rows, as_json=as_json)
-
-
-def count_on_terminal(what: str) -> Callable[[int, int], None] | None:
-    """Shows progress on standard error; None where that is no terminal."""
-    if not sys.stderr.isatty():
-        return None
-
-    def show(done: int, total: int) -> None:
-        end = "\n" if done == total else ""
-        print(f"\r{what} {done} of {total}", end=end, file=sys.stderr, flush=True)
-
-    return show
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, as_json: bool) -> None:

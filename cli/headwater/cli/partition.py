@@ -8,9 +8,10 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from headwater.catalog.model.page import all_pages
+from headwater.catalog.table.display import time_text
 from headwater.cli.arguments import IfExists, IfNotExists, Pattern, TableName
 from headwater.cli.connection import on_lake
-from headwater.cli.output import AsJson, print_rows, time_text
+from headwater.cli.output import AsJson, print_rows
 from headwater.storage.errors import Invalid
 from headwater.storage.types.values import parse_partition_text
 

@@ -16,9 +16,10 @@ from headwater.catalog.model.permissions import (
     PermissionTarget,
     TargetType,
 )
+from headwater.catalog.table.display import time_text
 from headwater.cli.arguments import duration
 from headwater.cli.connection import on_lake
-from headwater.cli.output import AsJson, print_rows, time_text
+from headwater.cli.output import AsJson, print_rows
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 if TYPE_CHECKING:

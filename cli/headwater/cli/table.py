@@ -10,6 +10,7 @@ import typer
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import all_pages
+from headwater.catalog.table.display import time_text
 from headwater.cli.arguments import (
     Comment,
     IfExists,
@@ -23,16 +24,7 @@ from headwater.cli.arguments import (
 )
 from headwater.cli.column_text import field_text, fields
 from headwater.cli.connection import on_lake
-from headwater.cli.output import (
-    AsJson,
-    Cell,
-    audit,
-    count_on_terminal,
-    print_objects,
-    print_properties,
-    print_rows,
-    time_text,
-)
+from headwater.cli.output import AsJson, Cell, audit, print_objects, print_properties, print_rows
 from headwater.cli.table_changes import alter
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema.table_type import TableType, table_type
@@ -434,7 +426,6 @@ def remove_orphan_files(
     done = lake.table(str(table)).remove_orphan_files(
         older_than=spared,
         dry_run=dry_run,
-        progress=count_on_terminal("deleted"),
     )
     print_rows(
         ["file", "bytes", "changed at"],

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.catalog.table.display import time_text
 from headwater.cli.arguments import TableName, duration
 from headwater.cli.connection import on_lake
-from headwater.cli.output import AsJson, print_rows, time_text
+from headwater.cli.output import AsJson, print_rows
 
 if TYPE_CHECKING:
     from headwater.client import Lake

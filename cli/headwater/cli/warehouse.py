@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.catalog.table.display import time_text
 from headwater.cli.arguments import Unset, pairs
 from headwater.cli.connection import DEFAULT_DATABASE, DatabaseOption
-from headwater.cli.output import AsJson, print_rows, time_text
+from headwater.cli.output import AsJson, print_rows
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
+from headwater.catalog.table.display import Display
 from headwater.catalog.table.system_table import SystemTable, system_table_of
 from headwater.catalog.table.table import Table
 from headwater.client.inspect import SYSTEM_DATABASE, LakeInspect
@@ -42,7 +43,14 @@ class Lake:
         self._runtime = runtime
 
     def __repr__(self) -> str:
-        return f"Lake({self._catalog!r})"
+        return str(self._display())
+
+    def _repr_html_(self) -> str:
+        """The form that notebooks show."""
+        return self._display().html()
+
+    def _display(self) -> Display:
+        return Display(f"Lake {self._catalog.warehouse}", {"catalog": repr(self._catalog)})
 
     def __enter__(self) -> Self:
         return self

@@ -81,6 +81,10 @@ class SqlCatalog:
         self.bulk = BulkReads(context)
         self.operation = Operation(context, self._outbox, self.dropped_tables)
 
+    def __repr__(self) -> str:
+        # Not the database's URL, which may hold a password.
+        return f"SqlCatalog(location={self.location!r}, warehouse={self.warehouse!r})"
+
     @staticmethod
     def open(
         database_url: str,

@@ -14,6 +14,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.model.tags import TagInfo
+from headwater.catalog.table.display import Display, time_text
 from headwater.catalog.table.pointer import CatalogPointer
 from headwater.storage.errors import Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.files.access import FileAccess
@@ -27,11 +28,37 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import expired_tags
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 
-__all__ = ["Consumer", "TableHistory"]
+__all__ = ["Consumer", "Snapshots", "TableHistory"]
 
 T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Snapshots(list[Snapshot]):
+    """Snapshots, newest first, that show themselves as a table."""
+
+    def __repr__(self) -> str:
+        return str(self._display())
+
+    def _repr_html_(self) -> str:
+        """The form that notebooks show."""
+        return self._display().html()
+
+    def _display(self) -> Display:
+        columns = ("id", "committed at", "kind", "rows added", "rows in all", "by")
+        rows = [
+            (
+                snapshot.id,
+                time_text(snapshot.time_millis),
+                snapshot.commit_kind,
+                snapshot.delta_record_count,
+                snapshot.total_record_count,
+                snapshot.commit_user,
+            )
+            for snapshot in self
+        ]
+        return Display(f"{len(self)} snapshots", {}, columns, rows)
 
 
 class TableHistory:
@@ -69,7 +96,22 @@ class TableHistory:
         )
 
     def __repr__(self) -> str:
-        return f"Table({self.name})"
+        return str(self._display())
+
+    def _repr_html_(self) -> str:
+        """The form that notebooks show."""
+        return self._display().html()
+
+    def _display(self) -> Display:
+        schema = self.schema
+        properties = {
+            "primary key": ", ".join(schema.primary_keys),
+            "partitioned by": ", ".join(schema.partition_keys),
+            "options": Display.options(schema.options),
+            "comment": schema.comment or "",
+        }
+        columns = [(field.name, field.type, field.description or "") for field in schema.fields]
+        return Display(f"Table {self.name}", properties, ("column", "type", "comment"), columns)
 
     # What it is -------------------------------------------------------------------------------
 
@@ -144,13 +186,13 @@ class TableHistory:
         """The latest snapshot; None for a table without snapshots."""
         return self.pointer.latest()
 
-    def snapshots(self) -> list[Snapshot]:
+    def snapshots(self) -> Snapshots:
         """The snapshots that still exist, newest first."""
         if self._info.is_external:
             ids = snapshot_file_ids(self._files, self._storage.layout)
-            return [self._storage.snapshot(number) for number in reversed(ids)]
-        return all_pages(
-            lambda token: self._catalog.snapshots.list(self.identifier, page_token=token)
+            return Snapshots(self._storage.snapshot(number) for number in reversed(ids))
+        return Snapshots(
+            all_pages(lambda token: self._catalog.snapshots.list(self.identifier, page_token=token))
         )
 
     def snapshot(self, snapshot_id: int) -> Snapshot:

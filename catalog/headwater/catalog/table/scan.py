@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import pyarrow as pa
 
+from headwater.catalog.table.display import Display, time_text
 from headwater.catalog.table.lazy import frame_of, lazy_frame
-from headwater.storage.predicate.filter import Predicate
+from headwater.catalog.table.progress import progress_bar
+from headwater.storage.predicate.filter import Predicate, to_sql
 from headwater.storage.read.split import read_schema, read_split
 from headwater.storage.scan.plan import ScanPlan, Split, plan_snapshot
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -50,6 +52,27 @@ class Rows:
         self.predicate = predicate
         self.row_kinds = row_kinds
         self.schema: pa.Schema = read_schema(storage.schema, columns, row_kinds=row_kinds)
+
+    def __repr__(self) -> str:
+        return str(self._display())
+
+    def _repr_html_(self) -> str:
+        """The form that notebooks show."""
+        return self._display().html()
+
+    def _display(self) -> Display:
+        predicate = self.predicate
+        properties = {
+            "of": self._origin(),
+            "where": "" if predicate is None else to_sql(predicate, self.storage.schema),
+        }
+        columns = [(field.name, field.type) for field in self.schema]
+        title = f"{type(self).__name__} of {self.storage.name}"
+        return Display(title, properties, ("column", "Arrow type"), columns)
+
+    def _origin(self) -> str:
+        """The name of what the rows are read from, for people."""
+        raise NotImplementedError
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
@@ -94,7 +117,18 @@ class Rows:
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
-        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
+        return pa.Table.from_batches(self._watched_batches(), schema=self.schema)
+
+    def _watched_batches(self) -> Iterator[pa.RecordBatch]:
+        total = sum(split.row_count for split in self.splits)
+        with progress_bar(f"{self.storage.name}: reading", total) as advance:
+            for split in self.splits:
+                left = split.row_count
+                for batch in self.read_split(split):
+                    advance(batch.num_rows)
+                    left -= batch.num_rows
+                    yield batch
+                advance(left)
 
     @overload
     def to_polars(self, *, lazy: Literal[False] = ...) -> pl.DataFrame: ...
@@ -166,6 +200,11 @@ class Scan(Rows):
         self.snapshot = snapshot
         self.min_level = min_level
 
+    def _origin(self) -> str:
+        if self.snapshot is None:
+            return "a table without snapshots"
+        return f"snapshot {self.snapshot.id} of {time_text(self.snapshot.time_millis)}"
+
     def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> Scan:
         """The rows of the same snapshot, with these columns and by this predicate."""
         return Scan(self.storage, self.snapshot, columns, predicate, min_level=self.min_level)
@@ -204,6 +243,10 @@ class Changes(Rows):
     ) -> None:
         super().__init__(storage, columns, predicate, row_kinds=True)
         self.plans = tuple(plans)
+
+    def _origin(self) -> str:
+        ids = [plan.snapshot.id for plan in self.plans]
+        return f"snapshots {ids[0]} to {ids[-1]}" if ids else "no snapshots"
 
     def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> Changes:
         """The same changes, with these columns and by this predicate."""

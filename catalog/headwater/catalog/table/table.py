@@ -6,13 +6,14 @@ SDK, Spark and command line use tables through this class alone. It knows the ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 
 import pyarrow as pa
 
 from headwater.catalog.model.branches import branch_of
 from headwater.catalog.table.inspect import Inspect
+from headwater.catalog.table.progress import WatchedExecutor
 from headwater.catalog.table.reading import ReadableTable
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
@@ -22,6 +23,7 @@ from headwater.storage.jobs.compact import compact_table
 from headwater.storage.jobs.delete import delete_from_table
 from headwater.storage.jobs.executor import Executor, LocalExecutor
 from headwater.storage.jobs.expire import expire_snapshots
+from headwater.storage.jobs.file_deletion import FILE_DELETION
 from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.jobs.write import Replacement, WritePlan, with_partition, write_rows
 from headwater.storage.maintenance.expire import ExpireResult, Retention
@@ -176,7 +178,11 @@ class Table(ReadableTable):
         """
         predicate = self._predicate(where, self._storage)
         assert predicate is not None
-        return delete_from_table(self._storage, self.pointer, executor, predicate)
+        watched = self._watched("deleting rows", executor)
+        return delete_from_table(self._storage, self.pointer, watched, predicate)
+
+    def _watched(self, action: str, executor: Executor) -> Executor:
+        return WatchedExecutor(f"{self.name}: {action}", executor)
 
     def _new_commit(self) -> TableCommit:
         return TableCommit(self._storage, self.pointer, self._runtime.new_uuid())
@@ -210,7 +216,8 @@ class Table(ReadableTable):
             Unsupported: The table's compaction must write a changelog.
             OutcomeUnknown: The commit may have happened.
         """
-        return compact_table(self._storage, self.pointer, executor, partition=partition, full=full)
+        watched = self._watched("compacting", executor)
+        return compact_table(self._storage, self.pointer, watched, partition=partition, full=full)
 
     def expire_snapshots(
         self,
@@ -220,7 +227,7 @@ class Table(ReadableTable):
         retain: timedelta | None = None,
         limit: int | None = None,
         dry_run: bool = False,
-        executor: Executor | None = None,
+        executor: Executor = FILE_DELETION,
     ) -> ExpireResult:
         """Forget old snapshots and delete the files that only they needed.
 
@@ -247,15 +254,15 @@ class Table(ReadableTable):
             limit=limit,
         )
         latest = self.pointer.latest()
-        return expire_snapshots(self._storage, latest, rules, dry_run=dry_run, executor=executor)
+        watched = self._watched("deleting files", executor)
+        return expire_snapshots(self._storage, latest, rules, dry_run=dry_run, executor=watched)
 
     def remove_orphan_files(
         self,
         *,
         older_than: timedelta = timedelta(days=1),
         dry_run: bool = False,
-        progress: Callable[[int, int], None] | None = None,
-        executor: Executor | None = None,
+        executor: Executor = FILE_DELETION,
     ) -> OrphanFiles:
         """Delete the files in the table's directory that nothing refers to.
 
@@ -266,7 +273,6 @@ class Table(ReadableTable):
             older_than: Files that were changed within this time stay. It must be longer than any
                 write takes: what is written and not yet committed looks like an orphan.
             dry_run: Only say what would go.
-            progress: Told how many files are deleted, of how many.
             executor: Deletes the files; this process unless given.
 
         Raises:
@@ -286,6 +292,5 @@ class Table(ReadableTable):
             latest,
             older_than_millis=older_than // timedelta(milliseconds=1),
             dry_run=dry_run,
-            progress=progress,
-            executor=executor,
+            executor=self._watched("deleting files", executor),
         )

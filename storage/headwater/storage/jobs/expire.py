@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwater.storage.jobs.executor import Executor
-from headwater.storage.jobs.file_deletion import delete_files
+from headwater.storage.jobs.file_deletion import FILE_DELETION, delete_files
 from headwater.storage.maintenance.expire import (
     ExpireResult,
     Retention,
@@ -24,7 +24,7 @@ def expire_snapshots(
     retention: Retention | None = None,
     *,
     dry_run: bool = False,
-    executor: Executor | None = None,
+    executor: Executor = FILE_DELETION,
 ) -> ExpireResult:
     """Expire a table's oldest snapshots.
 
@@ -33,7 +33,7 @@ def expire_snapshots(
         latest: Its latest snapshot.
         retention: The snapshots to keep; None takes the table's options.
         dry_run: Delete nothing, and only tell the outcome.
-        executor: Deletes the data files; None is this process, with some threads.
+        executor: Deletes the data files; unless given this process, with some threads.
 
     Raises:
         Invalid: The retention contradicts itself.
@@ -53,7 +53,7 @@ def delete_tag_data(
     tagged: Snapshot,
     latest: Snapshot | None,
     *,
-    executor: Executor | None = None,
+    executor: Executor = FILE_DELETION,
 ) -> int:
     """Delete the files that only a tag kept, once the tag itself is deleted.
 
@@ -61,7 +61,7 @@ def delete_tag_data(
         storage: The table.
         tagged: The snapshot that the tag named.
         latest: The table's latest snapshot.
-        executor: Deletes the data files; None is this process, with some threads.
+        executor: Deletes the data files; unless given this process, with some threads.
 
     Returns:
         The number of files deleted; 0 while the snapshot itself or another tag of it exists.
@@ -75,6 +75,5 @@ def delete_tag_data(
     return len(unneeded.data) + len(unneeded.metadata)
 
 
-def _delete_data(storage: TableStorage, unneeded: Unneeded, executor: Executor | None) -> None:
-    for _ in delete_files(storage.files, list(unneeded.data), executor):
-        pass
+def _delete_data(storage: TableStorage, unneeded: Unneeded, executor: Executor) -> None:
+    delete_files(storage.files, list(unneeded.data), executor)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from headwater.storage.jobs.executor import Executor
-from headwater.storage.jobs.file_deletion import delete_files
+from headwater.storage.jobs.file_deletion import FILE_DELETION, delete_files
 from headwater.storage.maintenance.orphans import OrphanFiles, find_orphan_files
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -19,8 +19,7 @@ def remove_orphan_files(
     *,
     older_than_millis: int,
     dry_run: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-    executor: Executor | None = None,
+    executor: Executor = FILE_DELETION,
 ) -> OrphanFiles:
     """Delete the files of a table, whatever its branch, that nothing refers to.
 
@@ -30,8 +29,7 @@ def remove_orphan_files(
         older_than_millis: Files changed within this time stay: somebody may be about to commit
             them.
         dry_run: Only say what would go.
-        progress: Told how many are deleted, of how many.
-        executor: Deletes the files; None is this process, with some threads.
+        executor: Deletes the files; unless given this process, with some threads.
 
     Raises:
         Invalid: The time is negative.
@@ -41,10 +39,5 @@ def remove_orphan_files(
     """
     found = find_orphan_files(storage, latest, older_than_millis=older_than_millis)
     if not dry_run:
-        done = 0
-        for number in delete_files(storage.files, [file.path for file in found], executor):
-            for _ in range(number):
-                done += 1
-                if progress is not None:
-                    progress(done, len(found))
+        delete_files(storage.files, [file.path for file in found], executor)
     return OrphanFiles(dry_run, tuple(found))
