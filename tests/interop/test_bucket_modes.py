@@ -115,3 +115,56 @@ def test_pypaimon_reads_mod_buckets(lake: Lake, pypaimon: Client) -> None:
     table.write(rows(range(-10, 50), 2))
     expected = last_of(rows(range(-30, 30), 1), rows(range(-10, 50), 2))
     assert found(pypaimon.read(str(table.identifier))) == expected
+
+
+POSTPONING = {"postpone.batch-write-fixed-bucket": "false"}
+
+
+@pytest.mark.interop_java
+def test_postponed_rows_of_java_are_spread(
+    lake: Lake, service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
+) -> None:
+    java_client = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    options = {"bucket": "-2", "postpone.default-bucket-num": "3"}
+    table = new_table(lake, java_client, "postponed", options)
+    name = str(table.identifier)
+    # Java's library alone always leaves the rows for a compaction.
+    java_client.write(name, rows(range(60), 1))
+    java_client.write(name, rows(range(10), 2), "-D")
+    table.with_options(POSTPONING).write(rows(range(50, 80), 3))
+    assert found(table.scan().to_arrow()) == {} == found(java_client.read(name))
+    assert sorted(waiting(table)) == sorted(
+        row for plan in java_client.changes(name) for row in tuples(plan)
+    )
+    table.compact()
+    expected = last_of(rows(range(10, 60), 1), rows(range(50, 80), 3))
+    assert found(table.scan().to_arrow()) == expected == found(java_client.read(name))
+    assert {split.total_buckets for split in table.scan().splits} == {3}
+    table.write(rows(range(70, 90), 4))
+    java_client.write(name, rows(range(85, 100), 5))
+    assert found(java_client.read(name)) == {**expected, **found(rows(range(70, 90), 4))}
+    table.compact()
+    later = last_of(rows(range(70, 90), 4), rows(range(85, 100), 5))
+    expected = {**expected, **later}
+    assert found(table.scan().to_arrow()) == expected == found(java_client.read(name))
+
+
+def tuples(table: pa.Table) -> list[tuple[object, ...]]:
+    return list(zip(*table.to_pydict().values(), strict=True))
+
+
+def waiting(table: Table) -> list[tuple[object, ...]]:
+    return tuples(table.changes(0).to_arrow())
+
+
+@pytest.mark.interop
+def test_postponed_buckets_are_shared_with_pypaimon(lake: Lake, pypaimon: Client) -> None:
+    options = {"bucket": "-2", "postpone.default-bucket-num": "3"}
+    table = new_table(lake, pypaimon, "postponed", options)
+    name = str(table.identifier)
+    table.write(rows(range(40), 1))
+    pypaimon.write(name, rows(range(20, 60), 2))
+    table.with_options(POSTPONING).write(rows(range(50, 80), 3))
+    table.compact()
+    expected = last_of(rows(range(40), 1), rows(range(20, 60), 2), rows(range(50, 80), 3))
+    assert found(table.scan().to_arrow()) == expected == found(pypaimon.read(name))

@@ -137,6 +137,7 @@ USES: Mapping[Operation, Callable[[Table], object]] = {
 VALUES = {"changelog-producer": "lookup", "merge-engine": "partial-update", "bucket": "-2",
           "deletion-vectors.enabled": "true", "file.format": "orc",
           "file.format.per.level": "0:parquet,1:orc"}  # fmt: skip
+KEYED_VALUES = {**VALUES, "bucket": "-1"}
 
 REFUSED = {
     f"{option.key}-{operation.name}-{'keyed' if refusal.keyed is not False else 'plain'}": (
@@ -154,7 +155,8 @@ def test_what_the_table_refuses_is_refused_by_its_name(
 ) -> None:
     for key in (option.key.replace("<column>", "n"), *option.aliases):
         boolean = any("`false`" in refusal.unless.text for refusal in option.refusals)
-        value = VALUES.get(key, "true" if boolean else "other")
+        values = KEYED_VALUES if keyed else VALUES
+        value = values.get(key, "true" if boolean else "other")
         table = tables[keyed].with_options({key: value})
         with pytest.raises(Unsupported, match=re.escape(f"{key}={value}")):
             USES[operation](table)

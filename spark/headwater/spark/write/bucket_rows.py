@@ -48,9 +48,14 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
     buckets = schema.table_options.bucket
     function = schema.table_options.bucket_function
     partition = [sf.col(_quoted(name)) for name in schema.partition_keys]
-    if buckets < 1:
-        return df.repartition(*partition).sortWithinPartitions(*partition) if partition else df
     key = schema.bucket_key_fields
+    if buckets < 1 and not schema.primary_keys:
+        return df.repartition(*partition).sortWithinPartitions(*partition) if partition else df
+    if buckets < 1:
+        # Partitions have numbers of buckets of their own: rows of one key are brought together.
+        keys = [sf.col(_quoted(field.name)) for field in key]
+        placed = df.repartition(*partition, *keys)
+        return placed.sortWithinPartitions(*partition, *_key_order(df, storage))
     if function is BucketFunction.DEFAULT and can_compute(key):
         placed = with_bucket(df, key, buckets, _BUCKET)
     else:
@@ -62,14 +67,21 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
         placed = placed.repartitionById(buckets, sf.col(_BUCKET))
     order = [*partition, sf.col(_BUCKET)]
     if schema.primary_keys:
-        order += [sf.col(_quoted(field.name)) for field in schema.key_fields]
-        if ROW_KIND_COLUMN in df.columns and ROW_KIND_COLUMN not in schema.field_by_name:
-            # What takes a row of the same key back comes before what puts one in its place.
-            kind = sf.col(ROW_KIND_COLUMN)
-            textual = isinstance(df.schema[ROW_KIND_COLUMN].dataType, st.StringType)
-            retracts = sf.upper(kind).isin("-U", "-D") if textual else kind % 2 == 1
-            order.append(retracts.desc())
+        order += _key_order(df, storage)
     return placed.sortWithinPartitions(*order).drop(_BUCKET)
+
+
+def _key_order(df: DataFrame, storage: TableStorage) -> list[Column]:
+    """By key; rows of one key so that the last counts."""
+    schema = storage.schema
+    order = [sf.col(_quoted(field.name)) for field in schema.key_fields]
+    if ROW_KIND_COLUMN in df.columns and ROW_KIND_COLUMN not in schema.field_by_name:
+        # What takes a row of the same key back comes before what puts one in its place.
+        kind = sf.col(ROW_KIND_COLUMN)
+        textual = isinstance(df.schema[ROW_KIND_COLUMN].dataType, st.StringType)
+        retracts = sf.upper(kind).isin("-U", "-D") if textual else kind % 2 == 1
+        order.append(retracts.desc())
+    return order
 
 
 def _quoted(name: str) -> str:

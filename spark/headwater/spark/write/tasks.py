@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -72,9 +73,9 @@ class _Target:
     writer: str
 
     @staticmethod
-    def of(options: WriteOptions) -> _Target:
+    def of(options: WriteOptions, *, is_stream: bool) -> _Target:
         table = options.open()
-        plan = _plan(options, table.storage).upon(table.pointer.latest())
+        plan = _plan(options, table.storage, is_stream).upon(table.pointer.latest())
         if plan.states is not None and not table.schema.partition_keys:
             # One look for all tasks. With partitions each task looks up those it meets.
             plan.states.load([EMPTY_ROW])
@@ -87,7 +88,7 @@ class _Target:
         first = 0 if self.clustered else task.partitionId() * _TASK_RANGE
         name = task.getLocalProperty(_QUERY_ID) or self.writer
         rows = 0
-        with self.plan.writer(first) as writer:
+        with self.plan.writer(first, is_alone=False) as writer:
             for batch in batches:
                 rows += batch.num_rows
                 if rows > _TASK_RANGE and not self.clustered:
@@ -99,9 +100,9 @@ class _Target:
             return WrittenFiles(name, tuple(writer.finish()))
 
 
-def _plan(options: WriteOptions, storage: TableStorage) -> WritePlan:
+def _plan(options: WriteOptions, storage: TableStorage, is_stream: bool) -> WritePlan:
     replaced = Replacement(options.partition, options.dynamic) if options.overwrite else None
-    return WritePlan(storage, replaced, options.unchanged_since)
+    return WritePlan(storage, replaced, options.unchanged_since, is_stream=is_stream)
 
 
 class _Writer:
@@ -111,13 +112,15 @@ class _Writer:
     another process on the driver to commit. What the tasks need is looked up when it is pickled.
     """
 
+    _is_stream: ClassVar = False
+
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
         self._target: _Target | None = None
 
     def __getstate__(self) -> dict[str, object]:
         if self._target is None:
-            self._target = _Target.of(self._options)
+            self._target = _Target.of(self._options, is_stream=self._is_stream)
         return self.__dict__
 
     def _write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
@@ -166,7 +169,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         if files is not None:
             table = self._options.open()
             commit = TableCommit(table.storage, table.pointer, files.writer)
-            _plan(self._options, table.storage).commit(commit, files.messages)
+            plan = _plan(self._options, table.storage, self._is_stream)
+            plan.commit(commit, files.messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete what tasks wrote, as another failed."""
@@ -175,6 +179,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Writes each micro-batch as one commit, exactly once for one checkpoint."""
+
+    _is_stream = True
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """Write a task's rows."""
@@ -188,7 +194,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         table = self._options.open()
         commit = TableCommit(table.storage, table.pointer, f"spark-{files.writer}")
         if commit.filter_committed([batchId]):
-            plan = _plan(self._options, table.storage)
+            plan = _plan(self._options, table.storage, self._is_stream)
             plan.commit(commit, files.messages, identifier=batchId)
         else:
             commit.abort(files.messages)

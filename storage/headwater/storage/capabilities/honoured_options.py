@@ -18,6 +18,17 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("path", "the place of an external table"),
     _honoured("auto-create", "refused at creation: there is a catalog"),
     _honoured("bucket-key", "the columns that a row's bucket is computed from"),
+    _honoured(
+        "postpone.batch-write-fixed-bucket",
+        "whether a batch write spreads rows over buckets at once, where `bucket` is -2",
+    ),
+    _honoured("postpone.default-bucket-num", "the number of buckets of a new partition there"),
+    _honoured("postpone.target-row-num-per-bucket", "or the rows that each of them is for"),
+    _honoured("postpone.target-size-per-bucket", "or the bytes of rows that each is for"),
+    _honoured(
+        "postpone.batch-write-fixed-bucket.max-parallelism",
+        "how many buckets a batch write gives a partition at most by these",
+    ),
     _honoured("sequence.field", "the columns that order the rows of one key"),
     _honoured("sequence.field.sort-order", "whether the greatest or the smallest wins"),
     _honoured("rowkind.field", "the column that holds each row's kind"),

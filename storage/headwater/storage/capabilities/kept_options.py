@@ -95,10 +95,7 @@ _KEPT: Mapping[str, str] = {
         cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl
         dynamic-bucket.assigner-parallelism dynamic-bucket.initial-buckets
         dynamic-bucket.max-buckets dynamic-bucket.target-row-num
-        postpone.batch-write-fixed-bucket postpone.batch-write-fixed-bucket.max-parallelism
-        postpone.batch-write-fixed-bucket.rescale-load-factor postpone.default-bucket-num
-        postpone.merge-on-read postpone.target-row-num-per-bucket
-        postpone.target-size-per-bucket
+        postpone.batch-write-fixed-bucket.rescale-load-factor
         """,
     "deletion vectors, row tracking, data evolution and the indexes over them, all of which this"
     " engine refuses": """

@@ -72,16 +72,19 @@ def one_of(*names: str) -> Values:
     return Values(", ".join(f"`{name}`" for name in names), frozenset(names).__contains__)
 
 
-def numbers_from(least: int) -> Values:
-    """Numbers of at least so much."""
+def numbers_from(least: int, *, or_: str | None = None) -> Values:
+    """Numbers of at least so much, and one other value."""
 
     def include(text: str) -> bool:
+        if text == or_:
+            return True
         try:
             return int(text) >= least
         except ValueError:
             return False
 
-    return Values(f"{least} or more", include)
+    other = "" if or_ is None else f", or {or_}"
+    return Values(f"{least} or more{other}", include)
 
 
 def unset() -> Values:

@@ -86,11 +86,14 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "bucket",
-        "the number of buckets of a partition; -1 means none, for a table without a primary key",
+        "the number of buckets of a partition; -1 means none, for a table without a primary key; "
+        "-2 lets each partition have its own number",
         is_honoured=True,
         default="-1",
         refusals=(
-            Refusal(ALL, numbers_from(1), "set it to a number of buckets", keyed=True),
+            Refusal(
+                ALL, numbers_from(1, or_="-2"), "set it to a number of buckets, or -2", keyed=True
+            ),
             Refusal(_WRITES, numbers_from(-1), keyed=False),
         ),
     ),
@@ -189,6 +192,11 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
     _time("incremental-between", "the snapshots whose changes are read"),
     _time("incremental-between-timestamp", "the moments between which changes are read"),
     _time("incremental-to-auto-tag", "the tag up to which changes are read"),
+    Option(
+        "postpone.merge-on-read",
+        "whether a read merges rows that wait for a compaction to spread them over buckets",
+        refusals=(Refusal(Operation.READ, _FALSE, "compact the table to read them"),),
+    ),
     _time("batch-scan-mode", "how Paimon's own tables begin a read", one_of("none")),
     Option(
         "stream-scan-mode",

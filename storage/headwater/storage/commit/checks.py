@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from headwater.storage.errors import Conflict, CorruptData, NotFound
+from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
 from headwater.storage.rows.binary_row import deserialize_row
@@ -189,16 +190,20 @@ def buckets_are_unchanged(
 ) -> None:
     """No other commit changed the rows of the buckets that this one changes.
 
-    A compaction changes files, not rows.
+    A compaction changes files, not rows, but for those that waited for it (``bucket`` = -2): they
+    become part of the table, on level 0 of their buckets.
 
     Raises:
         Conflict: One did.
     """
-    own = {(entry.partition, entry.bucket) for entry in delta}
+    keyed = bool(storage.schema.primary_keys)
+    own = {(entry.partition, entry.bucket) for entry in delta if entry.bucket != POSTPONE_BUCKET}
     for snapshot, entries in changes:
-        if snapshot.commit_kind is CommitKind.COMPACT:
-            continue
         for entry in entries:
+            if snapshot.commit_kind is CommitKind.COMPACT and not (
+                keyed and entry.kind is FileKind.ADD and entry.file.level == 0
+            ):
+                continue
             if (entry.partition, entry.bucket) in own:
                 raise Conflict(
                     f"table {storage.name}: snapshot {snapshot.id} changed bucket {entry.bucket} "

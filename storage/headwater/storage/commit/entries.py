@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.rows.partition import partition_spec, partition_values, static_partition
@@ -131,7 +132,8 @@ def upgraded(storage: TableStorage, entries: list[ManifestEntry]) -> list[Manife
             for e in group
         )
         one_run = all(one[1] < other[0] for one, other in pairwise(ranges))
-        if not one_run or any(e.file.level or e.file.delete_row_count for e in group):
+        waits = group[0].bucket == POSTPONE_BUCKET
+        if waits or not one_run or any(e.file.level or e.file.delete_row_count for e in group):
             result += group
             continue
         result += [

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.errors import HeadwaterError
+from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.read.split import BucketFiles
@@ -63,7 +64,8 @@ class LateRows:
         result: list[ManifestEntry] = []
         for entry in added:
             bucket = (entry.partition, entry.bucket)
-            if latest.get(bucket, -1) < first[bucket]:
+            # Rows that wait for a compaction have no numbers yet.
+            if entry.bucket == POSTPONE_BUCKET or latest.get(bucket, -1) < first[bucket]:
                 result.append(entry)
                 continue
             shift = latest[bucket] + 1 + _SLACK - first[bucket]

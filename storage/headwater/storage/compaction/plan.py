@@ -20,6 +20,7 @@ from headwater.storage.compaction.universal import (
     pick_compaction,
 )
 from headwater.storage.errors import Invalid
+from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.read.split import BucketFiles
@@ -94,6 +95,8 @@ def plan_compaction(
     found: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in live_entries(storage, snapshot, partitions=partitions):
         bucket = (entry.partition, entry.bucket)
+        if entry.bucket == POSTPONE_BUCKET:
+            continue  # `plan_postponed` is for these
         if buckets is None or bucket in buckets:
             found.setdefault(bucket, []).append(entry)
     tasks: list[CompactionTask] = []

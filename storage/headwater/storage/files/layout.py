@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["MAIN_BRANCH", "TableLayout", "escape_path_name", "unescape_path_name"]
+__all__ = [
+    "MAIN_BRANCH",
+    "POSTPONE_BUCKET",
+    "TableLayout",
+    "escape_path_name",
+    "unescape_path_name",
+]
 
 MAIN_BRANCH = "main"
+POSTPONE_BUCKET = -2
+"""The bucket of rows that wait for a compaction, and the option ``bucket`` where there is one."""
 
 # PartitionPathUtils.java: the characters Hive escapes in a partition's directory name.
 _ESCAPED = frozenset(
@@ -129,7 +137,9 @@ class TableLayout:
 
         Args:
             partition: (column name, value as text) in partition-key order.
-            bucket: The bucket's number; -1 is never a directory (unbucketed tables use 0).
+            bucket: The bucket's number; -1 is never a directory (unbucketed tables use 0), and -2
+                is that of postponed rows.
         """
         inner = "".join(f"{escape_path_name(k)}={escape_path_name(v)}/" for k, v in partition)
-        return f"{self.location}/{inner}bucket-{bucket}"
+        name = "postpone" if bucket == POSTPONE_BUCKET else bucket
+        return f"{self.location}/{inner}bucket-{name}"

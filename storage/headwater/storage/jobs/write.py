@@ -17,6 +17,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import to_arrow
 from headwater.storage.types.values import arrow_scalar
+from headwater.storage.write.assign.choice import new_assigner
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
@@ -61,12 +62,14 @@ class WritePlan:
         replaced: For an overwrite, the rows that go.
         unchanged_since: Refuse to commit when a later snapshot changed rows of the same buckets.
         states: The buckets that rows are added to; None when their rows are replaced.
+        is_stream: True if the write is one of a stream's many.
     """
 
     storage: TableStorage
     replaced: Replacement | None = None
     unchanged_since: int | None = None
     states: BucketStates | None = None
+    is_stream: bool = False
 
     def upon(self, base: Snapshot | None) -> WritePlan:
         """The plan for writers, which add to what a snapshot holds."""
@@ -74,21 +77,26 @@ class WritePlan:
             return self
         return replace(self, states=BucketStates(self.storage, base))
 
-    def writer(self, first: int = 0) -> TableWriter:
+    def writer(self, first: int = 0, *, is_alone: bool = True) -> TableWriter:
         """A writer of some of the rows.
 
         Args:
             first: Added to the sequence numbers, so that writers that share a bucket share none.
+            is_alone: False if other writers of the same commit have rows, too.
         """
         states = self.states
+        assigner = new_assigner(self.storage, states, is_alone=is_alone, is_stream=self.is_stream)
         if states is None:
             return TableWriter(
-                self.storage, max_sequence_numbers=lambda partition, bucket: first - 1
+                self.storage,
+                max_sequence_numbers=lambda partition, bucket: first - 1,
+                assigner=assigner,
             )
         return TableWriter(
             self.storage,
             max_sequence_numbers=lambda partition, bucket: first + states(partition, bucket),
             checked_snapshot=0 if states.snapshot is None else states.snapshot.id,
+            assigner=assigner,
         )
 
     def commit(

@@ -25,6 +25,7 @@ from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.plan import Split, plan_snapshot
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.assign.assigner import OneBucket
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.file_encoding import refuse_formats
@@ -133,6 +134,7 @@ def _retract(
         storage,
         max_sequence_numbers=lambda partition, bucket: task.last_sequence,
         checked_snapshot=task.snapshot_id,
+        assigner=OneBucket(task.splits[0].bucket, task.splits[0].total_buckets),
     ) as writer:
         for split in task.splits:
             for batch in read_split(storage, split, predicate=predicate):

@@ -36,7 +36,7 @@ _CHUNK = 32_768
 def bucket_numbers(
     columns: Sequence[pa.Array | pa.ChunkedArray],
     types: Sequence[DataType],
-    buckets: int,
+    buckets: int | npt.NDArray[np.int32],
     function: BucketFunction = BucketFunction.DEFAULT,
 ) -> npt.NDArray[np.int32]:
     """The bucket of each row.
@@ -44,26 +44,26 @@ def bucket_numbers(
     Args:
         columns: The bucket-key columns in the order of the bucket key, all of one length.
         types: Their types.
-        buckets: The number of buckets.
+        buckets: The number of buckets, of all rows or of each.
         function: The function that gives a bucket for a key.
 
     Returns:
-        A number from 0 to ``buckets - 1`` for each row.
+        A number from 0 to one less than the number of buckets for each row.
 
     Raises:
         Invalid: There is no column, a column is not of its type or of one that the function does
             not take, or `buckets` is not positive.
     """
-    if buckets < 1:
+    if np.min(buckets, initial=1) < 1:
         raise Invalid(f"rows cannot be spread over {buckets} buckets")
     whole = _whole(columns)
     if function is BucketFunction.MOD:
         return _remainders(whole, types, buckets)
     if function is BucketFunction.HIVE:
         positive = hive_hashes(whole, types) & np.uint32(0x7FFFFFFF)
-        return (positive % np.uint32(buckets)).astype(np.int32)
+        return (positive.astype(np.int64) % buckets).astype(np.int32)
     # Java's remainder keeps the sign of the hash, as fmod does.
-    return np.abs(np.fmod(key_hashes(whole, types), np.int32(buckets)))
+    return np.abs(np.fmod(key_hashes(whole, types), np.asarray(buckets, np.int32)))
 
 
 def key_hashes(
@@ -90,7 +90,9 @@ def _whole(columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[pa.Array]:
 
 
 def _remainders(
-    columns: Sequence[pa.Array], types: Sequence[DataType], buckets: int
+    columns: Sequence[pa.Array],
+    types: Sequence[DataType],
+    buckets: int | npt.NDArray[np.int32],
 ) -> npt.NDArray[np.int32]:
     """The remainder of the key, never negative; that of a null key is 0."""
     check_bucket_function(BucketFunction.MOD, types)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -10,17 +11,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.rows.binary_row import EMPTY_ROW, serialize_row
-from headwater.storage.rows.bucket import bucket_numbers
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField
 from headwater.storage.types.values import storage_value
 
-__all__ = ["Bucket", "BucketRows", "distribute"]
+__all__ = [
+    "Bucket",
+    "BucketRows",
+    "Codes",
+    "Numbers",
+    "Placement",
+    "distribute",
+    "partition_codes",
+]
 
 Bucket: TypeAlias = tuple[bytes, int]
 """Serialised partition values, and the bucket's number."""
 
-_Codes: TypeAlias = npt.NDArray[np.int64]
+Codes: TypeAlias = npt.NDArray[np.int64]
+"""For each row its place in a list."""
+Numbers: TypeAlias = npt.NDArray[np.int32]
+"""For each row the number of its bucket."""
+Placement: TypeAlias = Callable[[Sequence[bytes], Codes, pa.Table], Numbers]
+"""Finds the buckets of rows, given the serialised partitions and which of them each row is in."""
 # Up to this range, codes are counted rather than sorted.
 _COUNTABLE = 1 << 22
 
@@ -29,7 +42,7 @@ class BucketRows:
     """Rows by bucket; within a bucket they keep their order."""
 
     def __init__(
-        self, table: pa.Table, buckets: list[Bucket], order: _Codes | None, ends: _Codes
+        self, table: pa.Table, buckets: list[Bucket], order: Codes | None, ends: Codes
     ) -> None:
         self._table = table
         self._buckets = buckets
@@ -63,26 +76,21 @@ class BucketRows:
         return self._table.take(pa.array(chosen))
 
 
-def distribute(storage: TableStorage, rows: pa.Table) -> BucketRows:
+def distribute(storage: TableStorage, rows: pa.Table, place: Placement) -> BucketRows:
     """Spread rows over their partitions and buckets.
 
     Args:
         storage: The table.
         rows: At least one row, with the table's columns in their Arrow forms, in one chunk.
+        place: Finds their buckets.
     """
-    partitions, codes = _partition_codes(rows, storage.schema.partition_fields)
-    options = storage.schema.table_options
-    total = options.bucket
-    if total > 0:
-        fields = storage.schema.bucket_key_fields
-        columns = [rows.column(field.name) for field in fields]
-        types = [field.type for field in fields]
-        buckets = bucket_numbers(columns, types, total, options.bucket_function)
-        codes = codes * total + buckets
-    # Paimon puts the files of an unbucketed table into bucket 0.
-    total = max(total, 1)
-    present, codes = _dense(codes, len(partitions) * total)
-    names = [(partitions[int(code) // total], int(code) % total) for code in present]
+    partitions, codes = partition_codes(rows, storage.schema.partition_fields)
+    numbers = place(partitions, codes, rows)
+    least = int(numbers.min())
+    span = int(numbers.max()) - least + 1
+    codes = codes * span + (numbers - least)
+    present, codes = _dense(codes, len(partitions) * span)
+    names = [(partitions[int(code) // span], int(code) % span + least) for code in present]
     if len(names) == 1:
         return BucketRows(rows, names, None, np.array([rows.num_rows], np.int64))
     small = codes.astype(np.uint16 if len(names) <= 1 << 16 else np.int64)
@@ -91,7 +99,7 @@ def distribute(storage: TableStorage, rows: pa.Table) -> BucketRows:
     return BucketRows(rows, names, order, ends)
 
 
-def _partition_codes(rows: pa.Table, fields: tuple[DataField, ...]) -> tuple[list[bytes], _Codes]:
+def partition_codes(rows: pa.Table, fields: tuple[DataField, ...]) -> tuple[list[bytes], Codes]:
     """The distinct partitions, and for each row which of them it lies in."""
     codes = np.zeros(rows.num_rows, np.int64)
     if not fields:
@@ -115,7 +123,7 @@ def _partition_codes(rows: pa.Table, fields: tuple[DataField, ...]) -> tuple[lis
     return [serialize_row(values, types) for values in zip(*columns, strict=True)], codes
 
 
-def _dense(codes: _Codes, span: int) -> tuple[_Codes, _Codes]:
+def _dense(codes: Codes, span: int) -> tuple[Codes, Codes]:
     """The codes that occur, ascending, and the rows' codes renumbered to their places."""
     if span > _COUNTABLE:
         present, dense = np.unique(codes, return_inverse=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.errors import CorruptData, NotFound
+from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.avro_container import read_avro
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import merge_entries, read_manifest, read_manifest_list
@@ -151,6 +152,7 @@ def plan_snapshot(
     *,
     predicate: Predicate | None = None,
     min_level: int = 0,
+    with_postponed: bool = False,
 ) -> ScanPlan:
     """Plan to read a snapshot's rows.
 
@@ -161,6 +163,8 @@ def plan_snapshot(
             a split filters its rows exactly.
         min_level: Only files of this LSM level and above: the table as it was when they were
             compacted.
+        with_postponed: Also the rows that wait for a compaction to spread them over buckets, in
+            `streaming` splits of their own.
 
     Raises:
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
@@ -175,7 +179,13 @@ def plan_snapshot(
         found.only([entry for entry in found.entries if entry.file.level >= min_level])
     splits: list[Split] = []
     for bucket in _by_bucket(found.entries):
-        if storage.schema.primary_keys:
+        if bucket[0].bucket == POSTPONE_BUCKET:
+            if with_postponed:
+                files = sorted(
+                    (entry.file for entry in bucket), key=lambda file: file.creation_time or 0
+                )
+                splits.append(_split(storage, snapshot, bucket, files, False, True))
+        elif storage.schema.primary_keys:
             splits += _keyed_splits(storage, snapshot, bucket, pruner, found)
         else:
             splits += _packed(storage, snapshot, bucket, streaming=False)

@@ -133,7 +133,7 @@ class Pruner:
         """The bucket keys that matching rows can have, when they are few."""
         schema = self._storage.schema
         fields = schema.bucket_key_fields
-        if not fields or schema.table_options.bucket < 1:
+        if not fields or schema.table_options.bucket == -1:
             return None
         pinned = pinned_values(self._predicate)
         if (

@@ -220,7 +220,14 @@ def _plan(
                 ChangelogProducer.FULL_COMPACTION: options.highest_level,
             }
             least = levels.get(options.changelog_producer, 0) if storage.schema.primary_keys else 0
-            return plan_snapshot(storage, snapshot, predicate=predicate, min_level=least)
+            return plan_snapshot(
+                storage,
+                snapshot,
+                predicate=predicate,
+                min_level=least,
+                # As the stream gives them when they are written, and not when they are compacted.
+                with_postponed=not _keeps_changelog(storage),
+            )
         if _keeps_changelog(storage):
             return plan_changelog(storage, snapshot, predicate=predicate)
         overwritten = snapshot.commit_kind is CommitKind.OVERWRITE

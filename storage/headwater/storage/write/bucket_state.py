@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headwater.storage.errors import Invalid
+from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.manifest.data_file import ManifestEntry
 from headwater.storage.rows.partition import partition_spec
 from headwater.storage.scan.plan import live_entries
@@ -26,10 +27,12 @@ class PartitionState:
         total_buckets: The number of buckets its files were spread over; None when it has no
             files or is not bucketed.
         max_sequence: The greatest sequence number of each bucket that has files.
+        postponed_rows: Rows that no compaction has spread over buckets yet.
     """
 
     total_buckets: int | None = None
     max_sequence: Mapping[int, int] = field(default_factory=dict)
+    postponed_rows: int = 0
 
 
 @dataclass
@@ -61,10 +64,11 @@ class BucketStates:
             self.partitions |= dict.fromkeys(new, PartitionState())
             return
         found = partition_states(live_entries(self.storage, self.snapshot, partitions=new))
-        wanted = int(self.storage.schema.options.get("bucket", "-1"))
+        wanted = self.storage.schema.table_options.bucket
         for partition in new:
             state = found.get(partition, PartitionState())
-            if state.total_buckets is not None and state.total_buckets != wanted:
+            own = wanted == POSTPONE_BUCKET  # each partition has its own
+            if not own and state.total_buckets is not None and state.total_buckets != wanted:
                 raise Invalid(
                     f"table {self.storage.name}: {describe_partition(self.storage, partition)} has "
                     f"{state.total_buckets} buckets, but the option 'bucket' says {wanted}; "
@@ -82,14 +86,18 @@ def partition_states(entries: Iterable[ManifestEntry]) -> dict[bytes, PartitionS
     """The states of the partitions that live files lie in."""
     totals: dict[bytes, int | None] = {}
     sequences: dict[bytes, dict[int, int]] = {}
+    postponed: dict[bytes, int] = {}
     for entry in entries:
         if entry.total_buckets > 0:
             totals[entry.partition] = entry.total_buckets
         buckets = sequences.setdefault(entry.partition, {})
+        if entry.bucket == POSTPONE_BUCKET:
+            waiting = postponed.get(entry.partition, 0)
+            postponed[entry.partition] = waiting + entry.file.row_count
         last = entry.file.max_sequence_number
         buckets[entry.bucket] = max(buckets.get(entry.bucket, last), last)
     return {
-        partition: PartitionState(totals.get(partition), buckets)
+        partition: PartitionState(totals.get(partition), buckets, postponed.get(partition, 0))
         for partition, buckets in sequences.items()
     }
 

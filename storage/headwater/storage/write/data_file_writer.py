@@ -64,6 +64,7 @@ class DataFileWriter:
         source: The origin of the files.
         changelog: True if the files are changelog files.
         first_sequence: Append tables: the sequence number of the first row.
+        prefix: The beginning of the files' names; None is the usual one.
 
     Attributes:
         next_sequence: Append tables: the sequence number of the next file's first row.
@@ -82,6 +83,7 @@ class DataFileWriter:
         source: FileSource = FileSource.APPEND,
         changelog: bool = False,
         first_sequence: int = 0,
+        prefix: str | None = None,
     ) -> None:
         schema = storage.schema
         options = schema.table_options
@@ -99,7 +101,9 @@ class DataFileWriter:
         self._level = level
         self._source = source
         self._directory = bucket_directory(storage, partition, bucket)
-        self._name = f"{'changelog' if changelog else 'data'}-{storage.runtime.new_uuid()}"
+        if prefix is None:
+            prefix = "changelog-" if changelog else "data-"
+        self._name = prefix + storage.runtime.new_uuid()
         self._started = 0
         self._open: tuple[str, FormatWriter, _Summary] | None = None
         self._finished: list[DataFile] = []

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.errors import Invalid
+from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.index.index_file import IndexFileMeta
 from headwater.storage.manifest.data_file import DataFile
@@ -28,6 +29,8 @@ from headwater.storage.rows.distribute import Bucket, BucketRows, distribute
 from headwater.storage.rows.ingest import TabularData, arrow_table, coerce
 from headwater.storage.rows.kinds import take_row_kinds
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.assign.assigner import Assigner, FixedBuckets
+from headwater.storage.write.assign.postponed import postponed_file_prefix, postponed_storage
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.file_encoding import refuse_formats
 
@@ -92,6 +95,7 @@ class TableWriter:
             mapping or function of (partition, bucket). An empty mapping when the buckets' present
             files are to be replaced.
         checked_snapshot: The snapshot that `max_sequence_numbers` was read from.
+        assigner: Finds the rows' buckets; None is by their bucket key.
         buffer_bytes: Bytes of rows held before files are written; None takes
             ``write-buffer-size``. A flush needs about three times as much for a moment.
 
@@ -105,6 +109,7 @@ class TableWriter:
         *,
         max_sequence_numbers: SequenceNumbers,
         checked_snapshot: int | None = None,
+        assigner: Assigner | None = None,
         buffer_bytes: int | None = None,
     ) -> None:
         storage.refuse(Operation.WRITE)
@@ -119,7 +124,9 @@ class TableWriter:
         self._sequences = max_sequence_numbers
         self._checked = checked_snapshot
         self._limit = buffer_bytes or self._options.write_buffer_size
-        self._total_buckets = self._options.bucket
+        self._assigner = FixedBuckets(storage) if assigner is None else assigner
+        self._postponed = postponed_storage(storage)
+        self._postponed_prefix = postponed_file_prefix(storage)
         self._buffer: list[pa.Table] = []
         self._buffered_bytes = 0
         self._next_sequence: dict[Bucket, int] = {}
@@ -163,6 +170,7 @@ class TableWriter:
             zeros = pa.repeat(pa.scalar(0, pa.int8()), rows.num_rows)
             rows = rows.append_column(KIND_FIELD.name, zeros)
         try:
+            self._assigner.expect(rows)
             self._add(rows)
         except BaseException:
             self.abort()
@@ -221,7 +229,7 @@ class TableWriter:
             CommitMessage(
                 partition,
                 bucket,
-                self._total_buckets,
+                self._assigner.total_buckets(partition),
                 new_files=tuple(written.new_files),
                 changelog_files=tuple(written.changelog_files),
                 checked_snapshot=self._checked,
@@ -252,7 +260,7 @@ class TableWriter:
             self._flush_batch(pa.Table.from_batches([batch]), everything or len(batches) > 1)
 
     def _flush_batch(self, rows: pa.Table, everything: bool) -> None:
-        groups = distribute(self._storage, rows)
+        groups = distribute(self._storage, rows, self._assigner.place)
         chosen = groups.numbers if everything else _fullest(groups)
         for number in chosen:
             self._write_bucket(groups.bucket(number), groups.rows(number))
@@ -264,9 +272,14 @@ class TableWriter:
             self._buffered_bytes = rest.nbytes
 
     def _write_bucket(self, bucket: Bucket, rows: pa.Table) -> None:
+        if bucket[1] == POSTPONE_BUCKET:
+            # In the order of writing, without numbers: a compaction gives them.
+            unknown = pa.repeat(pa.scalar(-1, pa.int64()), rows.num_rows)
+            self._write_open(bucket, rows.append_column(SEQUENCE_FIELD.name, unknown))
+            return
         first = self._first_sequence(bucket)
         if not self._keyed:
-            self._write_append(bucket, rows, first)
+            self._write_open(bucket, rows, first)
             return
         numbers = np.arange(first, first + rows.num_rows, dtype=np.int64)
         self._next_sequence[bucket] = first + rows.num_rows
@@ -288,12 +301,16 @@ class TableWriter:
         writer.write(pa.Table.from_batches([rows]))
         return writer.finish()
 
-    def _write_append(self, bucket: Bucket, rows: pa.Table, first: int) -> None:
+    def _write_open(self, bucket: Bucket, rows: pa.Table, first: int = 0) -> None:
+        """Append rows to a file that stays open for more."""
         writer = self._open.pop(bucket, None)
         if writer is None:
             while len(self._open) >= _OPEN_FILES:
                 self._close_oldest()
-            writer = DataFileWriter(self._storage, *bucket, first_sequence=first)
+            if bucket[1] == POSTPONE_BUCKET:
+                writer = DataFileWriter(self._postponed, *bucket, prefix=self._postponed_prefix)
+            else:
+                writer = DataFileWriter(self._storage, *bucket, first_sequence=first)
         self._open[bucket] = writer
         writer.write(rows)
 
@@ -308,7 +325,7 @@ class TableWriter:
         if bucket not in self._next_sequence:
             last = -1
             # The rows of an unbucketed table have no order to keep.
-            if self._total_buckets > 0:
+            if self._keyed or self._options.bucket > 0:
                 known = self._sequences
                 last = known.get(bucket, -1) if isinstance(known, Mapping) else known(*bucket)
             self._next_sequence[bucket] = last + 1

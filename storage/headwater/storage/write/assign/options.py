@@ -1,0 +1,52 @@
+"""The options of a table that say which buckets new rows go to (``CoreOptions.java``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.storage.errors import Invalid
+from headwater.storage.options import TableOptions, parse_bytes
+
+__all__ = ["AssignmentOptions"]
+
+
+@dataclass(frozen=True)
+class AssignmentOptions(TableOptions):
+    """A table's option map, typed, as writers need it that look for buckets."""
+
+    @property
+    def postpones_batches(self) -> bool:
+        """True if a batch write, too, leaves its rows for a compaction to spread over buckets."""
+        return not self._boolean("postpone.batch-write-fixed-bucket", True)
+
+    @property
+    def postpone_default_buckets(self) -> int | None:
+        """Buckets of a partition that has none yet; None when nothing says so."""
+        return self._count("postpone.default-bucket-num")
+
+    @property
+    def postpone_target_rows(self) -> int | None:
+        """Rows that a bucket of a new partition is meant for; None when nothing says so."""
+        return self._count("postpone.target-row-num-per-bucket")
+
+    @property
+    def postpone_target_size(self) -> int:
+        """Bytes of rows in memory that a bucket of a new partition is meant for."""
+        key = "postpone.target-size-per-bucket"
+        size = parse_bytes(self.raw.get(key, "1 gb"), key)
+        if size < 1:
+            raise Invalid(f"option '{key}' must be positive, not '{self.raw[key]}'")
+        return size
+
+    @property
+    def postpone_most_buckets(self) -> int:
+        """Buckets that a new partition is given at most by the number or size of its rows."""
+        return self._count("postpone.batch-write-fixed-bucket.max-parallelism") or 2048
+
+    def _count(self, key: str) -> int | None:
+        if key not in self.raw:
+            return None
+        number = self._integer(key, 1)
+        if number < 1:
+            raise Invalid(f"option '{key}' must be at least 1, not {number}")
+        return number
