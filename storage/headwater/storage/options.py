@@ -420,6 +420,32 @@ class TableOptions:
         )
 
     @property
+    def changelog_retained_min(self) -> int:
+        """Latest snapshots whose changelogs expiry always keeps."""
+        return self._integer("changelog.num-retained.min", self.snapshot_retained_min)
+
+    @property
+    def changelog_retained_max(self) -> int:
+        """Latest snapshots before which expiry removes even young changelogs."""
+        return self._integer("changelog.num-retained.max", self.snapshot_retained_max)
+
+    @property
+    def changelog_time_retained(self) -> int:
+        """Milliseconds that expiry keeps a changelog."""
+        key = "changelog.time-retained"
+        text = self.raw.get(key)
+        return self.snapshot_time_retained if text is None else parse_duration(text, key)
+
+    @property
+    def changelogs_outlive_snapshots(self) -> bool:
+        """True if any of these keeps a changelog longer than its snapshot."""
+        return (
+            self.changelog_retained_max > self.snapshot_retained_max
+            or self.changelog_retained_min > self.snapshot_retained_min
+            or self.changelog_time_retained > self.snapshot_time_retained
+        )
+
+    @property
     def consumer_expiration(self) -> int | None:
         """Milliseconds after which an idle consumer no longer holds back expiry; None is never."""
         text = self.raw.get("consumer.expiration-time")
@@ -434,7 +460,8 @@ class TableOptions:
     @property
     def consumer_changelog_only(self) -> bool:
         """True if consumers hold back changelogs alone, and not snapshots."""
-        return self._boolean("consumer.changelog-only", False)
+        # Where changelogs go with their snapshots, there is nothing else to hold back.
+        return self._boolean("consumer.changelog-only", False) and self.changelogs_outlive_snapshots
 
     @property
     def commit_max_retries(self) -> int:

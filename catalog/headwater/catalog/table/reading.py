@@ -13,7 +13,7 @@ from headwater.catalog.table.scan import Changes, Scan
 from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate, parse_predicate
-from headwater.storage.scan.stream import after, plans_before
+from headwater.storage.scan.stream import after, changes_of, plans_before
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -108,7 +108,7 @@ class ReadableTable(TableHistory):
         if not self.schema.primary_keys and options.streaming_read_append_overwrite:
             return
         for snapshot_id in range(since + 1, until + 1):
-            if self._storage.snapshot(snapshot_id).commit_kind is CommitKind.OVERWRITE:
+            if changes_of(self._storage, snapshot_id).commit_kind is CommitKind.OVERWRITE:
                 raise unsupported_mode(
                     "overwrite among changes",
                     f"table {self.name}: snapshot {snapshot_id} is an overwrite",

@@ -232,7 +232,8 @@ class Table(ReadableTable):
         """Forget old snapshots and delete the files that only they needed.
 
         Consumers hold back what they have not consumed; tags keep their files. What is not given
-        is taken from the table's ``snapshot.…`` options.
+        is taken from the table's ``snapshot.…`` options. Where ``changelog.…`` options keep
+        changelogs for longer, snapshots leave theirs to streams; those expire by these options.
 
         Args:
             retain_min: The number of latest snapshots that stay in any case.
@@ -243,8 +244,7 @@ class Table(ReadableTable):
             executor: Deletes the data files; this process unless given.
 
         Raises:
-            Invalid: The arguments contradict each other.
-            Unsupported: The table keeps changelogs longer than snapshots.
+            Invalid: The arguments, or the options, contradict each other.
         """
         rules = Retention.of(
             self._storage.schema.table_options,

@@ -312,18 +312,4 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         "whether compaction sorts files by `clustering.columns`",
         refusals=(Refusal(Operation.COMPACT, _FALSE),),
     ),
-    *(
-        Option(
-            key,
-            "changelogs that outlive their snapshots",
-            refusals=(
-                Refusal(Operation.EXPIRE, _UNSET, "changelogs would go with their snapshots"),
-            ),
-        )
-        for key in (
-            "changelog.num-retained.min",
-            "changelog.num-retained.max",
-            "changelog.time-retained",
-        )
-    ),
 )

@@ -98,6 +98,25 @@ class TableLayout:
         return f"{self.snapshot_directory}/EARLIEST"
 
     @property
+    def changelog_directory(self) -> str:
+        """The directory of the changelogs that outlive their snapshots, and of their hints."""
+        return f"{self.branch_location}/changelog"
+
+    def changelog(self, snapshot_id: int) -> str:
+        """The changelog that is left of a snapshot."""
+        return f"{self.changelog_directory}/changelog-{snapshot_id}"
+
+    @property
+    def latest_changelog_hint(self) -> str:
+        """The hint file that holds the latest changelog's id."""
+        return f"{self.changelog_directory}/LATEST"
+
+    @property
+    def earliest_changelog_hint(self) -> str:
+        """The hint file that holds the earliest changelog's id."""
+        return f"{self.changelog_directory}/EARLIEST"
+
+    @property
     def tag_directory(self) -> str:
         """The directory of the tag files."""
         return f"{self.branch_location}/tag"

@@ -7,11 +7,10 @@ from headwater.storage.jobs.file_deletion import FILE_DELETION, delete_files
 from headwater.storage.maintenance.expire import (
     ExpireResult,
     Retention,
-    Unneeded,
     finish_expiry,
     plan_expiry,
-    plan_tag_deletion,
 )
+from headwater.storage.maintenance.unneeded import Unneeded, plan_tag_deletion
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -26,7 +25,7 @@ def expire_snapshots(
     dry_run: bool = False,
     executor: Executor = FILE_DELETION,
 ) -> ExpireResult:
-    """Expire a table's oldest snapshots.
+    """Expire a table's oldest snapshots, and the oldest of the changelogs that outlive them.
 
     Args:
         storage: The table.
@@ -38,8 +37,7 @@ def expire_snapshots(
     Raises:
         Invalid: The retention contradicts itself.
         CorruptData: A tag, a branch or a manifest cannot be read; nothing was deleted.
-        Unsupported: The table keeps changelogs longer than snapshots, or has options that
-            Headwater does not follow.
+        Unsupported: The table has options that Headwater does not follow.
     """
     plan = plan_expiry(storage, latest, retention, dry_run=dry_run)
     if not dry_run:

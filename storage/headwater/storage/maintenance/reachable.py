@@ -18,16 +18,19 @@ from headwater.storage.index.index_file import index_file_path
 from headwater.storage.index.manifest import read_index_manifest
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
+from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.scan.plan import live_entries
+from headwater.storage.snapshot.changelog import read_changelog_files
 from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.snapshot.tag import list_tag_files
 from headwater.storage.table_storage import TableStorage
 
 __all__ = [
     "OtherBranches",
     "branch_names",
+    "changelog_paths",
     "data_paths",
     "delta_entries",
     "index_paths",
@@ -35,6 +38,7 @@ __all__ = [
     "manifest_names",
     "needed_index_paths",
     "other_branches",
+    "produces_changelog",
 ]
 
 
@@ -74,13 +78,23 @@ def delta_entries(storage: TableStorage, manifest_list: str) -> list[ManifestEnt
     return entries
 
 
-def manifest_names(storage: TableStorage, snapshot: Snapshot) -> Iterator[str]:
-    """Names of a snapshot's manifests and manifest lists, those of lists that are gone left out."""
-    for name in (
-        snapshot.base_manifest_list,
-        snapshot.delta_manifest_list,
-        snapshot.changelog_manifest_list,
-    ):
+def manifest_names(
+    storage: TableStorage, snapshot: Snapshot, *, rows: bool = True, changelog: bool = True
+) -> Iterator[str]:
+    """Names of a snapshot's manifests and manifest lists, those of lists that are gone left out.
+
+    Args:
+        storage: The table.
+        snapshot: The snapshot.
+        rows: With those that say what its rows are, and which files it changed.
+        changelog: With those of its changelog files.
+    """
+    lists: list[str | None] = []
+    if rows:
+        lists += [snapshot.base_manifest_list, snapshot.delta_manifest_list]
+    if changelog:
+        lists.append(snapshot.changelog_manifest_list)
+    for name in lists:
         if name is None:
             continue
         try:
@@ -109,6 +123,40 @@ def index_paths(storage: TableStorage, snapshot: Snapshot) -> list[str] | None:
         index_file_path(storage, entry.partition, entry.bucket, entry.index_file)
         for entry in entries
     ]
+
+
+def changelog_paths(storage: TableStorage, changelog: Snapshot) -> dict[str, int]:
+    """The sizes of the files that hold a changelog, by URI.
+
+    These are the changelog files, or in a table that has none, the files that the commit added;
+    none when a manifest is gone.
+
+    Raises:
+        CorruptData: A manifest is malformed.
+    """
+    manifest_list = changelog.changelog_manifest_list
+    if manifest_list is None:
+        if produces_changelog(storage) or not _adds_changes(storage, changelog):
+            return {}
+        manifest_list = changelog.delta_manifest_list
+    return {
+        path: entry.file.file_size
+        for entry in delta_entries(storage, manifest_list) or ()
+        if entry.kind is FileKind.ADD
+        for path in data_paths(storage, entry)
+    }
+
+
+def _adds_changes(storage: TableStorage, snapshot: Snapshot) -> bool:
+    """True if a stream may read the files that a commit added."""
+    if snapshot.commit_kind is CommitKind.OVERWRITE:
+        return not storage.schema.primary_keys
+    return snapshot.commit_kind is CommitKind.APPEND
+
+
+def produces_changelog(storage: TableStorage) -> bool:
+    """True if changelog files tell what a table's commits changed, and not the rows they added."""
+    return storage.schema.table_options.changelog_producer is not ChangelogProducer.NONE
 
 
 @dataclass
@@ -153,6 +201,9 @@ def other_branches(storage: TableStorage) -> OtherBranches:
                 found.indexes.update(needed_index_paths(branch, snapshot))
             if snapshot.statistics is not None:
                 found.statistics.add(snapshot.statistics)
+        for changelog in read_changelog_files(storage.files, layout):
+            found.data |= changelog_paths(branch, changelog).keys()
+            found.manifests.update(manifest_names(branch, changelog))
     return found
 
 

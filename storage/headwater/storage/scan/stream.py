@@ -2,6 +2,7 @@
 
 A position says what a reader wants next; planning it gives the splits and the position after it.
 Positions are values: nothing here remembers anything, so a reader can go back to any of them.
+Of an expired snapshot, changes are read as long as it has left a changelog.
 
 Source: ``DataTableStreamScan.java``, ``DeltaFollowUpScanner.java``,
 ``ChangelogFollowUpScanner.java``, ``NextSnapshotFetcher.java``, ``AbstractDataTableScan.java``.
@@ -18,6 +19,7 @@ from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceTyp
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.plan import ScanPlan, plan_changelog, plan_delta, plan_snapshot
+from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
 from headwater.storage.snapshot.files import snapshot_file_ids
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -25,6 +27,7 @@ from headwater.storage.table_storage import TableStorage
 __all__ = [
     "StreamPosition",
     "after",
+    "changes_of",
     "from_consumer",
     "from_snapshot",
     "from_timestamp",
@@ -92,7 +95,7 @@ def from_snapshot(
         NotFound: The snapshot has expired.
         Invalid: It is not the latest, nor before it, nor the next.
     """
-    _check_reach(storage, newest, snapshot_id)
+    _check_reach(storage, newest, snapshot_id, changes=not full)
     return StreamPosition(snapshot_id, changes=not full)
 
 
@@ -122,13 +125,32 @@ def from_timestamp(
     """
     if newest is None or newest.time_millis < time_millis:
         return latest(newest)
-    ids = [n for n in snapshot_file_ids(storage.files, storage.layout) if n < newest.id]
+    present = {
+        *changelog_file_ids(storage.files, storage.layout),
+        *snapshot_file_ids(storage.files, storage.layout),
+    }
+    ids = sorted(number for number in present if number < newest.id)
 
     def committed(number: int) -> int:
-        return storage.snapshot(number).time_millis
+        return changes_of(storage, number).time_millis
 
     at = bisect_left(ids, time_millis, key=committed)
     return StreamPosition(ids[at] if at < len(ids) else newest.id)
+
+
+def changes_of(storage: TableStorage, snapshot_id: int) -> Snapshot:
+    """A snapshot whose changes can be read: one that is there, or has left its changelog.
+
+    Raises:
+        NotFound: Its changelog has expired, too, or it was never made.
+    """
+    try:
+        return storage.snapshot(snapshot_id)
+    except NotFound:
+        found = read_changelog_file(storage.files, storage.layout, snapshot_id)
+        if found is None:
+            raise
+        return found
 
 
 # What comes next --------------------------------------------------------------------------------
@@ -165,7 +187,7 @@ def next_plan(
     """
     storage.refuse(Operation.STREAM)
     while True:
-        snapshot = _find(storage, newest, position.snapshot_id)
+        snapshot = _find(storage, newest, position.snapshot_id, changes=position.changes)
         if snapshot is None:
             return None, position
         plan = _plan(storage, position, snapshot, predicate)
@@ -247,15 +269,17 @@ def _keeps_changelog(storage: TableStorage) -> bool:
     return bool(storage.schema.primary_keys) and producer is not ChangelogProducer.NONE
 
 
-def _find(storage: TableStorage, newest: Snapshot | None, snapshot_id: int) -> Snapshot | None:
-    """A snapshot; None when it is not there yet."""
+def _find(
+    storage: TableStorage, newest: Snapshot | None, snapshot_id: int, *, changes: bool
+) -> Snapshot | None:
+    """A snapshot, or what is left of it for its changes; None when it is not there yet."""
     if newest is not None and newest.id == snapshot_id:
         return newest
     if newest is None or snapshot_id > newest.id:
-        _check_reach(storage, newest, snapshot_id)
+        _check_reach(storage, newest, snapshot_id, changes=changes)
         return None
     try:
-        return storage.snapshot(snapshot_id)
+        return changes_of(storage, snapshot_id) if changes else storage.snapshot(snapshot_id)
     except NotFound:
         # The catalog decides first and writes the file then: a gap is not yet a loss.
         ids = snapshot_file_ids(storage.files, storage.layout)
@@ -265,7 +289,9 @@ def _find(storage: TableStorage, newest: Snapshot | None, snapshot_id: int) -> S
         return None
 
 
-def _check_reach(storage: TableStorage, newest: Snapshot | None, snapshot_id: int) -> None:
+def _check_reach(
+    storage: TableStorage, newest: Snapshot | None, snapshot_id: int, *, changes: bool = True
+) -> None:
     last = 0 if newest is None else newest.id
     if snapshot_id > last + 1:
         raise Invalid(
@@ -276,14 +302,15 @@ def _check_reach(storage: TableStorage, newest: Snapshot | None, snapshot_id: in
     if snapshot_id < 1:
         raise Invalid(f"table {storage.name}: snapshot ids start at 1, not {snapshot_id}")
     if snapshot_id <= last:
-        _find(storage, newest, snapshot_id)
+        _find(storage, newest, snapshot_id, changes=changes)
 
 
 def _expired(storage: TableStorage, snapshot_id: int, earliest: int | None) -> NotFound:
     there = "" if earliest is None else f" The earliest snapshot is {earliest}."
     return NotFound(
         f"table {storage.name}: snapshot {snapshot_id} has expired, so its changes can no longer "
-        f"be read.{there} Start again from a full read, or let snapshots live longer; a consumer "
+        f"be read.{there} Start again from a full read, or let snapshots or changelogs (option "
+        "changelog.time-retained) live longer; a consumer "
         "holds back expiry as long as it does not expire itself",
         resource_type=ResourceType.SNAPSHOT,
         resource_name=str(snapshot_id),

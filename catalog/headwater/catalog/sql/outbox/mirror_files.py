@@ -8,6 +8,7 @@ import logging
 from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.files.access import FileAccess, FileStatus
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.snapshot.changelog import changelog_file_ids
 from headwater.storage.snapshot.tag import read_tag_file
 
 __all__ = [
@@ -76,11 +77,10 @@ def delete_snapshots_after(files: FileAccess, layout: TableLayout, number: int) 
     ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
     for later in sorted((i for i in ids if i > number), reverse=True):
         files.delete(layout.snapshot(later))
-    changelogs = f"{layout.branch_location}/changelog"
-    for later in numbered_files(files.list(changelogs), "changelog-"):
+    for later in changelog_file_ids(files, layout):
         if later > number:
-            files.delete(f"{changelogs}/changelog-{later}")
-            files.delete(f"{changelogs}/LATEST")  # readers list the files without it
+            files.delete(layout.changelog(later))
+            files.delete(layout.latest_changelog_hint)  # readers list the files without it
 
 
 def delete_later_tags(files: FileAccess, layout: TableLayout, number: int) -> None:

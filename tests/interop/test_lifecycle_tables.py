@@ -1,0 +1,89 @@
+"""The upkeep of tables that Paimon's Java library and Headwater share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from py4j.java_gateway import JavaGateway
+
+from headwater.catalog.table.table import Table
+from headwater.client.lake import Lake
+from headwater.storage.snapshot.changelog import changelog_file_ids
+
+from .conftest import TOKEN, Service
+from .java_client import JavaClient
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64())])
+KEPT = {
+    "bucket": "1",
+    "snapshot.num-retained.min": "2",
+    "snapshot.num-retained.max": "2",
+    "changelog.num-retained.min": "6",
+    "changelog.num-retained.max": "6",
+}
+
+
+@pytest.fixture
+def java(
+    java_gateway: JavaGateway, java_version: str, service: Service, tmp_path: Path
+) -> JavaClient:
+    return JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+
+
+def new_table(lake: Lake, name: str, options: Mapping[str, str]) -> Table:
+    lake.drop_table(name, ignore_if_not_exists=True)
+    return lake.create_table(name, SCHEMA, primary_keys=["k"], options=options)
+
+
+def rows(number: int) -> pa.Table:
+    return pa.table({"k": [number, 100], "v": [number, number]}, schema=SCHEMA)
+
+
+def told(*tables: pa.Table) -> list[tuple[object, ...]]:
+    return [
+        tuple(row.values())
+        for table in tables
+        for row in table.select(["k", "v", "_ROW_KIND"]).to_pylist()
+    ]
+
+
+@pytest.mark.interop_java
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_changelogs_outlive_snapshots_whoever_expires_them(
+    lake: Lake, java: JavaClient, producer: str
+) -> None:
+    name = f"interop.changelogs_{producer}_{java.label}"
+    table = new_table(lake, name, {**KEPT, "changelog-producer": producer})
+    layout = table.storage.layout
+    for number in range(1, 6):
+        table.write(rows(number))
+    expected = told(table.changes(0, skip_overwrites=True).to_arrow())
+    assert len(expected) == 10
+    assert table.expire_snapshots().expired == (1, 2, 3)
+    assert changelog_file_ids(table.storage.files, layout) == [1, 2, 3]
+    assert told(*java.changes(name)) == expected == told(table.changes(0).to_arrow())
+    # Java's writer expires as it commits, and may compact.
+    for number in range(6, 9):
+        java.write(name, rows(number))
+    left = changelog_file_ids(table.storage.files, layout)
+    assert left[0] > 1
+    assert [one.id for one in table.snapshots()] == [left[-1] + 2, left[-1] + 1]
+    start = {"scan.mode": "from-snapshot", "scan.snapshot-id": str(left[0])}
+    changes = told(table.changes(left[0] - 1).to_arrow())
+    assert changes == told(*java.changes(name, start))
+    assert changes[-2:] == [(8, 8, "+I"), (100, 8, "+I")]
+    # What Java has left, Headwater expires.
+    table.write(rows(9))
+    done = table.expire_snapshots()
+    assert done.expired == (left[-1] + 1,)
+    assert done.expired_changelogs == (left[0],)
+    later = {"scan.mode": "from-snapshot", "scan.snapshot-id": str(left[1])}
+    assert told(*java.changes(name, later)) == told(table.changes(left[0]).to_arrow())
+    assert told(*java.changes(name, later))[-2:] == [(9, 9, "+I"), (100, 9, "+I")]
+    expected_rows = {**dict(zip(range(1, 10), range(1, 10), strict=True)), 100: 9}
+    found = java.read(name)
+    assert dict(zip(found["k"].to_pylist(), found["v"].to_pylist(), strict=True)) == expected_rows
+    assert table.scan().to_arrow().num_rows == 10
