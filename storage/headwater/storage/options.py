@@ -506,3 +506,9 @@ class TableOptions:
     def reads_sequence_numbers(self) -> bool:
         """True if audit log and binlog have a column of sequence numbers."""
         return self._boolean("table-read.sequence-number.enabled", False)
+
+    @property
+    def full_compaction_delta_commits(self) -> int | None:
+        """Commits between two full compactions; None when they are not made by number."""
+        key = "full-compaction.delta-commits"
+        return self._integer(key, 1) if key in self.raw else None

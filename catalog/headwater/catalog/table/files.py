@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headwater.catalog.model.partitions import PartitionInfo
-from headwater.storage.commit.entries import epoch_millis, partition_statistics
+from headwater.storage.commit.entries import partition_statistics
+from headwater.storage.manifest.data_file import epoch_millis
 from headwater.storage.rows.partition import partition_spec
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import Snapshot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -33,6 +34,9 @@ __all__ = ["Consumer", "Snapshots", "TableHistory"]
 T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WATERMARK = "watermark-"
+# Java's smallest long, which is no watermark.
+_NO_WATERMARK = -(2**63)
 
 
 class Snapshots(list[Snapshot]):
@@ -239,6 +243,61 @@ class TableHistory:
             else:
                 high = middle.id
         return found
+
+    def snapshot_at_watermark(self, watermark: int) -> Snapshot:
+        """The first snapshot whose event-time watermark has come to a time.
+
+        Args:
+            watermark: Milliseconds since the epoch.
+
+        Raises:
+            NotFound: No snapshot has come to it.
+        """
+        latest = self.pointer.latest()
+        ids = snapshot_file_ids(self._files, self._storage.layout)
+        ids = [number for number in ids if latest is not None and number <= latest.id]
+
+        def reached(number: int) -> int:
+            # Some writers leave it out; it never goes back.
+            for before in reversed([one for one in ids if one <= number]):
+                found = self.snapshot(before).watermark
+                if found is not None:
+                    return found
+            return _NO_WATERMARK
+
+        at = bisect_left(ids, watermark, key=reached)
+        if at == len(ids):
+            raise NotFound(
+                f"table {self.name} has no snapshot with a watermark of {watermark} or later",
+                resource_type=ResourceType.SNAPSHOT,
+                resource_name=str(watermark),
+            )
+        return self.snapshot(ids[at])
+
+    def snapshot_version(self, version: str) -> Snapshot:
+        """The snapshot that a version names: a tag, ``watermark-<millis>`` or a snapshot's id.
+
+        A tag of that name goes before the others (``TimeTravelUtil.java``).
+
+        Raises:
+            NotFound: Nothing has that name.
+        """
+        try:
+            return self.tag(version).snapshot
+        except NotFound as error:
+            if error.resource_type is not ResourceType.TAG:
+                raise
+        mark = version.removeprefix(_WATERMARK)
+        if version.startswith(_WATERMARK) and mark.removeprefix("-").isdecimal():
+            return self.snapshot_at_watermark(int(mark))
+        if version.isdecimal():
+            return self.snapshot(int(version))
+        raise NotFound(
+            f"table {self.name}: '{version}' is neither a tag nor a snapshot's id, nor "
+            f"{_WATERMARK}<milliseconds>",
+            resource_type=ResourceType.TAG,
+            resource_name=version,
+        )
 
     def rollback(self, *, snapshot_id: int | None = None, tag: str | None = None) -> None:
         """Make an earlier snapshot the latest; later snapshots and their tags go away.

@@ -17,6 +17,7 @@ from headwater.storage.system_tables.files import (
     file_key_ranges_table,
     files_table,
     manifests_table,
+    table_indexes_table,
 )
 from headwater.storage.system_tables.history import (
     branches_table,
@@ -104,6 +105,10 @@ class Inspect:
     def manifests(self) -> pa.Table:
         """Each manifest."""
         return manifests_table(self.table.storage, self._snapshot())
+
+    def table_indexes(self) -> pa.Table:
+        """Each index file: hash indexes, deletion vectors, global indexes."""
+        return table_indexes_table(self.table.storage, self._snapshot())
 
     def buckets(self) -> pa.Table:
         """Each bucket and its size."""

@@ -13,6 +13,8 @@ from headwater.catalog.table.scan import Changes, Scan
 from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.scan.past import first_snapshot_since, latest_compacted
+from headwater.storage.scan.start import ReadStart, StartMode
 from headwater.storage.scan.stream import after, changes_of, plans_before
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -31,11 +33,14 @@ class ReadableTable(TableHistory):
         snapshot_id: int | None = None,
         tag: str | None = None,
         timestamp: int | datetime | str | None = None,
+        watermark: int | None = None,
+        version: str | None = None,
     ) -> Scan:
         """Choose rows to read; ``to_arrow`` and the like read them.
 
-        With a snapshot id, a tag or a timestamp, the rows are those of that time, with the columns
-        that the table had then; else those of the latest snapshot.
+        With a snapshot id, a tag and so on, the rows are those of that time, with the columns that
+        the table had then; else those that the table's ``scan.…`` options ask for; else those of
+        the latest snapshot.
 
         Args:
             columns: The columns, in this order; None means all.
@@ -44,26 +49,95 @@ class ReadableTable(TableHistory):
             tag: As of this tag.
             timestamp: As of this moment: milliseconds since the epoch, a ``datetime`` with a time
                 zone, or ISO 8601 text with one.
+            watermark: As of the first snapshot with at least this event-time watermark,
+                milliseconds since the epoch.
+            version: As of a tag, a snapshot's id or ``watermark-<milliseconds>``.
 
         Raises:
             NotFound: There is no such column, snapshot or tag, or none at that moment any more.
-            Invalid: `where` is not a condition, or more than one moment is given.
+            Invalid: `where` is not a condition, or moments contradict each other.
         """
-        given = [item for item in (snapshot_id, tag, timestamp) if item is not None]
-        if len(given) > 1:
-            raise Invalid("give at most one of snapshot_id, tag and timestamp")
-        storage = self._storage
+        start = ReadStart.of(self.schema.options)
+        arguments = (snapshot_id, tag, timestamp, watermark, version)
+        given = sum(item is not None for item in arguments)
+        if given > 1:
+            raise Invalid("give at most one of snapshot_id, tag, timestamp, watermark and version")
+        if given and start.key is not None:
+            raise Invalid(
+                f"table {self.name}: the option {start.key}={start.value} says what is read; "
+                "leave it out, or the argument"
+            )
         if snapshot_id is not None:
-            snapshot: Snapshot | None = self.snapshot(snapshot_id)
-        elif tag is not None:
-            snapshot = self.tag(tag).snapshot
-        elif timestamp is not None:
-            snapshot = self.snapshot_at(timestamp)
-        else:
-            snapshot = self.pointer.latest()
-        if given and snapshot is not None and snapshot.schema_id != storage.schema.id:
+            return self._scan_of(self.snapshot(snapshot_id), columns, where)
+        if tag is not None:
+            return self._scan_of(self.tag(tag).snapshot, columns, where)
+        if timestamp is not None:
+            return self._scan_of(self.snapshot_at(timestamp), columns, where)
+        if watermark is not None:
+            return self._scan_of(self.snapshot_at_watermark(watermark), columns, where)
+        if version is not None:
+            return self._scan_of(self.snapshot_version(version), columns, where)
+        return self._scan_from(start, columns, where)
+
+    def _scan_from(
+        self, start: ReadStart, columns: Sequence[str] | None, where: str | Predicate | None
+    ) -> Scan:
+        """The rows that the table's options ask for."""
+        match start.mode:
+            case StartMode.FROM_SNAPSHOT | StartMode.FROM_SNAPSHOT_FULL:
+                return self._scan_of(self._named_snapshot(start), columns, where)
+            case StartMode.FROM_TIMESTAMP:
+                moment = start.time_millis(self._runtime.time_zone)
+                return self._scan_of(self.snapshot_at(moment), columns, where)
+            case StartMode.FROM_FILE_CREATION_TIME:
+                return self._scan_now(columns, where, created_since=start.integer())
+            case StartMode.FROM_CREATION_TIMESTAMP:
+                return self._scan_since_creation(start.integer(), columns, where)
+            case StartMode.COMPACTED_FULL:
+                latest = self.pointer.latest()
+                compacted = latest_compacted(self._storage, latest)
+                return Scan(
+                    self._storage, compacted, columns, self._predicate(where, self._storage)
+                )
+        return self._scan_now(columns, where)
+
+    def _named_snapshot(self, start: ReadStart) -> Snapshot:
+        match start.key:
+            case "scan.tag-name":
+                return self.tag(start.value).snapshot
+            case "scan.watermark":
+                return self.snapshot_at_watermark(start.integer())
+            case "scan.version":
+                return self.snapshot_version(start.value)
+        return self.snapshot(start.integer())
+
+    def _scan_of(
+        self, snapshot: Snapshot, columns: Sequence[str] | None, where: str | Predicate | None
+    ) -> Scan:
+        storage = self._storage
+        if snapshot.schema_id != storage.schema.id:
             storage = storage.at_schema(snapshot.schema_id)
         return Scan(storage, snapshot, columns, self._predicate(where, storage))
+
+    def _scan_now(
+        self,
+        columns: Sequence[str] | None,
+        where: str | Predicate | None,
+        *,
+        created_since: int | None = None,
+    ) -> Scan:
+        predicate = self._predicate(where, self._storage)
+        latest = self.pointer.latest()
+        return Scan(self._storage, latest, columns, predicate, created_since=created_since)
+
+    def _scan_since_creation(
+        self, millis: int, columns: Sequence[str] | None, where: str | Predicate | None
+    ) -> Scan:
+        """The first snapshot at or after a moment; files since then when none is known to be."""
+        first = first_snapshot_since(self._storage, self.pointer.latest(), millis)
+        if first is not None:
+            return self._scan_of(first, columns, where)
+        return self._scan_now(columns, where, created_since=millis)
 
     def changes(
         self,

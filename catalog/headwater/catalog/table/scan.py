@@ -185,6 +185,8 @@ class Scan(Rows):
         columns: The columns, in this order; None means all.
         predicate: Only rows for which it is true; None means all.
         min_level: Only rows in files of this LSM level and above.
+        created_since: Only rows in files made at or after this moment, milliseconds since the
+            epoch.
     """
 
     def __init__(
@@ -195,10 +197,12 @@ class Scan(Rows):
         predicate: Predicate | None,
         *,
         min_level: int = 0,
+        created_since: int | None = None,
     ) -> None:
         super().__init__(storage, columns, predicate)
         self.snapshot = snapshot
         self.min_level = min_level
+        self.created_since = created_since
 
     def _origin(self) -> str:
         if self.snapshot is None:
@@ -207,7 +211,14 @@ class Scan(Rows):
 
     def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> Scan:
         """The rows of the same snapshot, with these columns and by this predicate."""
-        return Scan(self.storage, self.snapshot, columns, predicate, min_level=self.min_level)
+        return Scan(
+            self.storage,
+            self.snapshot,
+            columns,
+            predicate,
+            min_level=self.min_level,
+            created_since=self.created_since,
+        )
 
     @cached_property
     def plan(self) -> ScanPlan | None:
@@ -215,7 +226,11 @@ class Scan(Rows):
         if self.snapshot is None:
             return None
         return plan_snapshot(
-            self.storage, self.snapshot, predicate=self.predicate, min_level=self.min_level
+            self.storage,
+            self.snapshot,
+            predicate=self.predicate,
+            min_level=self.min_level,
+            created_since=self.created_since,
         )
 
     @cached_property

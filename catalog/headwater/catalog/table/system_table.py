@@ -126,6 +126,7 @@ SYSTEM_TABLES: Mapping[str, Callable[[Inspect], _Content]] = {
     "files": _of_metadata(Inspect.files),
     "file_key_ranges": _of_metadata(Inspect.file_key_ranges),
     "manifests": _of_metadata(Inspect.manifests),
+    "table_indexes": _of_metadata(Inspect.table_indexes),
     "partitions": _of_metadata(Inspect.partitions),
     "buckets": _of_metadata(Inspect.buckets),
     "statistics": _of_metadata(Inspect.statistics),
@@ -137,7 +138,6 @@ SYSTEM_TABLES: Mapping[str, Callable[[Inspect], _Content]] = {
 
 _REFUSED: Mapping[str, str] = {
     "row_tracking": "it shows row ids, which Headwater does not read",
-    "table_indexes": "it shows the entries of index manifests, which Headwater does not list",
 }
 
 

@@ -49,6 +49,15 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     ),
     _honoured("dynamic-partition-overwrite", "which partitions an overwrite replaces"),
     _honoured("streaming-read-append-overwrite", "whether a stream gives rows of overwrites"),
+    # The moment that a read is of.
+    _honoured("scan.snapshot-id", "the snapshot that is read"),
+    _honoured("scan.tag-name", "the tag that is read"),
+    _honoured("scan.timestamp", "the moment that is read, in the process's time zone"),
+    _honoured("scan.timestamp-millis", "the same", "log.scan.timestamp-millis"),
+    _honoured("scan.watermark", "the watermark whose snapshot is read"),
+    _honoured("scan.version", "the tag, snapshot or watermark that is read"),
+    _honoured("scan.creation-time-millis", "the moment at which a read begins"),
+    _honoured("scan.file-creation-time-millis", "the age of the files that are read"),
     _honoured("table-read.sequence-number.enabled", "whether audit logs show sequence numbers"),
     # Schemas.
     _honoured("add-column-before-partition", "where new columns go"),

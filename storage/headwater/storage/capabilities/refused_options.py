@@ -172,22 +172,12 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
     Option(
         "scan.mode",
         "where a read begins",
+        is_honoured=True,
         aliases=("log.scan",),
         refusals=(
-            Refusal(
-                Operation.READ, one_of("default", "latest-full", "full", "latest"), _WHEN_READING
-            ),
             Refusal(Operation.STREAM, one_of("default", "latest-full", "full"), _WHEN_READING),
         ),
     ),
-    _time("scan.snapshot-id", "the snapshot that is read"),
-    _time("scan.tag-name", "the tag that is read"),
-    _time("scan.timestamp", "the moment that is read"),
-    _time("scan.timestamp-millis", "the same", _UNSET, "log.scan.timestamp-millis"),
-    _time("scan.watermark", "the watermark whose snapshot is read"),
-    _time("scan.version", "the snapshot or tag that is read"),
-    _time("scan.creation-time-millis", "the moment at which a read begins"),
-    _time("scan.file-creation-time-millis", "the age of the files that are read"),
     _time("scan.bucket", "the one bucket that is read"),
     _time("incremental-between", "the snapshots whose changes are read"),
     _time("incremental-between-timestamp", "the moments between which changes are read"),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import pairwise
 
 from headwater.storage.files.layout import POSTPONE_BUCKET
-from headwater.storage.manifest.data_file import FileKind, ManifestEntry
+from headwater.storage.manifest.data_file import FileKind, ManifestEntry, epoch_millis
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.rows.partition import partition_spec, partition_values, static_partition
 from headwater.storage.table_storage import PartitionStatistics, TableStorage
@@ -20,7 +19,6 @@ __all__ = [
     "append_entries",
     "changelog_entries",
     "compact_entries",
-    "epoch_millis",
     "partition_statistics",
     "record_count",
     "upgraded",
@@ -144,12 +142,6 @@ def upgraded(storage: TableStorage, entries: list[ManifestEntry]) -> list[Manife
             for e in group
         ]  # fmt: skip
     return result
-
-
-def epoch_millis(wall_clock_millis: int) -> int:
-    """A file's creation time since the epoch: the inverse of `data_writer.local_wall_clock`."""
-    local = datetime.fromtimestamp(wall_clock_millis // 1000, UTC).replace(tzinfo=None)
-    return int(local.timestamp()) * 1000 + wall_clock_millis % 1000
 
 
 def partition_statistics(

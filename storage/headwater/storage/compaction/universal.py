@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.storage.commit.entries import epoch_millis
 from headwater.storage.compaction.levels import LevelRun, Levels
 from headwater.storage.compaction.options import CompactionOptions
-from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.manifest.data_file import DataFile, epoch_millis
 
 __all__ = ["CompactionUnit", "full_compaction", "pick_compaction"]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import IntEnum
 
-__all__ = ["DataFile", "FileKind", "FileSource", "ManifestEntry", "SimpleStats"]
+__all__ = ["DataFile", "FileKind", "FileSource", "ManifestEntry", "SimpleStats", "epoch_millis"]
 
 
 class FileKind(IntEnum):
@@ -123,3 +124,9 @@ class ManifestEntry:
             file.embedded_file_index,
             file.external_path,
         )
+
+
+def epoch_millis(wall_clock_millis: int) -> int:
+    """A file's creation time since the epoch: the inverse of `data_writer.local_wall_clock`."""
+    local = datetime.fromtimestamp(wall_clock_millis // 1000, UTC).replace(tzinfo=None)
+    return int(local.timestamp()) * 1000 + wall_clock_millis % 1000

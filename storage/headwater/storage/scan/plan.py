@@ -18,7 +18,7 @@ from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.avro_container import read_avro
-from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
+from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry, epoch_millis
 from headwater.storage.manifest.manifest import merge_entries, read_manifest, read_manifest_list
 from headwater.storage.manifest.records import ManifestFile
 from headwater.storage.options import TableOptions
@@ -153,6 +153,7 @@ def plan_snapshot(
     predicate: Predicate | None = None,
     min_level: int = 0,
     with_postponed: bool = False,
+    created_since: int | None = None,
 ) -> ScanPlan:
     """Plan to read a snapshot's rows.
 
@@ -165,6 +166,7 @@ def plan_snapshot(
             compacted.
         with_postponed: Also the rows that wait for a compaction to spread them over buckets, in
             `streaming` splits of their own.
+        created_since: Only files made at or after this moment, milliseconds since the epoch.
 
     Raises:
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
@@ -177,6 +179,8 @@ def plan_snapshot(
     found = _live(storage, snapshot, pruner)
     if min_level:
         found.only([entry for entry in found.entries if entry.file.level >= min_level])
+    if created_since is not None:
+        found.only([entry for entry in found.entries if _created(entry.file) >= created_since])
     splits: list[Split] = []
     for bucket in _by_bucket(found.entries):
         if bucket[0].bucket == POSTPONE_BUCKET:
@@ -294,6 +298,10 @@ def _live(storage: TableStorage, snapshot: Snapshot, pruner: Pruner) -> _Found:
     matches = pruner.by_key if storage.schema.primary_keys else pruner.by_value
     found.only([entry for entry in live if matches(entry)])
     return found
+
+
+def _created(file: DataFile) -> int:
+    return 0 if file.creation_time is None else epoch_millis(file.creation_time)
 
 
 def _refuse(storage: TableStorage, snapshot: Snapshot, operation: Operation) -> None:

@@ -13,9 +13,10 @@ from functools import partial
 import pyarrow as pa
 
 from headwater.storage.casts.cast import cast
-from headwater.storage.commit.entries import epoch_millis
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.manifest.data_file import DataFile, ManifestEntry, SimpleStats
+from headwater.storage.index.index_file import GlobalIndex, IndexFileMeta
+from headwater.storage.index.manifest import index_entries
+from headwater.storage.manifest.data_file import DataFile, ManifestEntry, SimpleStats, epoch_millis
 from headwater.storage.manifest.manifest import read_manifest_list
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.rows.partition import bucket_directory
@@ -47,10 +48,12 @@ __all__ = [
     "FILES",
     "FILE_KEY_RANGES",
     "MANIFESTS",
+    "TABLE_INDEXES",
     "buckets_table",
     "file_key_ranges_table",
     "files_table",
     "manifests_table",
+    "table_indexes_table",
 ]
 
 FILE_KEY_RANGES = pa.schema(
@@ -94,6 +97,33 @@ MANIFESTS = pa.schema(
         ("max_partition_stats", STRING),
         ("min_row_id", BIGINT),
         ("max_row_id", BIGINT),
+    ]
+)
+TABLE_INDEXES = pa.schema(
+    [
+        ("partition", STRING),
+        required("bucket", INT),
+        required("index_type", STRING),
+        required("file_name", STRING),
+        required("file_size", BIGINT),
+        required("row_count", BIGINT),
+        (
+            "dv_ranges",
+            pa.list_(
+                pa.struct(
+                    [
+                        required("f0", STRING),
+                        required("f1", INT),
+                        required("f2", INT),
+                        ("_CARDINALITY", BIGINT),
+                    ]
+                )
+            ),
+        ),
+        ("row_range_start", BIGINT),
+        ("row_range_end", BIGINT),
+        ("index_field_id", INT),
+        ("index_field_name", STRING),
     ]
 )
 BUCKETS = pa.schema(
@@ -321,6 +351,51 @@ def manifests_table(storage: TableStorage, snapshot: Snapshot | None) -> pa.Tabl
             for manifest, least, most in zip(found, low, high, strict=True)
         ),
     )
+
+
+def table_indexes_table(storage: TableStorage, snapshot: Snapshot | None) -> pa.Table:
+    """`TABLE_INDEXES`: the index files of a snapshot (``TableIndexesTable.java``).
+
+    Args:
+        storage: The table.
+        snapshot: The snapshot; None for a table without one.
+    """
+    entries = index_entries(storage, snapshot)
+    partitions = shown_partitions(storage, (entry.partition for entry in entries))
+    return from_records(
+        TABLE_INDEXES,
+        (
+            (
+                partitions[entry.partition],
+                entry.bucket,
+                entry.index_file.index_type,
+                entry.index_file.file_name,
+                entry.index_file.file_size,
+                entry.index_file.row_count,
+                _vector_ranges(entry.index_file),
+                *_indexed_rows(storage, entry.index_file.global_index),
+            )
+            for entry in entries
+        ),
+    )
+
+
+def _vector_ranges(file: IndexFileMeta) -> list[tuple[str, int, int, int | None]] | None:
+    if file.vectors is None:
+        return None
+    return [(item.data_file, item.offset, item.length, item.cardinality) for item in file.vectors]
+
+
+def _indexed_rows(
+    storage: TableStorage, index: GlobalIndex | None
+) -> tuple[int | None, int | None, int | None, str | None]:
+    if index is None:
+        return None, None, None, None
+    fields = storage.schema.field_by_id
+    ids = [index.field_id, *(index.extra_field_ids or ())]
+    # A column may have been dropped since.
+    names = ",".join(fields[number].name for number in ids) if set(ids) <= set(fields) else None
+    return index.row_range_start, index.row_range_end, index.field_id, names
 
 
 def buckets_table(storage: TableStorage, snapshot: Snapshot | None) -> pa.Table:
