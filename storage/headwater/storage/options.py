@@ -152,9 +152,9 @@ class TableOptions:
             found[int(level)] = value.strip().lower()
         return found
 
-    def aggregate_function(self, column: str) -> str:
-        """The function by which ``merge-engine=aggregation`` merges a column's values."""
-        default = self.raw.get("fields.default-aggregate-function", "last_non_null_value")
+    def aggregate_function(self, column: str) -> str | None:
+        """The function by which a column's values are merged; None where nothing says so."""
+        default = self.raw.get("fields.default-aggregate-function")
         return self.raw.get(f"fields.{column}.aggregate-function", default)
 
     def ignores_retractions(self, column: str) -> bool:
@@ -173,6 +173,17 @@ class TableOptions:
     def removes_record_on_delete(self) -> bool:
         """True if a ``-D`` row ends its key's row rather than retracts values."""
         return self._boolean("aggregation.remove-record-on-delete", False)
+
+    @property
+    def partial_update_removes_on_delete(self) -> bool:
+        """True if a ``-D`` row ends its key's row with ``merge-engine=partial-update``."""
+        return self._boolean("partial-update.remove-record-on-delete", False)
+
+    @property
+    def removing_sequence_fields(self) -> tuple[str, ...]:
+        """The sequence fields with which a ``-D`` row of their group ends its key's row."""
+        text = self.raw.get("partial-update.remove-record-on-sequence-group")
+        return () if text is None else tuple(text.split(","))
 
     @property
     def bucket(self) -> int:

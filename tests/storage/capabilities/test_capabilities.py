@@ -16,7 +16,7 @@ from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.capabilities import OPTIONS, Operation, Option, find_option
 from headwater.storage.errors import Unsupported
-from headwater.storage.merge.aggregation import AGGREGATE_FUNCTIONS
+from headwater.storage.merge.column_functions import AGGREGATE_FUNCTIONS
 from headwater.storage.merge.registry import MERGE_ENGINES
 from headwater.storage.options import MergeEngine
 
@@ -134,7 +134,7 @@ USES: Mapping[Operation, Callable[[Table], object]] = {
     Operation.REMOVE_ORPHANS: lambda table: table.remove_orphan_files(dry_run=True),
 }
 # Of the values that an option has, one that is refused.
-VALUES = {"changelog-producer": "lookup", "merge-engine": "partial-update", "bucket": "-2",
+VALUES = {"changelog-producer": "lookup", "merge-engine": "aggregation", "bucket": "-2",
           "deletion-vectors.enabled": "true", "file.format": "orc",
           "file.format.per.level": "0:parquet,1:orc"}  # fmt: skip
 KEYED_VALUES = {**VALUES, "bucket": "-1"}

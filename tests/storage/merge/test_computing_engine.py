@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from headwater.catalog.table.table import Table
 from headwater.client import connect
-from headwater.storage.capabilities import checks, find_option
 from headwater.storage.merge.engine import MergeEngine, RowGroups
 from headwater.storage.merge.registry import MERGE_ENGINES
 from headwater.storage.merge.rules import MergeRules
@@ -42,7 +41,7 @@ _FILE_SCHEMA = pa.schema(
     ]
 )
 _INSERT, _DELETE = 0, 3
-_OPTIONS = {"merge-engine": "partial-update"}
+_OPTIONS = {"merge-engine": "aggregation"}
 
 _Key: TypeAlias = tuple[int, str]
 
@@ -72,12 +71,9 @@ class _Sum(MergeEngine):
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> Iterator[None]:
-    """Have the engine under a name that Headwater has no engine for."""
-    option = find_option("merge-engine")
-    assert option is not None
+    """Have the engine in the place of Paimon's own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(MERGE_ENGINES, EngineName.PARTIAL_UPDATE, lambda schema: _Sum())
-        patch.setitem(checks._BY_KEY, option.key, dataclasses.replace(option, refusals=()))
+        patch.setitem(MERGE_ENGINES, EngineName.AGGREGATION, lambda schema: _Sum())
         yield
 
 

@@ -180,15 +180,15 @@ SUMMED = {**UPDATED, "fields.b.aggregate-function": "listagg"}
         ({"sequence.field": "b"}, "column 'b' of BLOBs cannot be in 'sequence.field'"),
         (SUMMED, "'listagg', for retracting rows"),
         (
-            {"merge-engine": "partial-update", "fields.n,b.sequence-group": "id"},
+            {"merge-engine": "partial-update", "fields.n,b.sequence-group": "m"},
             "cannot order rows in 'fields.n,b.sequence-group'",
         ),
         (
-            {"merge-engine": "partial-update", "fields.n.x.sequence-group": "id"},
+            {"merge-engine": "partial-update", "fields.n.x.sequence-group": "m"},
             "column 'n.x', which does not exist",
         ),
         (
-            {"merge-engine": "partial-update", "fields.sequence-group": "id"},
+            {"merge-engine": "partial-update", "fields.sequence-group": "m"},
             "which does not exist",
         ),
     ],
@@ -196,7 +196,7 @@ SUMMED = {**UPDATED, "fields.b.aggregate-function": "listagg"}
 def test_a_table_with_a_key_merges_blobs_in_some_ways_alone(
     options: Mapping[str, str], message: str
 ) -> None:
-    columns: Mapping[str, Json] = {"b": "BLOB", "n": "INT"}
+    columns: Mapping[str, Json] = {"b": "BLOB", "n": "INT", "m": "INT"}
     with pytest.raises(Invalid, match=message):
         _schema(columns, {"bucket": "1", **options}, ("id",))
 

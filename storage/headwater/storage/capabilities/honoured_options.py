@@ -47,6 +47,18 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
         "aggregation.remove-record-on-delete",
         "whether a `-D` row ends its key's row instead of taking values back",
     ),
+    _honoured(
+        "fields.<column>.sequence-group",
+        "the columns that `partial-update` updates only from rows with newer values in this one",
+    ),
+    _honoured(
+        "partial-update.remove-record-on-delete",
+        "whether a `-D` row ends its key's row; without it such rows are refused",
+    ),
+    _honoured(
+        "partial-update.remove-record-on-sequence-group",
+        "the sequence fields with which a `-D` row of their group does so",
+    ),
     _honoured("dynamic-partition-overwrite", "which partitions an overwrite replaces"),
     _honoured("streaming-read-append-overwrite", "whether a stream gives rows of overwrites"),
     # The moment that a read is of.

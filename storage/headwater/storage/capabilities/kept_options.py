@@ -87,9 +87,7 @@ _KEPT: Mapping[str, str] = {
         changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields
         delete.force-produce-changelog fields.<column>.count-limit
         fields.<column>.nested-key fields.<column>.nested-key-null-strategy
-        fields.<column>.nested-sequence-field fields.<column>.sequence-group
-        fields.<column>.ts-field
-        partial-update.remove-record-on-delete partial-update.remove-record-on-sequence-group
+        fields.<column>.nested-sequence-field fields.<column>.ts-field
         """,
     "buckets that this engine refuses: dynamic and postponed ones": """
         cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl

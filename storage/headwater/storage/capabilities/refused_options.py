@@ -61,7 +61,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         "how the rows of one key become one row",
         is_honoured=True,
         refusals=(
-            Refusal(ALL, one_of("deduplicate", "first-row", "aggregation"), keyed=True),
             Refusal(
                 Operation.STREAM,
                 one_of("deduplicate"),
@@ -74,7 +73,7 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "fields.<column>.aggregate-function",
-        "how `merge-engine=aggregation` merges a column's values",
+        "how `aggregation` and sequence groups of `partial-update` merge a column's values",
         is_honoured=True,
         refusals=(Refusal(ALL, AGGREGATE_FUNCTIONS, keyed=True),),
     ),

@@ -7,7 +7,7 @@ were read, see `TableCommit.commit`. The pieces of work are independent and pick
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -34,6 +34,14 @@ from headwater.storage.write.table_writer import CommitMessage, TableWriter
 __all__ = ["DeletionTask", "plan_deletion", "run_deletion"]
 
 _BATCH_ROWS = 65536
+_REMOVING: Mapping[MergeEngine, str] = {
+    MergeEngine.AGGREGATION: ", or set 'aggregation.remove-record-on-delete'",
+    MergeEngine.PARTIAL_UPDATE: (
+        ", or set 'partial-update.remove-record-on-delete' or, with sequence groups, "
+        "'partial-update.remove-record-on-sequence-group'"
+    ),
+}
+"""What makes ``-D`` rows end the rows of their keys."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +88,9 @@ def plan_deletion(
         )
     if keyed and not MergeRules.of(storage.schema).engine.deletes_keys:
         engine = storage.schema.table_options.merge_engine
-        option = ", or set 'aggregation.remove-record-on-delete'"
         raise Invalid(
             f"table {storage.name}: with merge-engine={engine} nothing can be deleted by key; "
-            f"overwrite it instead{option if engine is MergeEngine.AGGREGATION else ''}"
+            f"overwrite it instead{_REMOVING.get(engine, '')}"
         )
     splits = plan_snapshot(storage, snapshot, predicate=predicate).splits
     if not keyed:
@@ -130,6 +137,7 @@ def run_deletion(
 def _retract(
     storage: TableStorage, task: DeletionTask, predicate: Predicate
 ) -> list[CommitMessage]:
+    engine = MergeRules.of(storage.schema).engine
     with TableWriter(
         storage,
         max_sequence_numbers=lambda partition, bucket: task.last_sequence,
@@ -138,6 +146,9 @@ def _retract(
     ) as writer:
         for split in task.splits:
             for batch in read_split(storage, split, predicate=predicate):
+                refused = engine.refused_deletions(batch)
+                if refused is not None:
+                    raise Invalid(f"table {storage.name}: {refused}")
                 kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows)
                 writer.write(batch, kinds)
         return writer.finish()

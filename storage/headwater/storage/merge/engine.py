@@ -54,7 +54,12 @@ class MergeEngine(ABC):
     """The rule by which the rows of one key become one row.
 
     An engine is stateless. It sees the rows of a key range at a time, and all rows of a key
-    together, unless they are still to be merged with others later: merging must be associative.
+    together, unless they are still to be merged with others later. Then the merged row stands for
+    them: neighbours in age are merged, never rows with others of an age between theirs, and a
+    merged row that retracts is kept until no older rows of its key are left. With rows that
+    retract this may still give another result than merging all at once, unless
+    `merges_retractions_partially`.
+
     It does not see keys with one row, which stays as it is (``ReducerMergeFunctionWrapper.java``).
 
     Attributes:
@@ -86,6 +91,19 @@ class MergeEngine(ABC):
             f"rows stay for good, but {retracting} rows are of kind -U or -D; set 'ignore-delete' "
             "to drop them"
         )
+
+    def refused_deletions(self, rows: pa.RecordBatch) -> str | None:
+        """Say why ``-D`` rows would not end the rows that they are written for.
+
+        Asked only of an engine that `deletes_keys`.
+
+        Args:
+            rows: The merged rows to delete, with all of the table's columns.
+
+        Returns:
+            The reason, and what to do; None when every row can be deleted.
+        """
+        return None
 
     def inputs(self, columns: Sequence[str]) -> Sequence[str]:
         """The columns that must be read to compute some of the result's.

@@ -30,6 +30,7 @@ __all__ = [
     "FirstNonNullValue",
     "FirstValue",
     "GroupedColumn",
+    "LastFunction",
     "LastNonNullValue",
     "LastValue",
     "ListAgg",
@@ -104,9 +105,14 @@ class AggregateFunction(ABC):
 
     Attributes:
         takes_retractions: True if ``-U`` and ``-D`` rows may be among the rows.
+        is_ordered: True if it counts which values come first.
+        appends_late: True if those that come late come last all the same
+            (``FieldCollectAgg.aggReversed``); see `headwater.storage.merge.late_rows`.
     """
 
     takes_retractions: bool = False
+    is_ordered: bool = False
+    appends_late: bool = False
 
     @abstractmethod
     def merge(self, column: GroupedColumn) -> pa.Array:
@@ -120,20 +126,23 @@ class AggregateFunction(ABC):
         """
 
 
-class LastValue(AggregateFunction):
-    """The newest row's value, null though it may be; nothing once that row retracts."""
+class LastFunction(AggregateFunction):
+    """A function that keeps the value of one late row."""
 
     takes_retractions = True
+    is_ordered = True
+
+
+class LastValue(LastFunction):
+    """The newest row's value, null though it may be; nothing once that row retracts."""
 
     def merge(self, column: GroupedColumn) -> pa.Array:
         """The value of each group's newest row."""
         return column.take(_unless_retracted(column, np.ones(len(column.values), np.bool_)))
 
 
-class LastNonNullValue(AggregateFunction):
+class LastNonNullValue(LastFunction):
     """The newest value that is there; nothing once it is retracted."""
-
-    takes_retractions = True
 
     def merge(self, column: GroupedColumn) -> pa.Array:
         """The newest value of each group that is not null."""
@@ -241,6 +250,8 @@ class ListAgg(AggregateFunction):
     Attributes:
         delimiter: The text between them.
     """
+
+    is_ordered = True
 
     delimiter: str
 

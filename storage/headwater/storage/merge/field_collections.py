@@ -82,6 +82,8 @@ class Collect(AggregateFunction):
     """
 
     takes_retractions = True
+    is_ordered = True
+    appends_late = True
 
     distinct: bool
 
@@ -130,6 +132,7 @@ class MergeMap(AggregateFunction):
     """The entries of all maps, of each key the newest; a retracted key takes its entry away."""
 
     takes_retractions = True
+    is_ordered = True
 
     def merge(self, column: GroupedColumn) -> pa.Array:
         """The map of each group."""
@@ -155,6 +158,8 @@ class DistinctListAgg(AggregateFunction):
     Attributes:
         delimiter: The text between the parts.
     """
+
+    is_ordered = True
 
     delimiter: str
 

@@ -12,6 +12,7 @@ from headwater.storage.merge.aggregation import Aggregation
 from headwater.storage.merge.deduplicate import Deduplicate
 from headwater.storage.merge.engine import MergeEngine
 from headwater.storage.merge.first_row import FirstRow
+from headwater.storage.merge.partial_update import PartialUpdate
 from headwater.storage.options import MergeEngine as EngineName
 from headwater.storage.schema.table_schema import TableSchema
 
@@ -21,6 +22,7 @@ MERGE_ENGINES: Mapping[EngineName, Callable[[TableSchema], MergeEngine]] = {
     EngineName.AGGREGATION: Aggregation,
     EngineName.DEDUPLICATE: lambda schema: Deduplicate(),
     EngineName.FIRST_ROW: lambda schema: FirstRow(),
+    EngineName.PARTIAL_UPDATE: PartialUpdate,
 }
 
 

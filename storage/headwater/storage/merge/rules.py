@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.storage.errors import Invalid
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.merge.engine import Indices, MergeEngine, RowGroups
 from headwater.storage.merge.registry import merge_engine
@@ -37,6 +38,7 @@ class MergeRules:
         sequence_order: The order of `sequence_fields`, newest greatest.
         ignore_delete: True if retracting rows count for nothing.
         engine: The merge engine, which makes one row of those of a key.
+        not_null: The columns that must not be null.
     """
 
     keys: tuple[str, ...]
@@ -45,6 +47,7 @@ class MergeRules:
     sequence_order: RowOrder
     ignore_delete: bool
     engine: MergeEngine
+    not_null: frozenset[str] = frozenset()
 
     @staticmethod
     def of(schema: TableSchema) -> MergeRules:
@@ -63,6 +66,7 @@ class MergeRules:
             RowOrder([OrderColumn(to_arrow(item.type), True, descending) for item in sequence]),
             options.ignore_delete,
             merge_engine(schema),
+            frozenset(item.name for item in schema.fields if not item.type.nullable),
         )
 
     @property
@@ -95,12 +99,16 @@ class MergeRules:
         Returns:
             The position of the row that stays, for each group; or the merged rows with all of
             `columns` and ``_VALUE_KIND``.
+
+        Raises:
+            Invalid: The engine cannot merge the rows, or leaves null in a column that must not be.
         """
         system = (SEQUENCE_FIELD.name, KIND_FIELD.name)
         computed = [name for name in columns if name not in self.keys and name not in system]
         merged = self.engine.merge(groups, computed)
         if not isinstance(merged, pa.RecordBatch):
             return merged
+        merged = self._without_nulls(groups, merged)
         copied = [name for name in columns if name in self.keys or name == SEQUENCE_FIELD.name]
         newest = groups.gather(copied).take(pa.array(groups.lasts)) if copied else None
         names = dict.fromkeys([*columns, KIND_FIELD.name])
@@ -112,6 +120,30 @@ class MergeRules:
             ],
             names=list(names),
         )  # fmt: skip
+
+    def _without_nulls(self, groups: RowGroups, merged: pa.RecordBatch) -> pa.RecordBatch:
+        """Merged rows whose columns hold null only where they may.
+
+        A row that retracts is gone for readers; it keeps the values of the newest.
+        """
+        for at, name in enumerate(merged.schema.names):
+            values = merged.column(at)
+            if name not in self.not_null or not values.null_count:
+                continue
+            empty = values.is_null()
+            added = added_rows(merged)
+            wrong = empty if added is None else pc.and_(empty, added)
+            if pc.any(wrong).as_py():
+                raise Invalid(
+                    f"column '{name}' must not be null, but merging leaves "
+                    f"{pc.sum(wrong).as_py()} rows without a value there, whose value was taken "
+                    "back or never had its group's sequence; write them again, or let the column "
+                    "be null"
+                )
+            newest = groups.gather([name]).column(0).take(pa.array(groups.lasts))
+            kept = pc.if_else(empty, newest, values)
+            merged = merged.set_column(at, merged.schema.field(at), kept)
+        return merged
 
 
 def added_rows(batch: pa.RecordBatch) -> pa.BooleanArray | None:

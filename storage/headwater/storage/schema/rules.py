@@ -17,6 +17,7 @@ from headwater.storage.schema.foreign_tables import (
     foreign_schema,
 )
 from headwater.storage.schema.option_changes import check_field_options
+from headwater.storage.schema.sequence_groups import check_partial_update
 from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
 from headwater.storage.schema.table_type import TableType, table_type
 from headwater.storage.schema.type_rules import check_kept_types
@@ -193,8 +194,15 @@ def _check_options(schema: TableSchema) -> None:
     for name in sequence_fields:
         if name not in schema.field_by_name:
             raise Invalid(f"sequence.field column '{name}' does not exist")
+        if f"fields.{name}.aggregate-function" in schema.options:
+            raise Invalid(
+                f"sequence.field column '{name}' must not have an aggregate function: it keeps "
+                "its newest value"
+            )
     if options.merge_engine is MergeEngine.FIRST_ROW:
         _check_first_row(options)
+    if options.merge_engine is MergeEngine.PARTIAL_UPDATE and schema.primary_keys:
+        check_partial_update(schema)
     keyed_by_partition = set(schema.partition_keys) <= set(schema.primary_keys)
     if sequence_fields and schema.primary_keys and not keyed_by_partition:
         raise Invalid("'sequence.field' needs every partition column to be part of the primary key")

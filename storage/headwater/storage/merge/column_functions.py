@@ -1,0 +1,215 @@
+"""The aggregate functions by their names in options, and the function of each column.
+
+Source: ``FieldAggregatorFactory.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.merge.field_aggregates import (
+    AggregateFunction,
+    BoolAnd,
+    BoolOr,
+    Extreme,
+    FirstNonNullValue,
+    FirstValue,
+    GroupedColumn,
+    LastNonNullValue,
+    LastValue,
+    ListAgg,
+    Sum,
+)
+from headwater.storage.merge.field_collections import Collect, DistinctListAgg, MergeMap
+from headwater.storage.merge.field_products import Product
+from headwater.storage.options import TableOptions
+from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root
+from headwater.storage.types.data_type import ArrayType, DataField, DataType, MapType
+
+__all__ = ["AGGREGATE_FUNCTIONS", "ColumnFunction"]
+
+_NUMBERS = (
+    Root.TINYINT,
+    Root.SMALLINT,
+    Root.INT,
+    Root.BIGINT,
+    Root.FLOAT,
+    Root.DOUBLE,
+    Root.DECIMAL,
+)
+_ORDERED = (
+    *_NUMBERS, Root.BOOLEAN, Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY, Root.DATE,
+    Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """A function that a column may have.
+
+    Attributes:
+        make: Makes it for a column.
+        takes: Tells whether it is for columns of a type.
+        types: These types, in words.
+    """
+
+    make: Callable[[DataField, TableOptions], AggregateFunction]
+    takes: Callable[[DataType], bool] = lambda item: True
+    types: str = ""
+
+
+def _atomic(*roots: Root) -> Callable[[DataType], bool]:
+    return lambda item: isinstance(item, AtomicType) and item.root in roots
+
+
+def _is_string(item: DataType) -> bool:
+    return isinstance(item, AtomicType) and item.root is Root.VARCHAR and item.length == MAX_LENGTH
+
+
+def _list_agg(field: DataField, options: TableOptions) -> AggregateFunction:
+    delimiter = options.list_agg_delimiter(field.name)
+    if not options.is_distinct(field.name):
+        return ListAgg(delimiter)
+    if not delimiter:
+        raise Unsupported(
+            f"column '{field.name}': a distinct listagg without a delimiter is not supported; set "
+            f"'fields.{field.name}.list-agg-delimiter'"
+        )
+    return DistinctListAgg(delimiter)
+
+
+def _collect(field: DataField, options: TableOptions) -> AggregateFunction:
+    assert isinstance(field.type, ArrayType)
+    if not isinstance(field.type.element, AtomicType):
+        # Equal elements are found by their order, which nested ones have none of.
+        raise Unsupported(
+            f"column '{field.name}': collect is supported for arrays of atomic types, not of "
+            f"{field.type.element}"
+        )
+    return Collect(options.is_distinct(field.name))
+
+
+def _merge_map(field: DataField, _: TableOptions) -> AggregateFunction:
+    assert isinstance(field.type, MapType)
+    if not isinstance(field.type.key, AtomicType):
+        raise Unsupported(
+            f"column '{field.name}': merge_map is supported for maps with keys of an atomic type, "
+            f"not of {field.type.key}"
+        )
+    return MergeMap()
+
+
+AGGREGATE_FUNCTIONS: Mapping[str, _Offer] = {
+    "sum": _Offer(lambda field, _: Sum(field.name), _atomic(*_NUMBERS), "numbers"),
+    "product": _Offer(lambda field, _: Product(field.name), _atomic(*_NUMBERS), "numbers"),
+    "max": _Offer(lambda *_: Extreme(True), _atomic(*_ORDERED), "atomic types"),
+    "min": _Offer(lambda *_: Extreme(False), _atomic(*_ORDERED), "atomic types"),
+    "last_value": _Offer(lambda *_: LastValue()),
+    "last_non_null_value": _Offer(lambda *_: LastNonNullValue()),
+    "first_value": _Offer(lambda *_: FirstValue()),
+    "first_non_null_value": _Offer(lambda *_: FirstNonNullValue()),
+    # A name of earlier versions (FieldFirstNonNullValueAggLegacyFactory.java).
+    "first_not_null_value": _Offer(lambda *_: FirstNonNullValue()),
+    "bool_and": _Offer(lambda *_: BoolAnd(), _atomic(Root.BOOLEAN), "BOOLEAN"),
+    "bool_or": _Offer(lambda *_: BoolOr(), _atomic(Root.BOOLEAN), "BOOLEAN"),
+    "listagg": _Offer(_list_agg, _is_string, "STRING"),
+    "collect": _Offer(_collect, lambda item: isinstance(item, ArrayType), "ARRAY"),
+    "merge_map": _Offer(_merge_map, lambda item: isinstance(item, MapType), "MAP"),
+}
+"""The functions by the name that the option ``fields.<column>.aggregate-function`` gives them."""
+
+
+@dataclass(frozen=True)
+class ColumnFunction:
+    """A column's function.
+
+    Attributes:
+        column: The column.
+        function: The function.
+        name: Its name.
+        ignores_retractions: True if rows that retract count for nothing.
+    """
+
+    column: str
+    function: AggregateFunction
+    name: str
+    ignores_retractions: bool
+
+    @staticmethod
+    def of(item: DataField, name: str, options: TableOptions) -> ColumnFunction:
+        """The function of a column.
+
+        Args:
+            item: The column.
+            name: The name of its function.
+            options: The table's options.
+
+        Raises:
+            Invalid: The column's type is not one that the function takes, or options contradict
+                each other.
+            Unsupported: Headwater does not have the function.
+        """
+        offer = AGGREGATE_FUNCTIONS.get(name)
+        if offer is None:
+            raise Unsupported(
+                f"column '{item.name}': the aggregate function '{name}' is not supported; there "
+                f"are {', '.join(AGGREGATE_FUNCTIONS)}"
+            )
+        if not offer.takes(item.type):
+            raise Invalid(
+                f"column '{item.name}' of type {item.type}: the aggregate function {name} is for "
+                f"{offer.types}"
+            )
+        ignores = options.ignores_retractions(item.name)
+        if ignores and options.removes_record_on_delete:
+            raise Invalid(
+                f"'fields.{item.name}.ignore-retract' and 'aggregation.remove-record-on-delete' "
+                "contradict each other; set one of them"
+            )
+        return ColumnFunction(item.name, offer.make(item, options), name, ignores)
+
+    @property
+    def may_retract(self) -> bool:
+        """True if ``-U`` and ``-D`` rows may be merged."""
+        return self.function.takes_retractions or self.ignores_retractions
+
+    @property
+    def reverses(self) -> bool:
+        """True if the values of rows that come late count as the oldest."""
+        appends = self.function.appends_late and not self.ignores_retractions
+        return self.function.is_ordered and not appends
+
+    def merge(self, column: GroupedColumn) -> pa.Array:
+        """One value for each group.
+
+        Raises:
+            Invalid: The function takes no values back, or a result does not fit.
+        """
+        retracts = column.retracts
+        if retracts is None or not retracts.any():
+            return self.function.merge(replace(column, retracts=None))
+        self.check_retractions(int(retracts.sum()))
+        if not self.ignores_retractions:
+            return self.function.merge(column)
+        # A group may be left without rows: it has no value.
+        sizes = np.add.reduceat(~retracts, column.firsts, dtype=np.int64)
+        there = sizes > 0
+        if not there.any():
+            return pa.nulls(len(sizes), column.values.type)
+        added = column.values.filter(pa.array(~retracts))
+        merged = self.function.merge(GroupedColumn(added, (np.cumsum(sizes) - sizes)[there]))
+        return merged.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+    def check_retractions(self, count: int) -> None:
+        """Raise Invalid if there are rows that retract and they cannot be merged."""
+        if count and not self.may_retract:
+            raise Invalid(
+                f"column '{self.column}': the aggregate function {self.name} takes no value back, "
+                f"but {count} rows are of kind -U or -D; "
+                f"set 'fields.{self.column}.ignore-retract' to pass over them"
+            )
