@@ -21,7 +21,10 @@ def _table(folder: Path, options: Mapping[str, str] | None = None) -> Table:
     lake = connect(str(folder))
     lake.create_database("d", ignore_if_exists=True)
     lake.drop_table("d.t", ignore_if_not_exists=True)
-    given = {"bucket": "2", "merge-engine": "first-row", "changelog-producer": "lookup"}
+    given = {
+        "bucket": "2", "merge-engine": "first-row", "changelog-producer": "lookup",
+        "write-only": "true",
+    }  # fmt: skip
     return lake.create_table(
         "d.t", SCHEMA, primary_keys=["k"], options={**given, **(options or {})}
     )
@@ -75,6 +78,18 @@ def test_the_first_row_of_each_key_stays(
     assert set(changes["_ROW_KIND"].to_pylist()) <= {"+I"}
     assert changes.num_rows == len(written)
     assert dict(zip(changes["k"].to_pylist(), changes["v"].to_pylist(), strict=True)) == written
+
+
+def test_a_write_makes_its_rows_part_of_the_table(tmp_path: Path) -> None:
+    table = _table(tmp_path, {"write-only": "false"})
+    table.write({"k": [1, 2], "v": ["a", "b"]})
+    assert _rows(table) == {1: "a", 2: "b"}
+    table.write({"k": [2, 3], "v": ["x", "c"]})
+    assert _rows(table) == {1: "a", 2: "b", 3: "c"}
+    changes = table.changes(0).to_arrow()
+    assert changes["k"].to_pylist() == [1, 2, 3]
+    table.overwrite({"k": [2, 3, 3], "v": ["x", "y", "z"]})
+    assert _rows(table) == {2: "x", 3: "y"}
 
 
 def test_retractions_are_refused_or_ignored(tmp_path: Path) -> None:

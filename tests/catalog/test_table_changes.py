@@ -87,7 +87,7 @@ def test_an_overwrite_is_left_out_only_when_asked(lake: Lake) -> None:
 
 
 def test_changes_end_where_history_does(lake: Lake) -> None:
-    table = make(lake, "short")
+    table = make(lake, "short").with_options({"write-only": "true"})
     assert changes(table, 0) == []
     for number in range(5):
         table.write({"id": [number]})

@@ -86,13 +86,13 @@ class TableAgainstDictionary(RuleBasedStateMachine):
         )
 
     def _done(self, rows: Rows) -> None:
-        """A commit made these rows the present ones."""
+        """A commit, and perhaps a compaction after it, made these rows the present ones."""
         self.now = rows
         self.millis += 60_000
-        latest = self.table.latest_snapshot()
-        if latest is not None and latest.id not in self.history:
-            self.history[latest.id] = dict(rows)
-            self.times[latest.id] = latest.time_millis
+        for snapshot in self.table.snapshots():
+            if snapshot.id not in self.history:
+                self.history[snapshot.id] = dict(rows)
+                self.times[snapshot.id] = snapshot.time_millis
 
     @rule(minutes=st.integers(1, 90))
     def time_passes(self, minutes: int) -> None:

@@ -140,6 +140,7 @@ def test_time_travel_finds_the_snapshot_of_the_moment(table: Table, clock: Clock
 
 def test_time_travel_ends_where_history_expired(table: Table, clock: Clock) -> None:
     start = clock.millis
+    table = table.with_options({"write-only": "true"})
     for _ in range(4):
         clock.turn(hours=1)
         table.write({"id": [1], "p": ["a"], "v": [0]})

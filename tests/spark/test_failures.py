@@ -17,8 +17,11 @@ from tests.spark.conftest import Numbered, data_files, named_files, rows
 from headwater.spark import SparkLake, connect
 from headwater.spark.options import Connection, WriteOptions
 from headwater.spark.write.tasks import BatchWriter, StreamWriter, WrittenFiles
-from headwater.storage.commit.table_commit import OutcomeUnknown
+from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.schema.change import SetOption
+from headwater.storage.snapshot.snapshot import CommitKind
+from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.table_writer import TableWriter
 
 pytestmark = pytest.mark.spark
@@ -82,6 +85,52 @@ def test_files_stay_once_their_commit_may_have_begun(
     BatchWriter(options).abort([done])
     StreamWriter(options).abort([done, done], 7)
     assert data_files(folder) == written
+
+
+def test_a_repeated_batch_is_compacted_but_not_committed_again(
+    lake: SparkLake, table: str, numbered: Numbered, folder: Path
+) -> None:
+    """The query may have ended between the batch's commit and the compaction after it."""
+    handle = lake.catalog.table(table).alter(SetOption("full-compaction.delta-commits", "2"))
+    writer = StreamWriter(WriteOptions(Connection(str(folder)), table))
+
+    def batch(start: int) -> WrittenFiles:
+        states = BucketStates(handle.storage, handle.latest_snapshot())
+        with TableWriter(handle.storage, max_sequence_numbers=states) as tasks:
+            tasks.write(numbered(start, start + 20).toArrow())
+            return WrittenFiles("a-query", tuple(tasks.finish()))
+
+    writer.commit([batch(10)], 0)
+    writer.commit([batch(20)], 1)
+    writer.commit([batch(30)], 2)
+    last = batch(40)
+    user = "spark-a-query"
+    TableCommit(handle.storage, handle.pointer, user).commit(last.messages, identifier=3)
+    writer.commit([batch(40)], 3)
+    made = [s for s in reversed(handle.snapshots()) if s.commit_user == user]
+    assert [(s.commit_kind, s.commit_identifier) for s in made] == [
+        ("APPEND", 0), ("APPEND", 1), ("COMPACT", 1), ("APPEND", 2), ("APPEND", 3), ("COMPACT", 3),
+    ]  # fmt: skip
+    assert {file.level for file in handle.files()} == {5}
+    assert rows(lake.table(table)) == rows(numbered(0, 60))
+    # Once more: there is nothing left to do.
+    writer.commit([batch(40)], 3)
+    assert [s for s in reversed(handle.snapshots()) if s.commit_user == user] == made
+
+
+def test_a_write_is_followed_by_its_compaction_in_tasks(
+    lake: SparkLake, table: str, numbered: Numbered
+) -> None:
+    handle = lake.catalog.table(table).alter(SetOption("num-sorted-run.compaction-trigger", "2"))
+    lake.write(numbered(10, 30, "second"), table)
+    kinds = [snapshot.commit_kind for snapshot in reversed(handle.snapshots())]
+    assert kinds == ["APPEND", "APPEND", "COMPACT"]
+    assert {file.level for file in handle.files()} == {2}
+    assert rows(lake.table(table)) == rows(numbered(0, 10).union(numbered(10, 30, "second")))
+    lake.delete(table, "id < 5")
+    lake.delete(table, "id < 10")
+    assert rows(lake.table(table)) == rows(numbered(10, 30, "second"))
+    assert [s.commit_kind for s in handle.snapshots()].count(CommitKind.COMPACT) > 1
 
 
 def test_a_commit_that_is_refused_leaves_no_file(

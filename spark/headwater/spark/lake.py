@@ -25,6 +25,7 @@ from headwater.spark.source.parquet_scan import divide, native_frame
 from headwater.spark.types import paimon_schema, spark_schema, spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
 from headwater.storage.errors import Invalid
+from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.maintenance.expire import ExpireResult
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
@@ -229,7 +230,9 @@ class SparkLake:
         """Write a frame as one commit: upserts for a primary-key table, appended rows otherwise.
 
         Rows are spread by partition and bucket first, so that each bucket gets one sorted run.
-        When two rows of the frame have the same key, either of them may stay.
+        When two rows of the frame have the same key, either of them may stay. The compaction that
+        is due then is a commit of its own, each bucket in a task of Spark's; tables with
+        ``write-only`` leave it to others.
 
         Args:
             df: Rows with the table's columns, in any order; nullable ones may be missing. A
@@ -276,7 +279,10 @@ class SparkLake:
             dynamic,
             clustered=True,
             unchanged_since=unchanged_since,
+            # The process that commits has no session to compact with.
+            compacts=False,
         )
+        before = table.latest_snapshot()
         with own_errors():
             (
                 cluster(df, table.storage)
@@ -285,6 +291,8 @@ class SparkLake:
                 .options(**options.to_options())
                 .save(table.name)
             )
+        since = 0 if before is None else before.id
+        compact_since(table.storage, table.pointer, self._executor, since)
 
     def delete(self, name: str, where: str | None = None, *, keys: DataFrame | None = None) -> None:
         """Delete rows as one commit.

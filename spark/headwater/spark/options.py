@@ -42,6 +42,7 @@ _PASSED = frozenset(
         "headwater.snapshot",
         "headwater.schema-id",
         "headwater.clustered",
+        "headwater.compacts",
         "headwater.unchanged-since",
     }
 )
@@ -242,6 +243,7 @@ class WriteOptions:
             rows for; None takes the table's option ``dynamic-partition-overwrite``.
         clustered: True if all rows of a bucket come to one task; for Headwater's own use.
         unchanged_since: Refuse when a later snapshot changed rows of the same buckets; likewise.
+        compacts: False if the caller does the compaction that is due after the commit; likewise.
     """
 
     connection: Connection
@@ -251,6 +253,7 @@ class WriteOptions:
     dynamic: bool | None = None
     clustered: bool = False
     unchanged_since: int | None = None
+    compacts: bool = True
 
     @staticmethod
     def parse(connection: Connection, options: Mapping[str, str], overwrite: bool) -> WriteOptions:
@@ -271,6 +274,7 @@ class WriteOptions:
             _boolean(options, "dynamic-partition-overwrite"),
             _boolean(options, "headwater.clustered") or False,
             _integer(options, "headwater.unchanged-since"),
+            _boolean(options, "headwater.compacts") is not False,
         )
 
     def to_options(self) -> dict[str, str]:
@@ -282,6 +286,7 @@ class WriteOptions:
             "dynamic-partition-overwrite": _text(self.dynamic),
             "headwater.clustered": _text(self.clustered),
             "headwater.unchanged-since": _text(self.unchanged_since),
+            "headwater.compacts": _text(self.compacts),
         }
         return {key: text for key, text in texts.items() if text is not None}
 

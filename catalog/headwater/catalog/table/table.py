@@ -64,6 +64,7 @@ class Table(ReadableTable):
         row_kinds: pa.Array | pa.ChunkedArray | None = None,
         *,
         properties: Mapping[str, str] | None = None,
+        executor: Executor = _THIS_PROCESS,
     ) -> Snapshot | None:
         """Write rows as one commit: upserts for a primary-key table, appended rows otherwise.
 
@@ -73,9 +74,11 @@ class Table(ReadableTable):
             row_kinds: Each row's kind: ``+I``, ``-U``, ``+U``, ``-D``. A column ``_ROW_KIND`` of
                 the data does the same; without either every row is added.
             properties: Free properties of the snapshot.
+            executor: Runs the compaction that is due after the commit, unless the table is
+                ``write-only``; this process unless given.
 
         Returns:
-            The snapshot made; None when there were no rows.
+            The snapshot with the rows; None when there were none. A compaction makes one after it.
 
         Raises:
             Invalid: The data does not fit the table; nothing is written.
@@ -84,7 +87,7 @@ class Table(ReadableTable):
         """
         plan = WritePlan(self._storage).upon(self.pointer.latest())
         messages = self._write_rows(plan, data, row_kinds)
-        return plan.commit(self._new_commit(), messages, properties=properties)
+        return plan.commit(self._new_commit(), messages, executor, properties=properties)
 
     def _write_rows(
         self,
@@ -112,6 +115,7 @@ class Table(ReadableTable):
         *,
         dynamic: bool | None = None,
         properties: Mapping[str, str] | None = None,
+        executor: Executor = _THIS_PROCESS,
     ) -> Snapshot | None:
         """Replace rows by others as one commit.
 
@@ -123,9 +127,10 @@ class Table(ReadableTable):
                 None takes the option ``dynamic-partition-overwrite``; a table without partitions
                 is replaced whole.
             properties: Free properties of the snapshot.
+            executor: As for `write`.
 
         Returns:
-            The snapshot made; None when there was nothing to replace.
+            The snapshot with the rows; None when there was nothing to replace.
 
         Raises:
             Invalid: The data does not fit the table, or lies outside the partition.
@@ -135,7 +140,7 @@ class Table(ReadableTable):
             data = with_partition(self._storage, arrow_table(data), partition)
         plan = WritePlan(self._storage, Replacement(partition, dynamic))
         messages = self._write_rows(plan, data)
-        return plan.commit(self._new_commit(), messages, properties=properties)
+        return plan.commit(self._new_commit(), messages, executor, properties=properties)
 
     def truncate(self) -> Snapshot:
         """Delete all rows as one commit."""

@@ -32,6 +32,7 @@ from pyspark.sql.datasource import (
 from headwater.spark.options import WriteOptions
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Invalid
+from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.write import Replacement, WritePlan
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.table_storage import TableStorage
@@ -42,6 +43,8 @@ __all__ = ["BatchWriter", "StreamWriter", "WrittenFiles"]
 # A task of an unclustered write takes the sequence numbers of its bucket from a range of its own,
 # so that no two files of a commit claim the same: this many rows.
 _TASK_RANGE = 1 << 28
+# Spark commits in a process of its own, which has no session.
+_THIS_PROCESS = LocalExecutor()
 _QUERY_ID = "sql.streaming.queryId"
 
 
@@ -102,7 +105,13 @@ class _Target:
 
 def _plan(options: WriteOptions, storage: TableStorage, is_stream: bool) -> WritePlan:
     replaced = Replacement(options.partition, options.dynamic) if options.overwrite else None
-    return WritePlan(storage, replaced, options.unchanged_since, is_stream=is_stream)
+    return WritePlan(
+        storage,
+        replaced,
+        options.unchanged_since,
+        is_stream=is_stream,
+        compacts=options.compacts,
+    )
 
 
 class _Writer:
@@ -170,7 +179,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
             table = self._options.open()
             commit = TableCommit(table.storage, table.pointer, files.writer)
             plan = _plan(self._options, table.storage, self._is_stream)
-            plan.commit(commit, files.messages)
+            plan.commit(commit, files.messages, _THIS_PROCESS)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete what tasks wrote, as another failed."""
@@ -193,11 +202,13 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
             return
         table = self._options.open()
         commit = TableCommit(table.storage, table.pointer, f"spark-{files.writer}")
+        plan = _plan(self._options, table.storage, self._is_stream)
         if commit.filter_committed([batchId]):
-            plan = _plan(self._options, table.storage, self._is_stream)
-            plan.commit(commit, files.messages, identifier=batchId)
+            plan.commit(commit, files.messages, _THIS_PROCESS, identifier=batchId)
         else:
             commit.abort(files.messages)
+            # The earlier run may have ended before it compacted.
+            plan.compact_written(commit, files.messages, _THIS_PROCESS, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Delete what tasks wrote, as another failed."""

@@ -93,6 +93,9 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("overwrite-upgrade", "whether an overwrite's files go to the highest level"),
     _honoured("num-levels", "the number of levels"),
     # Compaction.
+    _honoured("write-only", "whether writers leave compaction to others", "write.compaction-skip"),
+    _honoured("num-sorted-run.stop-trigger", "the runs at which a writer insists on compacting"),
+    _honoured("full-compaction.delta-commits", "the commits after which writers compact all"),
     _honoured(
         "num-sorted-run.compaction-trigger",
         "the number of sorted runs at which compaction is due, and of levels unless that is set",

@@ -26,10 +26,8 @@ _KEPT: Mapping[str, str] = {
         spill-compression.zstd-level write-buffer-for-append write-buffer-spill.max-disk-size
         write-buffer-spillable write-max-writers-to-spill write.batch-memory write.batch-size
         """,
-    "when a writer compacts: this engine compacts only when told to, as a writer with `write-only`"
-    " does": """
-        changelog-producer.lookup-wait commit.force-compact full-compaction.delta-commits
-        lookup-wait num-sorted-run.stop-trigger write-only write.compaction-skip
+    "how long a writer waits for its compaction: this engine's wait until it is done": """
+        changelog-producer.lookup-wait commit.force-compact lookup-wait
         """,
     "how much a compaction does": """
         compaction.delete-ratio-threshold compaction.file-num-limit

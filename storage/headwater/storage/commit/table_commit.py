@@ -124,6 +124,16 @@ class TableCommit:
         # Files of commits that certainly did not happen, as the catalog was out of reach.
         self._unsent: set[str] = set()
 
+    @property
+    def storage(self) -> TableStorage:
+        """The table."""
+        return self._storage
+
+    @property
+    def pointer(self) -> SnapshotPointer:
+        """The authority on the latest snapshot."""
+        return self._pointer
+
     # Committing -------------------------------------------------------------------------------
 
     def commit(

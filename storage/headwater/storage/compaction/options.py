@@ -15,6 +15,26 @@ class CompactionOptions(TableOptions):
     """A table's option map, typed, as compactions need it."""
 
     @property
+    def write_only(self) -> bool:
+        """True if writers leave compaction to others."""
+        for key in ("write-only", "write.compaction-skip"):
+            if key in self.raw:
+                return self._boolean(key, False)
+        return False
+
+    @property
+    def sorted_run_stop_trigger(self) -> int:
+        """Sorted runs of a bucket beyond which a writer must not leave it uncompacted."""
+        trigger = self.sorted_run_trigger
+        return max(trigger, self._integer("num-sorted-run.stop-trigger", trigger + 3))
+
+    @property
+    def full_compaction_delta_commits(self) -> int | None:
+        """Commits after which a writer compacts all there is; None is never."""
+        count = self._integer("full-compaction.delta-commits", 0)
+        return count if count > 0 else None
+
+    @property
     def max_size_amplification(self) -> int:
         """Percent of the oldest run's size that the others may have together."""
         return self._integer("compaction.max-size-amplification-percent", 200)
@@ -50,6 +70,16 @@ class CompactionOptions(TableOptions):
     def forces_up_level_zero(self) -> bool:
         """True if no file is to stay on level 0."""
         return self.needs_lookup or self._boolean("compaction.force-up-level-0", False)
+
+    @property
+    def is_due_by_more_than_runs(self) -> bool:
+        """True if a compaction may be due however few runs a bucket has."""
+        return (
+            self.forces_up_level_zero
+            or self.optimization_interval is not None
+            or self.total_size_threshold is not None
+            or self.incremental_size_threshold is not None
+        )
 
     @property
     def lookup_interval(self) -> int | None:

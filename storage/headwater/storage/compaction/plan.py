@@ -70,6 +70,7 @@ def plan_compaction(
     full: bool = True,
     partitions: Collection[bytes] | None = None,
     buckets: Collection[tuple[bytes, int]] | None = None,
+    least_runs: int = 0,
 ) -> list[CompactionTask]:
     """Plan a compaction.
 
@@ -79,6 +80,7 @@ def plan_compaction(
         full: Compact all there is; else only what is due.
         partitions: Only these, serialised.
         buckets: Only these.
+        least_runs: Only buckets with as many sorted runs.
 
     Raises:
         Unsupported: The table cannot be written or compacted.
@@ -102,6 +104,8 @@ def plan_compaction(
     tasks: list[CompactionTask] = []
     for (partition, number), entries in found.items():
         files = [entry.file for entry in entries]
+        if len(Levels.of(files, 1).runs) < least_runs:
+            continue
         units: Iterator[CompactionUnit]
         if keyed:
             units = _keyed_work(storage, partition, number, files, full=full)

@@ -1,12 +1,16 @@
-"""Compaction of a table, or of some of its partitions."""
+"""Compaction of a table, of some of its partitions, or of the buckets that a commit wrote to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from headwater.storage.capabilities import Operation
+from headwater.storage.commit.checks import changes_between
 from headwater.storage.commit.entries import PartitionFilter
-from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
+from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.plan import CompactionTask, plan_compaction
 from headwater.storage.compaction.postponed import (
     PostponedTask,
@@ -14,16 +18,21 @@ from headwater.storage.compaction.postponed import (
     run_postponed,
 )
 from headwater.storage.compaction.rewrite import run_compaction
+from headwater.storage.errors import Conflict, HeadwaterError, Unsupported
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import run_job
+from headwater.storage.manifest.data_file import FileKind
+from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
+from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.table_writer import CommitMessage
 
-__all__ = ["compact_table"]
+__all__ = ["compact_since", "compact_table", "compact_written", "may_be_due"]
 
 _RETRIES = 2
+_LOGGER = logging.getLogger(__name__)
 
 
 def compact_table(
@@ -53,7 +62,137 @@ def compact_table(
     spread: Snapshot | None = None
     if storage.schema.table_options.bucket == POSTPONE_BUCKET:
         spread = run_job(_Spreading(storage, wanted), pointer, executor)
-    return run_job(_Compaction(storage, wanted, full), pointer, executor) or spread
+    job = _Compaction(storage, full, wanted=wanted, retries=_RETRIES)
+    return run_job(job, pointer, executor) or spread
+
+
+def compact_written(
+    commit: TableCommit,
+    buckets: Collection[tuple[bytes, int]],
+    executor: Executor,
+    identifier: int = BATCH_IDENTIFIER,
+) -> Snapshot | None:
+    """Do the compaction that a commit has made due, as a commit of the same user and number.
+
+    Nothing is done for tables with ``write-only``. The rows are part of the table already, so that
+    no failure is one of the write: what is left undone is due again at the next commit.
+
+    Args:
+        commit: Made the commit.
+        buckets: The buckets, as (partition, number), that it added files to.
+        executor: Runs the tasks.
+        identifier: Its number.
+
+    Returns:
+        The snapshot made; None when nothing was due, or another compaction came first.
+    """
+    storage = commit.storage
+    options = CompactionOptions(storage.schema.options)
+    if not (buckets and _compacts(storage, options)):
+        return None
+    try:
+        job = _Compaction(storage, False, frozenset(buckets), identifier)
+        if _is_full_due(options, identifier):
+            job = replace(job, full=True, buckets=None, only_fresh=True)
+        if options.needs_lookup:
+            # The changelog of the commit is not written before.
+            job = replace(job, retries=_RETRIES)
+        try:
+            return run_job(job, commit.pointer, executor, commit)
+        except Conflict:
+            # Somebody else compacted; but no bucket may grow without end.
+            least = options.sorted_run_stop_trigger + 1
+            crowded = replace(job, retries=_RETRIES, least_runs=least)
+            return run_job(crowded, commit.pointer, executor, commit)
+    except Conflict:
+        return None
+    except HeadwaterError as error:
+        _LOGGER.warning(
+            "table %s: rows were committed, but the compaction after it failed: %s",
+            storage.name,
+            error,
+        )
+        return None
+
+
+def compact_since(
+    storage: TableStorage, pointer: SnapshotPointer, executor: Executor, snapshot_id: int
+) -> Snapshot | None:
+    """Do the compaction that the commits after a snapshot have made due, see `compact_written`.
+
+    Args:
+        storage: The table.
+        pointer: The authority on the latest snapshot.
+        executor: Runs the tasks.
+        snapshot_id: The snapshot; 0 stands for the empty table.
+    """
+    latest = pointer.latest()
+    changes = None if latest is None else changes_between(storage, snapshot_id, latest)
+    if latest is None or not changes:
+        return None
+    buckets = {
+        (entry.partition, entry.bucket)
+        for _, entries in changes
+        for entry in entries
+        if entry.kind is FileKind.ADD
+    }
+    return compact_written(TableCommit(storage, pointer, latest.commit_user), buckets, executor)
+
+
+def may_be_due(
+    storage: TableStorage,
+    states: BucketStates | None,
+    messages: Sequence[CommitMessage],
+    identifier: int,
+) -> bool:
+    """False if what a writer knew of its buckets tells that no compaction is due after it.
+
+    Args:
+        storage: The table.
+        states: The buckets before; None when they are not known.
+        messages: The results of writers.
+        identifier: The number of the commit.
+    """
+    options = CompactionOptions(storage.schema.options)
+    if not _compacts(storage, options):
+        return False
+    if states is None or options.is_due_by_more_than_runs or _is_full_due(options, identifier):
+        return True
+    trigger = (
+        options.sorted_run_trigger if storage.schema.primary_keys else options.append_file_trigger
+    )
+    for message in messages:
+        state = states.partitions.get(message.partition)
+        if state is None:
+            return True
+        if state.sorted_runs.get(message.bucket, 0) + len(message.new_files) >= trigger:
+            return True
+    return False
+
+
+def _compacts(storage: TableStorage, options: CompactionOptions) -> bool:
+    # Postponed rows have no bucket yet, and those of a batch wait for the compaction that spreads
+    # them (``PostponeUtils.java``).
+    if options.write_only or options.bucket == POSTPONE_BUCKET:
+        return False
+    if not (storage.schema.primary_keys or options.bucket > 0):
+        return False
+    try:
+        storage.refuse(Operation.WRITE | Operation.COMPACT)
+    except Unsupported:
+        return False
+    return True
+
+
+def _is_full_due(options: CompactionOptions, identifier: int) -> bool:
+    """True if a commit of a number is one after which all there is is compacted.
+
+    A commit without a number always is (``DataWrite.scala``).
+    """
+    every = options.full_compaction_delta_commits
+    if every is None:
+        return False
+    return identifier == BATCH_IDENTIFIER or (identifier + 1) % every == 0
 
 
 @dataclass(frozen=True)
@@ -85,13 +224,28 @@ class _Spreading:
 @dataclass(frozen=True)
 class _Compaction:
     storage: TableStorage
-    wanted: PartitionFilter
     full: bool
-    retries: int = _RETRIES
+    buckets: Collection[tuple[bytes, int]] | None = None
+    identifier: int = BATCH_IDENTIFIER
+    wanted: PartitionFilter | None = None
+    least_runs: int = 0
+    retries: int = 0
+    only_fresh: bool = False
 
     def plan(self, base: Snapshot) -> list[CompactionTask]:
-        tasks = plan_compaction(self.storage, base, full=self.full)
-        chosen = [task for task in tasks if self.wanted.includes(task.partition)]
+        buckets = self.buckets
+        if self.only_fresh:
+            fresh = live_entries(self.storage, base, level=0)
+            buckets = {(entry.partition, entry.bucket) for entry in fresh}
+        tasks = plan_compaction(
+            self.storage,
+            base,
+            full=self.full,
+            buckets=buckets,
+            least_runs=self.least_runs,
+        )
+        wanted = self.wanted
+        chosen = [task for task in tasks if wanted is None or wanted.includes(task.partition)]
         return sorted(chosen, key=lambda task: -task.size)
 
     def run(self, task: CompactionTask) -> list[CommitMessage]:
@@ -101,4 +255,4 @@ class _Compaction:
     def commit(
         self, commit: TableCommit, messages: Sequence[CommitMessage], base: Snapshot
     ) -> Snapshot | None:
-        return commit.commit(messages)
+        return commit.commit(messages, identifier=self.identifier)

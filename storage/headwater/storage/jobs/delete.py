@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import run_job
 from headwater.storage.maintenance.delete import DeletionTask, plan_deletion, run_deletion
@@ -33,7 +34,10 @@ def delete_from_table(
         Unsupported: The table cannot be written.
         Conflict, OutcomeUnknown: As `run_job`.
     """
-    return run_job(_Deletion(storage, predicate), pointer, executor)
+    deleted = run_job(_Deletion(storage, predicate), pointer, executor)
+    if deleted is not None:
+        compact_since(storage, pointer, executor, deleted.id - 1)
+    return deleted
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,19 @@ class Job(Protocol[Task]):
         ...
 
 
-def run_job(job: Job[Task], pointer: SnapshotPointer, executor: Executor) -> Snapshot | None:
+def run_job(
+    job: Job[Task],
+    pointer: SnapshotPointer,
+    executor: Executor,
+    commit: TableCommit | None = None,
+) -> Snapshot | None:
     """Do a job as one commit.
 
     Args:
         job: The work.
         pointer: The authority on the latest snapshot.
         executor: Runs the tasks.
+        commit: Commits on behalf of a user; None is a user of the job's own.
 
     Returns:
         The snapshot made; None when there was nothing to do.
@@ -69,11 +75,12 @@ def run_job(job: Job[Task], pointer: SnapshotPointer, executor: Executor) -> Sna
 
     def attempt() -> Snapshot | None:
         base = pointer.latest()
-        messages = [] if base is None else _run(job, executor, job.plan(base))
+        tasks = [] if base is None else job.plan(base)
+        messages = _run(job, executor, tasks) if tasks else []
         if base is None or not messages:
             return None
-        commit = TableCommit(job.storage, pointer, job.storage.runtime.new_uuid())
-        return commit_or_delete(commit, messages, lambda: job.commit(commit, messages, base))
+        own = commit or TableCommit(job.storage, pointer, job.storage.runtime.new_uuid())
+        return commit_or_delete(own, messages, lambda: job.commit(own, messages, base))
 
     return until_no_conflict(job.retries, attempt)
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.errors import Invalid
+from headwater.storage.jobs.compact import compact_written, may_be_due
+from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import commit_or_delete
 from headwater.storage.rows.ingest import TabularData
 from headwater.storage.rows.partition import static_partition
@@ -63,6 +65,7 @@ class WritePlan:
         unchanged_since: Refuse to commit when a later snapshot changed rows of the same buckets.
         states: The buckets that rows are added to; None when their rows are replaced.
         is_stream: True if the write is one of a stream's many.
+        compacts: False if the compaction that is due after the commit is left to the caller.
     """
 
     storage: TableStorage
@@ -70,6 +73,7 @@ class WritePlan:
     unchanged_since: int | None = None
     states: BucketStates | None = None
     is_stream: bool = False
+    compacts: bool = True
 
     def upon(self, base: Snapshot | None) -> WritePlan:
         """The plan for writers, which add to what a snapshot holds."""
@@ -103,20 +107,24 @@ class WritePlan:
         self,
         commit: TableCommit,
         messages: Sequence[CommitMessage],
+        executor: Executor,
         *,
         identifier: int = BATCH_IDENTIFIER,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
         """Commit what writers wrote, or delete it if that certainly did not happen.
 
+        The compaction that is due then, if any, is a commit of its own, see `compact_written`.
+
         Args:
             commit: Commits to the table.
             messages: From all writers.
+            executor: Runs the compaction.
             identifier: The commit user's number of this commit.
             properties: Free properties of the snapshot.
 
         Returns:
-            The snapshot made; None when there was nothing to write or to replace.
+            The snapshot with the rows; None when there was nothing to write or to replace.
 
         Raises:
             Invalid: The rows lie outside the partitions that they replace.
@@ -139,7 +147,22 @@ class WritePlan:
                 messages, partitions, identifier=identifier, properties=properties
             )
 
-        return commit_or_delete(commit, messages, work)
+        written = commit_or_delete(commit, messages, work)
+        if written is not None and may_be_due(self.storage, self.states, messages, identifier):
+            self.compact_written(commit, messages, executor, identifier)
+        return written
+
+    def compact_written(
+        self,
+        commit: TableCommit,
+        messages: Sequence[CommitMessage],
+        executor: Executor,
+        identifier: int = BATCH_IDENTIFIER,
+    ) -> None:
+        """Do the compaction that a commit of messages has made due, see `compact_written`."""
+        if self.compacts:
+            buckets = {(each.partition, each.bucket) for each in messages if each.new_files}
+            compact_written(commit, buckets, executor, identifier)
 
 
 def write_rows(

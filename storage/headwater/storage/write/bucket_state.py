@@ -28,11 +28,13 @@ class PartitionState:
             files or is not bucketed.
         max_sequence: The greatest sequence number of each bucket that has files.
         postponed_rows: Rows that no compaction has spread over buckets yet.
+        sorted_runs: The number of sorted runs of each bucket that has files.
     """
 
     total_buckets: int | None = None
     max_sequence: Mapping[int, int] = field(default_factory=dict)
     postponed_rows: int = 0
+    sorted_runs: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -87,6 +89,8 @@ def partition_states(entries: Iterable[ManifestEntry]) -> dict[bytes, PartitionS
     totals: dict[bytes, int | None] = {}
     sequences: dict[bytes, dict[int, int]] = {}
     postponed: dict[bytes, int] = {}
+    runs: dict[bytes, dict[int, int]] = {}
+    levels: set[tuple[bytes, int, int]] = set()
     for entry in entries:
         if entry.total_buckets > 0:
             totals[entry.partition] = entry.total_buckets
@@ -96,8 +100,15 @@ def partition_states(entries: Iterable[ManifestEntry]) -> dict[bytes, PartitionS
             postponed[entry.partition] = waiting + entry.file.row_count
         last = entry.file.max_sequence_number
         buckets[entry.bucket] = max(buckets.get(entry.bucket, last), last)
+        level = (entry.partition, entry.bucket, entry.file.level)
+        if entry.file.level == 0 or level not in levels:
+            levels.add(level)
+            counts = runs.setdefault(entry.partition, {})
+            counts[entry.bucket] = counts.get(entry.bucket, 0) + 1
     return {
-        partition: PartitionState(totals.get(partition), buckets, postponed.get(partition, 0))
+        partition: PartitionState(
+            totals.get(partition), buckets, postponed.get(partition, 0), runs[partition]
+        )
         for partition, buckets in sequences.items()
     }
 
