@@ -211,7 +211,7 @@ class TableOptions:
     @property
     def hides_level_zero(self) -> bool:
         """True if rows are part of the table only when a compaction has taken them up."""
-        return self.merge_engine is MergeEngine.FIRST_ROW
+        return self.merge_engine is MergeEngine.FIRST_ROW or self.marks_superseded_rows
 
     @property
     def needs_lookup(self) -> bool:
@@ -391,6 +391,27 @@ class TableOptions:
     def deletion_vectors_enabled(self) -> bool:
         """True if deletes are kept as deletion vectors."""
         return self._boolean("deletion-vectors.enabled", False)
+
+    @property
+    def deletion_vectors_bitmap64(self) -> bool:
+        """True if new deletion vectors have the 64-bit form."""
+        return self._boolean("deletion-vectors.bitmap64", False)
+
+    @property
+    def deletion_vector_index_file_target_size(self) -> int:
+        """Bytes at which a new index file of deletion vectors begins."""
+        key = "deletion-vector.index-file.target-size"
+        return parse_bytes(self.raw.get(key, "2 mb"), key)
+
+    @property
+    def marks_superseded_rows(self) -> bool:
+        """True if deletion vectors mark every row above level 0 that is not the newest of its key.
+
+        Files above level 0 are then read without a merge, and level 0 is left to compaction
+        (``CoreOptions.batchScanSkipLevel0``).
+        """
+        on_read = self._boolean("deletion-vectors.merge-on-read", False)
+        return self.deletion_vectors_enabled and not on_read
 
     @property
     def index_file_in_data_file_dir(self) -> bool:

@@ -748,7 +748,7 @@ def test_unknown_columns_and_formats_are_refused(new_table: _NewTable) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("deletion-vectors.enabled", "true"), ("merge-engine", "partial-update"), ("bucket", "-1")],
+    [("merge-engine", "partial-update"), ("bucket", "-1")],
 )
 def test_tables_that_would_be_read_wrongly_are_refused(
     new_table: _NewTable, option: str, value: str
@@ -758,29 +758,3 @@ def test_tables_that_would_be_read_wrongly_are_refused(
     for plan in (plan_snapshot, plan_delta):
         with pytest.raises(Unsupported, match=f"{option}={value}"):
             plan(table.storage.with_schema(schema), snapshot)
-
-
-def test_a_snapshot_with_deletion_vectors_is_refused(new_table: _NewTable) -> None:
-    from headwater.storage.formats.avro_container import write_avro
-
-    table, snapshot = _small(new_table)
-    schema: Any = {
-        "type": "record",
-        "name": "r",
-        "fields": [
-            {"name": n, "type": t} for n, t in (("_KIND", "int"), ("_INDEX_TYPE", "string"))
-        ],
-    }
-    layout = table.storage.layout
-    for kind, refused in (("HASH", False), ("DELETION_VECTORS", True)):
-        data = write_avro(schema, [{"_KIND": 0, "_INDEX_TYPE": kind}], "null")
-        table.storage.files.write(layout.manifest(f"index-manifest-{kind}"), data)
-        indexed = Snapshot({**snapshot.document, "indexManifest": f"index-manifest-{kind}"})
-        if refused:
-            with pytest.raises(Unsupported, match="index-manifest-DELETION_VECTORS"):
-                plan_snapshot(table.storage, indexed)
-        else:
-            assert len(plan_snapshot(table.storage, indexed).splits) == 1
-    lost = Snapshot({**snapshot.document, "indexManifest": "index-manifest-lost"})
-    with pytest.raises(CorruptData, match="index-manifest-lost"):
-        plan_snapshot(table.storage, lost)

@@ -160,7 +160,7 @@ class Rows:
         """The number of rows; for files that need no merge, from the metadata."""
         total = 0
         for split in self.splits:
-            if split.needs_merge or split.streaming or self.predicate is not None:
+            if not split.is_counted or split.streaming or self.predicate is not None:
                 rows = read_split(
                     self.storage,
                     split,

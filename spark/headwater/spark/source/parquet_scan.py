@@ -75,7 +75,8 @@ def divide(storage: TableStorage, splits: Sequence[Split], columns: Sequence[str
     native = {
         id(split)
         for split in splits
-        if _distinct(storage, split)
+        if not split.deletion_files
+        and _distinct(storage, split)
         and all(_scannable(storage, split, file, columns) for file in split.files)
     }
     return Division(

@@ -89,6 +89,12 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("target-file-size", "the size at which a new data file begins"),
     _honoured("data-file.thin-mode", "whether files leave out the `_KEY_` columns"),
     _honoured("index-file-in-data-file-dir", "whether index files lie beside data files"),
+    _honoured("deletion-vectors.bitmap64", "whether new deletion vectors have the 64-bit form"),
+    _honoured("deletion-vectors.merge-on-read", "whether reads merge level 0, too"),
+    _honoured(
+        "deletion-vector.index-file.target-size", "the size at which a new file of them begins"
+    ),
+    _honoured("compaction.delete-ratio-threshold", "the deleted part at which a file is rewritten"),
     _honoured("write-buffer-size", "the size of the rows that a writer holds"),
     _honoured("overwrite-upgrade", "whether an overwrite's files go to the highest level"),
     _honoured("num-levels", "the number of levels"),

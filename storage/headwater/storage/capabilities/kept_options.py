@@ -30,7 +30,7 @@ _KEPT: Mapping[str, str] = {
         changelog-producer.lookup-wait commit.force-compact lookup-wait
         """,
     "how much a compaction does": """
-        compaction.delete-ratio-threshold compaction.file-num-limit
+        compaction.file-num-limit
         compaction.force-rewrite-all-files compaction.offpeak-ratio compaction.offpeak.end.hour
         compaction.offpeak.start.hour compaction.skip-expired-partitions
         """,
@@ -93,15 +93,13 @@ _KEPT: Mapping[str, str] = {
         dynamic-bucket.max-buckets dynamic-bucket.target-row-num
         postpone.batch-write-fixed-bucket.rescale-load-factor
         """,
-    "deletion vectors, row tracking, data evolution and the indexes over them, all of which this"
-    " engine refuses": """
+    "row tracking, data evolution and the indexes over them, all of which this engine refuses": """
         bitmap-index.<setting> btree-index.<setting> data-evolution.compaction.rewrite-row-ids
         data-evolution.merge-into.file-pruning data-evolution.merge-into.source-persist
         data-evolution.reassign.skip-contiguous-row-count
         data-evolution.row-id-conflict-rewrite.max-size data-evolution.row-sidecar.enabled
         data-evolution.row-sidecar.max-selected-rows
-        data-evolution.row-sidecar.max-selection-ratio deletion-vector.index-file.target-size
-        deletion-vectors.bitmap64 deletion-vectors.merge-on-read
+        data-evolution.row-sidecar.max-selection-ratio
         fields.<column>.pk-<index>.<setting> full-text-index.search-mode
         global-index.build.max-parallelism global-index.build.max-shard
         global-index.column-update-action global-index.enabled global-index.external-path

@@ -22,10 +22,6 @@ class Mode:
 
 
 MODES: Mapping[str, Mode] = {
-    "deletion vectors": Mode(
-        "reading",
-        "which Headwater does not yet read; compact the table with another Paimon engine",
-    ),
     "overwrite among changes": Mode(
         "changes between two snapshots",
         "whose changes are not known row by row; leave it out with skip_overwrites=True",

@@ -67,6 +67,16 @@ class CompactionOptions(TableOptions):
         return max(2, self._integer("compaction.min.file-num", 5))
 
     @property
+    def delete_ratio_threshold(self) -> float:
+        """The part of an append file's rows beyond which, if deleted, it is rewritten."""
+        key = "compaction.delete-ratio-threshold"
+        text = self.raw.get(key, "0.2")
+        try:
+            return float(text)
+        except ValueError as error:
+            raise Invalid(f"option '{key}' must be a number, not '{text}'") from error
+
+    @property
     def forces_up_level_zero(self) -> bool:
         """True if no file is to stay on level 0."""
         return self.needs_lookup or self._boolean("compaction.force-up-level-0", False)

@@ -8,8 +8,8 @@ than keeps the number of runs, or of small files, small. Source: ``MergeTreeComp
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.compaction.levels import Levels
@@ -21,6 +21,8 @@ from headwater.storage.compaction.universal import (
 )
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import POSTPONE_BUCKET
+from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
+from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.read.split import BucketFiles
@@ -44,6 +46,7 @@ class CompactionTask:
         bucket: The bucket's number.
         total_buckets: Buckets of the partition.
         unit: The files, and what becomes of them.
+        deletion_files: The places of the files' deletion vectors, by the names of the files.
     """
 
     snapshot_id: int
@@ -51,6 +54,7 @@ class CompactionTask:
     bucket: int
     total_buckets: int
     unit: CompactionUnit
+    deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict, hash=False)
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -101,26 +105,34 @@ def plan_compaction(
             continue  # `plan_postponed` is for these
         if buckets is None or bucket in buckets:
             found.setdefault(bucket, []).append(entry)
+    vectors = deletion_files_by_bucket(storage, index_entries(storage, snapshot), found)
     tasks: list[CompactionTask] = []
     for (partition, number), entries in found.items():
         files = [entry.file for entry in entries]
         if len(Levels.of(files, 1).runs) < least_runs:
             continue
+        deleted = vectors.get((partition, number), {})
         units: Iterator[CompactionUnit]
         if keyed:
-            units = _keyed_work(storage, partition, number, files, full=full)
+            units = _keyed_work(storage, partition, number, files, deleted, full=full)
         else:
-            groups = _append_work(options, files) if full else _append_due(options, files)
+            groups = _append_work(options, files, deleted) if full else _append_due(options, files)
             units = (CompactionUnit(0, tuple(group)) for group in groups)
         tasks += [
-            CompactionTask(snapshot.id, partition, number, entries[0].total_buckets, unit)
+            CompactionTask(snapshot.id, partition, number, entries[0].total_buckets, unit, deleted)
             for unit in units
         ]
     return tasks
 
 
 def _keyed_work(
-    storage: TableStorage, partition: bytes, bucket: int, files: list[DataFile], *, full: bool
+    storage: TableStorage,
+    partition: bytes,
+    bucket: int,
+    files: list[DataFile],
+    deleted: Mapping[str, DeletionFile],
+    *,
+    full: bool,
 ) -> Iterator[CompactionUnit]:
     options = CompactionOptions(storage.schema.options)
     levels = Levels.of(files, options.highest_level)
@@ -137,6 +149,7 @@ def _keyed_work(
             storage,
             bucket_directory(storage, partition, bucket),
             partition_values(storage, partition),
+            deleted,
         )
         # Rows that retract must meet those that they take something back from.
         if any(opened.open(file).may_delete for file in unit.files):
@@ -145,14 +158,31 @@ def _keyed_work(
 
 
 def _append_work(
-    options: CompactionOptions, files: Sequence[DataFile]
+    options: CompactionOptions, files: Sequence[DataFile], deleted: Mapping[str, DeletionFile]
 ) -> Iterator[Sequence[DataFile]]:
-    """Runs of small files; rows keep their order, which counts in a bucketed table."""
+    """Runs of small files; rows keep their order, which counts in a bucketed table.
+
+    A file of which many rows are deleted counts as small, and a small one of which any are is
+    rewritten even by itself.
+    """
     target = options.target_file_size(False)
-    for run in _small_neighbours(options, files):
+    shrinking = {file.file_name for file in files if _has_shrunk(options, file, deleted)}
+    for run in _small_neighbours(options, files, shrinking):
         for group in pack_in_order(run, lambda one: one.file_size, target):
-            if len(group) > 1:
+            if len(group) > 1 or group[0].file_name in deleted:
                 yield group
+
+
+def _has_shrunk(
+    options: CompactionOptions, file: DataFile, deleted: Mapping[str, DeletionFile]
+) -> bool:
+    """True if more than ``compaction.delete-ratio-threshold`` of a file's rows are deleted."""
+    place = deleted.get(file.file_name)
+    if place is None:
+        return False
+    if place.cardinality is None:
+        return True
+    return place.cardinality > options.delete_ratio_threshold * file.row_count
 
 
 def _append_due(
@@ -181,16 +211,16 @@ def _append_due(
 
 
 def _small_neighbours(
-    options: CompactionOptions, files: Sequence[DataFile]
+    options: CompactionOptions, files: Sequence[DataFile], shrunk: Collection[str] = ()
 ) -> Iterator[Sequence[DataFile]]:
     least = options.small_file_size(False)
     ordered = sorted(files, key=lambda file: (file.min_sequence_number, file.creation_time or 0))
     if options.bucket < 1:
         # Without buckets no order is promised, so large files may be stepped over.
-        ordered = [file for file in ordered if file.file_size < least]
+        ordered = [one for one in ordered if one.file_size < least or one.file_name in shrunk]
     run: list[DataFile] = []
     for file in ordered:
-        if file.file_size < least:
+        if file.file_size < least or file.file_name in shrunk:
             run.append(file)
             continue
         yield run

@@ -75,7 +75,7 @@ class _Rewriter:
         self._rewritten = frozenset(file.file_name for file in task.files)
         self._directory = bucket_directory(storage, task.partition, task.bucket)
         values = partition_values(storage, task.partition)
-        self._files = BucketFiles(storage, self._directory, values)
+        self._files = BucketFiles(storage, self._directory, values, task.deletion_files)
         self._writers: list[DataFileWriter] = []
         self.before: list[DataFile] = []
         self.after: list[DataFile] = []

@@ -188,6 +188,11 @@ class AvroReader:
         """One: the file."""
         return range(1)
 
+    @property
+    def row_group_starts(self) -> Sequence[int]:
+        """The beginning of the file."""
+        return (0,)
+
     def statistics(self, row_group: int, column: DataField) -> ColumnStatistics | None:
         """None: the format keeps none."""
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import islice
+from itertools import accumulate, islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -121,6 +121,12 @@ class ParquetReader:
     def row_groups(self) -> range:
         """The row groups' numbers."""
         return range(self._metadata.num_row_groups)
+
+    @property
+    def row_group_starts(self) -> Sequence[int]:
+        """The position in the file of each row group's first row."""
+        counts = [self._metadata.row_group(group).num_rows for group in self.row_groups]
+        return list(accumulate(counts, initial=0))[:-1]
 
     def statistics(self, row_group: int, column: DataField) -> ColumnStatistics | None:
         """The footer's statistics of an atomic column; None when there are none."""

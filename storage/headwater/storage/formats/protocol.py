@@ -123,6 +123,11 @@ class FormatReader(Protocol):
         """The row groups' numbers."""
         ...
 
+    @property
+    def row_group_starts(self) -> Sequence[int]:
+        """The position in the file of each row group's first row."""
+        ...
+
     def statistics(self, row_group: int, column: DataField) -> ColumnStatistics | None:
         """The statistics of a column in a row group; None when the file keeps none.
 

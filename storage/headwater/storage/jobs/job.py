@@ -10,6 +10,7 @@ from headwater.storage.commit.table_commit import (
     TableCommit,
     delete_message_files,
 )
+from headwater.storage.commit.vector_messages import released_vectors
 from headwater.storage.errors import Conflict, HeadwaterError
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -76,7 +77,7 @@ def run_job(
     def attempt() -> Snapshot | None:
         base = pointer.latest()
         tasks = [] if base is None else job.plan(base)
-        messages = _run(job, executor, tasks) if tasks else []
+        messages = _run(job, executor, tasks, base) if base is not None and tasks else []
         if base is None or not messages:
             return None
         own = commit or TableCommit(job.storage, pointer, job.storage.runtime.new_uuid())
@@ -85,12 +86,15 @@ def run_job(
     return until_no_conflict(job.retries, attempt)
 
 
-def _run(job: Job[Task], executor: Executor, tasks: Sequence[Task]) -> list[CommitMessage]:
+def _run(
+    job: Job[Task], executor: Executor, tasks: Sequence[Task], base: Snapshot
+) -> list[CommitMessage]:
     """The messages of all tasks; when one fails, the others' files are deleted."""
     messages: list[CommitMessage] = []
     try:
         for done in executor.run(job.run, tasks):
             messages += done
+        messages += released_vectors(job.storage, base, messages)
     except BaseException:
         for message in messages:
             delete_message_files(job.storage, message)

@@ -155,7 +155,7 @@ def _retract(
 
 
 def _rewrite(storage: TableStorage, split: Split, predicate: Predicate) -> CommitMessage | None:
-    files = BucketFiles(storage, split.directory, split.partition_values)
+    files = BucketFiles(storage, split.directory, split.partition_values, split.deletion_files)
     before: list[DataFile] = []
     after: list[DataFile] = []
     try:
@@ -164,7 +164,7 @@ def _rewrite(storage: TableStorage, split: Split, predicate: Predicate) -> Commi
             if not matching:
                 continue
             before.append(file)
-            if matching < file.row_count:
+            if matching < file.row_count - len(files.open(file).deletion_vector):
                 after += _without(storage, split, files, file, predicate)
     except BaseException:
         delete_message_files(storage, _message(split, before, after))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import pyarrow as pa
 
-from headwater.storage.errors import Unsupported
+from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.formats.registry import format_of_file
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
+from headwater.storage.index.deletion_files import DeletionFile, read_deletion_vector
+from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.predicate.filter import ColumnRange, Predicate
 from headwater.storage.read.file_columns import StoredColumn, stored_column
@@ -64,6 +67,7 @@ class DataFileReader:
         directory: The URI of the bucket's directory.
         file: The file.
         partition: The bucket's partition.
+        deleted: The place of the file's deletion vector; None when no row of it is deleted.
 
     Attributes:
         path: The file's URI.
@@ -74,7 +78,12 @@ class DataFileReader:
     """
 
     def __init__(
-        self, storage: TableStorage, directory: str, file: DataFile, partition: PartitionColumns
+        self,
+        storage: TableStorage,
+        directory: str,
+        file: DataFile,
+        partition: PartitionColumns,
+        deleted: DeletionFile | None = None,
     ) -> None:
         self.path = path = file.external_path or f"{directory}/{file.file_name}"
         self._schema = storage.schema_by_id(file.schema_id)
@@ -89,6 +98,9 @@ class DataFileReader:
         self._present = storage.schema
         self._zone = storage.runtime.time_zone
         self._partition = partition
+        self._files = storage.files
+        self._row_count = file.row_count
+        self._deleted = deleted
 
     @property
     def may_delete(self) -> bool:
@@ -107,7 +119,7 @@ class DataFileReader:
         *,
         keys_only: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows with these columns, under their present names.
+        """Rows with these columns, under their present names, without those that are deleted.
 
         Args:
             columns: Present columns, ``_SEQUENCE_NUMBER``, ``_VALUE_KIND``.
@@ -118,13 +130,61 @@ class DataFileReader:
         sources = [self._source(name) for name in columns]
         stored = {source.stored.name: source.stored for source in sources if source.stored}
         groups = self._groups(predicate, keys_only)
-        for batch in self._reader.batches(list(stored.values()), groups, batch_rows):
+        for batch in self._batches(list(stored.values()), groups, batch_rows):
             if not columns:
                 yield batch
                 continue
             yield pa.RecordBatch.from_arrays(
                 [self._column(source, batch) for source in sources], names=list(columns)
             )
+
+    def _batches(
+        self, columns: Sequence[DataField], groups: Sequence[int], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of row groups that are not deleted."""
+        if self._deleted is None:
+            yield from self._reader.batches(columns, groups, batch_rows)
+            return
+        vector = self.deletion_vector
+        starts = self._reader.row_group_starts
+        for group in groups:
+            at = starts[group]
+            for batch in self._reader.batches(columns, [group], batch_rows):
+                found = vector.without(batch, at)
+                at += batch.num_rows
+                if found.num_rows:
+                    yield found
+
+    @cached_property
+    def deletion_vector(self) -> DeletionVector:
+        """The positions of the file's deleted rows; raises CorruptData."""
+        if self._deleted is None:
+            return DeletionVector.of([])
+        vector = read_deletion_vector(self._files, self._deleted)
+        if len(vector) and vector.positions[-1] >= self._row_count:
+            raise CorruptData(
+                f"index file {self._deleted.path} deletes row {vector.positions[-1]} of "
+                f"{self.path}, which has {self._row_count} rows"
+            )
+        return vector
+
+    def positions(
+        self, columns: Sequence[str], predicate: Predicate | None, batch_rows: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All rows of the row groups that may match, deleted ones too, with where they begin.
+
+        Yields:
+            The position in the file of a batch's first row, and the batch with these columns.
+        """
+        sources = [self._source(name) for name in columns]
+        stored = {source.stored.name: source.stored for source in sources if source.stored}
+        starts = self._reader.row_group_starts
+        for group in self._groups(predicate, False):
+            at = starts[group]
+            for batch in self._reader.batches(list(stored.values()), [group], batch_rows):
+                found = [self._column(source, batch) for source in sources]
+                yield at, pa.RecordBatch.from_arrays(found, names=list(columns))
+                at += batch.num_rows
 
     def _source(self, name: str) -> StoredColumn:
         if name in self._partition.values:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
+from headwater.storage.index.deletion_files import DeletionFile
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.rules import MergeRules, added_rows
 from headwater.storage.merge.runs import SortedRun, merge_runs, needs_age
@@ -95,11 +96,21 @@ def read_split(
     )
     names = [name for name in schema.names if not (row_kinds and name == ROW_KIND_COLUMN)]
     needed = dict.fromkeys([*names, *sorted(columns_of(predicate) if predicate else ())])
-    files = BucketFiles(storage, split.directory, split.partition_values)
+    files = BucketFiles(storage, split.directory, split.partition_values, split.deletion_files)
     if not storage.schema.primary_keys:
         rows = files.plain(split.files, list(needed), predicate, batch_rows)
     elif split.streaming:
         rows = files.changes(split.files, list(needed), predicate, row_kinds, batch_rows)
+    elif storage.schema.table_options.marks_superseded_rows and all(
+        file.level for file in split.files
+    ):
+        rows = files.unmerged(
+            split.files,
+            list(needed),
+            predicate,
+            batch_rows,
+            keep_deletes=row_kinds and keep_deletes,
+        )
     else:
         rows = files.merged(
             split.files,
@@ -128,11 +139,13 @@ class BucketFiles:
         storage: The table.
         directory: The URI of the bucket's directory.
         partition: The partition's storage values, in partition-key order.
+        deletion_files: The places of deletion vectors, by data file.
     """
 
     storage: TableStorage
     directory: str
     partition: Sequence[StorageValue]
+    deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict)
     _partition_columns: PartitionColumns = field(init=False)
 
     def __post_init__(self) -> None:
@@ -163,6 +176,25 @@ class BucketFiles:
             for batch in opened.rows([*columns, KIND_FIELD.name], predicate, batch_rows):
                 yield batch if keep_deletes else _without_deletes(batch)
 
+    def unmerged(
+        self,
+        files: Iterable[DataFile],
+        columns: Sequence[str],
+        predicate: Predicate | None,
+        batch_rows: int,
+        *,
+        keep_deletes: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of files in which each key occurs once; otherwise as `merged`."""
+        kept = [KIND_FIELD.name] if keep_deletes else []
+        # Rows may be judged by any column.
+        for file in files:
+            opened = self.open(file)
+            extra = [KIND_FIELD.name] if opened.may_delete else kept
+            for batch in opened.rows([*columns, *extra], predicate, batch_rows):
+                rows = batch if keep_deletes else _without_deletes(batch)
+                yield rows.select([*columns, *kept])
+
     def merged(
         self,
         files: Iterable[DataFile],
@@ -179,13 +211,9 @@ class BucketFiles:
         kept = [KIND_FIELD.name] if keep_deletes else []
         for section in key_sections(self.storage, files):
             if len(section.runs) == 1:
-                # Each key occurs once, so rows may be judged by any column.
-                for file in section.files:
-                    opened = self.open(file)
-                    extra = [KIND_FIELD.name] if opened.may_delete else kept
-                    for batch in opened.rows([*columns, *extra], predicate, batch_rows):
-                        rows = batch if keep_deletes else _without_deletes(batch)
-                        yield rows.select([*columns, *kept])
+                yield from self.unmerged(
+                    section.files, columns, predicate, batch_rows, keep_deletes=keep_deletes
+                )
             else:
                 yield from self.merge(
                     section,
@@ -258,7 +286,8 @@ class BucketFiles:
 
     def open(self, file: DataFile) -> DataFileReader:
         """A reader of one of the bucket's files."""
-        return DataFileReader(self.storage, self.directory, file, self._partition_columns)
+        deleted = self.deletion_files.get(file.file_name)
+        return DataFileReader(self.storage, self.directory, file, self._partition_columns, deleted)
 
 
 def _rank(rules: MergeRules, compacted: bool, keys_only: bool) -> int:

@@ -11,13 +11,13 @@ Source: ``AbstractFileStoreScan.java``, ``KeyValueFileStoreScan.java``, ``Snapsh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from headwater.storage.capabilities import Operation, unsupported_mode
-from headwater.storage.errors import CorruptData, NotFound
+from headwater.storage.capabilities import Operation
 from headwater.storage.files.layout import POSTPONE_BUCKET
-from headwater.storage.formats.avro_container import read_avro
+from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
+from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry, epoch_millis
 from headwater.storage.manifest.manifest import merge_entries, read_manifest, read_manifest_list
 from headwater.storage.manifest.records import ManifestFile
@@ -55,8 +55,10 @@ class Split:
         files: The files.
         needs_merge: True if rows of the files supersede or delete each other; if not, every row
             of the files is a row of the table.
-        row_count: Rows of the files; with `needs_merge`, an upper bound of the rows read.
+        row_count: Rows of the files less those that deletion vectors are known to delete; with
+            `needs_merge`, an upper bound of the rows read.
         streaming: True if the files hold changes: each row counts, none is merged.
+        deletion_files: The places of the files' deletion vectors, by the names of the files.
     """
 
     snapshot_id: int
@@ -69,6 +71,13 @@ class Split:
     needs_merge: bool
     row_count: int
     streaming: bool = False
+    deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict, hash=False)
+
+    @property
+    def is_counted(self) -> bool:
+        """True if `row_count` is the number of rows read."""
+        vectors = self.deletion_files.values()
+        return not self.needs_merge and all(each.cardinality is not None for each in vectors)
 
     @property
     def size(self) -> int:
@@ -154,8 +163,12 @@ def plan_snapshot(
     min_level: int = 0,
     with_postponed: bool = False,
     created_since: int | None = None,
+    following: bool = False,
 ) -> ScanPlan:
     """Plan to read a snapshot's rows.
+
+    Files of level 0 are left out where rows are part of the table only when a compaction has taken
+    them up: with merge engine first-row, and with deletion vectors that are not merged on read.
 
     Args:
         storage: The table.
@@ -167,13 +180,17 @@ def plan_snapshot(
         with_postponed: Also the rows that wait for a compaction to spread them over buckets, in
             `streaming` splits of their own.
         created_since: Only files made at or after this moment, milliseconds since the epoch.
+        following: True if the changes after the snapshot are to be followed. Of a table with
+            deletion vectors level 0 is then read, too, for nothing else tells of its rows.
 
     Raises:
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
-        Unsupported: The table has options or deletion vectors that are not supported.
+        Unsupported: The table has options that are not supported.
     """
-    _refuse(storage, snapshot, Operation.READ)
-    if storage.schema.primary_keys and storage.schema.table_options.hides_level_zero:
+    storage.refuse(Operation.READ)
+    options = storage.schema.table_options
+    keyed = bool(storage.schema.primary_keys)
+    if keyed and options.hides_level_zero and not (following and options.marks_superseded_rows):
         min_level = max(min_level, 1)
     pruner = Pruner(storage, predicate)
     found = _live(storage, snapshot, pruner)
@@ -181,6 +198,7 @@ def plan_snapshot(
         found.only([entry for entry in found.entries if entry.file.level >= min_level])
     if created_since is not None:
         found.only([entry for entry in found.entries if _created(entry.file) >= created_since])
+    places = _deletion_files(storage, snapshot, found.entries)
     splits: list[Split] = []
     for bucket in _by_bucket(found.entries):
         if bucket[0].bucket == POSTPONE_BUCKET:
@@ -189,11 +207,13 @@ def plan_snapshot(
                     (entry.file for entry in bucket), key=lambda file: file.creation_time or 0
                 )
                 splits.append(_split(storage, snapshot, bucket, files, False, True))
-        elif storage.schema.primary_keys:
-            splits += _keyed_splits(storage, snapshot, bucket, pruner, found)
-        else:
+        elif not keyed:
             splits += _packed(storage, snapshot, bucket, streaming=False)
-    return _plan(snapshot, splits, found)
+        elif options.marks_superseded_rows and all(entry.file.level for entry in bucket):
+            splits += _marked_splits(storage, snapshot, bucket, pruner, found)
+        else:
+            splits += _keyed_splits(storage, snapshot, bucket, pruner, found)
+    return _plan(snapshot, [_with_deletion_files(split, places) for split in splits], found)
 
 
 def plan_delta(
@@ -237,7 +257,7 @@ def _plan_changes(
     size_field: str,
     predicate: Predicate | None,
 ) -> ScanPlan:
-    _refuse(storage, snapshot, Operation.STREAM)
+    storage.refuse(Operation.STREAM)
     pruner = Pruner(storage, predicate)
     found = _Found()
     _collect(storage, _manifests(storage, snapshot, manifest_list, size_field), pruner, found)
@@ -304,21 +324,14 @@ def _created(file: DataFile) -> int:
     return 0 if file.creation_time is None else epoch_millis(file.creation_time)
 
 
-def _refuse(storage: TableStorage, snapshot: Snapshot, operation: Operation) -> None:
-    """Refuse what would be read wrongly."""
-    storage.refuse(operation)
-    if snapshot.index_manifest is None:
-        return
-    path = storage.layout.manifest(snapshot.index_manifest)
-    try:
-        records = read_avro(storage.files.read(path), path)
-    except NotFound as error:
-        raise CorruptData(f"table {storage.name}: index manifest {path} does not exist") from error
-    if any(record.get("_INDEX_TYPE") == "DELETION_VECTORS" for record in records):
-        raise unsupported_mode(
-            "deletion vectors",
-            f"table {storage.name}: snapshot {snapshot.id} has deletion vectors ({path})",
-        )
+def _deletion_files(
+    storage: TableStorage, snapshot: Snapshot, entries: Sequence[ManifestEntry]
+) -> Mapping[tuple[bytes, int], Mapping[str, DeletionFile]]:
+    """The places of deletion vectors, by bucket and file, whatever the table's options say now."""
+    if snapshot.index_manifest is None or not entries:
+        return {}
+    buckets = {(entry.partition, entry.bucket) for entry in entries}
+    return deletion_files_by_bucket(storage, index_entries(storage, snapshot), buckets)
 
 
 # Splits ---------------------------------------------------------------------------------------
@@ -387,6 +400,35 @@ def _packed(
         for files in pack_in_order(
             _by_age(bucket), lambda file: max(file.file_size, cost), options.split_target_size
         )
+    ]
+
+
+def _with_deletion_files(
+    split: Split, places: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]]
+) -> Split:
+    of_bucket = places.get((split.partition, split.bucket), {})
+    names = [file.file_name for file in split.files if file.file_name in of_bucket]
+    own = {name: of_bucket[name] for name in names}
+    if not own:
+        return split
+    deleted = sum(place.cardinality or 0 for place in own.values())
+    return replace(split, deletion_files=own, row_count=split.row_count - deleted)
+
+
+def _marked_splits(
+    storage: TableStorage,
+    snapshot: Snapshot,
+    bucket: list[ManifestEntry],
+    pruner: Pruner,
+    found: _Found,
+) -> list[Split]:
+    """The splits of files whose superseded rows are marked: each file answers for itself."""
+    options = storage.schema.table_options
+    matching = [entry for entry in bucket if pruner.by_value(entry)]
+    found.files_skipped += len(bucket) - len(matching)
+    return [
+        replace(split, needs_merge=any(_may_delete(file, options) for file in split.files))
+        for split in _packed(storage, snapshot, matching, streaming=False)
     ]
 
 

@@ -249,6 +249,7 @@ def _plan(
                 min_level=least,
                 # As the stream gives them when they are written, and not when they are compacted.
                 with_postponed=not _keeps_changelog(storage),
+                following=True,
             )
         if _keeps_changelog(storage):
             return plan_changelog(storage, snapshot, predicate=predicate)

@@ -206,6 +206,8 @@ def _check_options(schema: TableSchema) -> None:
     keyed_by_partition = set(schema.partition_keys) <= set(schema.primary_keys)
     if sequence_fields and schema.primary_keys and not keyed_by_partition:
         raise Invalid("'sequence.field' needs every partition column to be part of the primary key")
+    if options.deletion_vectors_enabled:
+        _check_deletion_vectors(options)
     kind_field = options.row_kind_field
     if kind_field is not None and kind_field not in schema.field_by_name:
         raise Invalid(f"rowkind.field column '{kind_field}' does not exist")
@@ -225,11 +227,24 @@ def _check_options(schema: TableSchema) -> None:
         options.snapshot_time_retained,
         options.consumer_expiration,
         options.deletion_vectors_enabled,
+        options.marks_superseded_rows,
+        options.deletion_vectors_bitmap64,
+        options.deletion_vector_index_file_target_size,
+        options.index_file_in_data_file_dir,
         options.thin_mode,
         options.highest_level,
         options.split_target_size,
         options.manifest_target_file_size,
     )
+
+
+def _check_deletion_vectors(options: TableOptions) -> None:
+    """The rules of ``SchemaValidation.validateForDeletionVectors``."""
+    if options.changelog_producer is ChangelogProducer.FULL_COMPACTION:
+        raise Invalid(
+            "deletion vectors work with the changelog-producer none, input or lookup, not "
+            f"{options.changelog_producer}"
+        )
 
 
 def _check_first_row(options: TableOptions) -> None:

@@ -1,0 +1,90 @@
+"""Tables with deletion vectors, shared with Paimon's Java library, pypaimon and paimon-rust."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from fastavro.schema import to_parsing_canonical_form
+from py4j.java_gateway import JavaGateway
+
+from headwater.catalog.table.table import Table
+from headwater.client.lake import Lake
+from headwater.storage.formats.avro_container import read_blocks
+from headwater.storage.index.manifest import INDEX_MANIFEST_SCHEMA, index_entries
+
+from .conftest import TOKEN, Service
+from .java_client import JavaClient
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64())])
+KEYED = {"bucket": "2", "deletion-vectors.enabled": "true"}
+FORMS = pytest.mark.parametrize("bitmap64", ["false", "true"], ids=["32 bits", "64 bits"])
+
+
+def rows(keys: range, version: int) -> pa.Table:
+    return pa.table({"k": list(keys), "v": [version * 1000 + k for k in keys]}, schema=SCHEMA)
+
+
+def found(table: pa.Table) -> dict[int, int]:
+    assert len(set(table["k"].to_pylist())) == table.num_rows
+    return dict(zip(table["k"].to_pylist(), table["v"].to_pylist(), strict=True))
+
+
+def new_table(
+    lake: Lake, client: str, options: Mapping[str, str], primary_keys: tuple[str, ...] = ("k",)
+) -> Table:
+    name = f"interop.vectors_{client}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    return lake.create_table(
+        name,
+        SCHEMA,
+        primary_keys=primary_keys,
+        options=options,
+        for_another_engine=bool(primary_keys),
+    )
+
+
+@FORMS
+@pytest.mark.interop_java
+def test_rows_that_java_s_compaction_deleted_are_left_out(
+    lake: Lake,
+    service: Service,
+    java_gateway: JavaGateway,
+    java_version: str,
+    tmp_path: Path,
+    bitmap64: str,
+) -> None:
+    java = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    options = {**KEYED, "deletion-vectors.bitmap64": bitmap64}
+    table = new_table(lake, java.label, options)
+    name = str(table.identifier)
+    java.write(name, rows(range(200), 1))
+    java.write(name, rows(range(20, 80), 2))
+    java.write(name, rows(range(70, 80), 3), "-D")
+    expected = found(rows(range(200), 1)) | found(rows(range(20, 80), 2))
+    for key in range(70, 80):
+        del expected[key]
+    assert found(java.read(name)) == expected
+    entries = index_entries(table.storage, table.latest_snapshot())
+    deleted = sum(v.cardinality or 0 for e in entries for v in e.index_file.vectors or ())
+    assert deleted >= 60
+    assert found(table.scan().to_arrow()) == expected
+    assert table.scan().count() == len(expected)
+    assert table.scan(where="v >= 2000 AND v < 2040").count() == 20
+    assert table.scan(where="k = 75").count() == 0
+    assert table.scan(snapshot_id=1).count() + table.scan(snapshot_id=2).count() > 0
+    if java_version == "2.0.0":
+        # Headwater writes index manifests with the schema that Java writes.
+        path = table.storage.layout.manifest(str(_latest_index(table)))
+        (block, *_) = read_blocks(table.storage.files.read(path), path)
+        theirs = json.loads(block.reader.schema_text)
+        assert to_parsing_canonical_form(theirs) == to_parsing_canonical_form(INDEX_MANIFEST_SCHEMA)
+
+
+def _latest_index(table: Table) -> str | None:
+    snapshot = table.latest_snapshot()
+    assert snapshot is not None
+    return snapshot.index_manifest
