@@ -301,6 +301,33 @@ class JavaClient:
             for partition in found
         }
 
+    def expire_partitions(self, table: str) -> list[dict[str, str]]:
+        """Drop the partitions whose time is over, as Paimon's procedure does."""
+        handle = self._table_with(table, {"partition.expiration-check-interval": "0 s"})
+        stored = "org.apache.paimon.table.FileStoreTable"
+        store = self._call(stored, "store", handle)
+        kinds = ("java.lang.String", "org.apache.paimon.table.FileStoreTable")
+        expiry = self._call(
+            "org.apache.paimon.FileStore",
+            "newPartitionExpire",
+            store,
+            *zip(kinds, ("headwater", handle), strict=True),
+        )
+        kind = "org.apache.paimon.operation.PartitionExpire"
+        found = self._call(kind, "expire", expiry, ("long", 2**63 - 1)) or []
+        return [{str(k): str(v) for k, v in spec.items()} for spec in found]
+
+    def success_file(self, creation_time: int, modification_time: int) -> str:
+        """The text of a file that says that a partition is complete."""
+        file = self._jvm.org.apache.paimon.partition.file.SuccessFile
+        return str(file(creation_time, modification_time).toJson())
+
+    def _table_with(self, table: str, options: Mapping[str, str]) -> Any:
+        handle = self._catalog.getTable(self._identifier(table))
+        overlay = self._jvm.java.util.HashMap()
+        overlay.putAll(dict(options))
+        return self._call(_TABLE, "copy", handle, ("java.util.Map", overlay))
+
     def mark_done(self, table: str, *specs: Mapping[str, str]) -> None:
         self._catalog.markDonePartitions(self._identifier(table), [dict(spec) for spec in specs])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -87,3 +88,68 @@ def test_changelogs_outlive_snapshots_whoever_expires_them(
     found = java.read(name)
     assert dict(zip(found["k"].to_pylist(), found["v"].to_pylist(), strict=True)) == expected_rows
     assert table.scan().to_arrow().num_rows == 10
+
+
+PARTITIONED = pa.schema([pa.field("k", pa.int64(), False), ("dt", pa.string()), ("h", pa.int32())])
+
+
+@pytest.mark.interop_java
+@pytest.mark.parametrize(
+    ("days", "options"),
+    [
+        (
+            ["2020-01-01", "2020-2-3", "2020-13-40", "2020-01-01 07:08:09", "soon", "2999-01-01"],
+            {},
+        ),
+        (
+            ["20200101", "20200231", "2020-01-01", "202001017", "29990101"],
+            {"partition.timestamp-formatter": "yyyyMMdd"},
+        ),
+        (
+            ["20200101", "29990101", "x"],
+            {
+                "partition.timestamp-formatter": "yyyyMMdd H",
+                "partition.timestamp-pattern": "$dt $h",
+                "partition.expiration-max-num": "2",
+            },
+        ),
+    ],
+)
+def test_the_same_partitions_expire(
+    lake: Lake, java: JavaClient, days: list[str], options: Mapping[str, str]
+) -> None:
+    name = f"interop.expiring_{java.label}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    table = lake.create_table(
+        name,
+        PARTITIONED,
+        partition_keys=["dt", "h"],
+        options={"partition.expiration-time": "30 d", **options},
+    )
+    hours = [7, 12, 30]
+    rows = [(day, hour) for day in days for hour in hours]
+    columns = {
+        "k": list(range(len(rows))),
+        "dt": [day for day, _ in rows],
+        "h": [hour for _, hour in rows],
+    }
+    table.write(pa.table(columns, schema=PARTITIONED))
+    ours = table.expire_partitions(dry_run=True)
+    assert ours.dropped
+    assert java.expire_partitions(name) == list(ours.dropped)
+    kept = java.read(name)
+    assert kept.num_rows == len(rows) - len(ours.dropped)
+    assert table.scan().to_arrow().num_rows == kept.num_rows
+
+
+@pytest.mark.interop_java
+def test_java_reads_what_is_said_to_be_complete(lake: Lake, java: JavaClient) -> None:
+    name = f"interop.complete_{java.label}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    table = lake.create_table(name, PARTITIONED, partition_keys=["dt", "h"])
+    table.write(pa.table({"k": [1], "dt": ["a b:c"], "h": [1]}, schema=PARTITIONED))
+    assert table.mark_partitions_done({"dt": "a b:c", "h": 1}) == [{"dt": "a b:c", "h": "1"}]
+    path = f"{table.storage.layout.location}/dt=a b%3Ac/h=1/_SUCCESS"
+    text = table.storage.files.read(path).decode()
+    times = json.loads(text)
+    assert text == java.success_file(times["creationTime"], times["modificationTime"])

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from headwater.catalog.model.branches import branch_of
 from headwater.catalog.table.inspect import Inspect
+from headwater.catalog.table.lifecycle import TableLifecycle
 from headwater.catalog.table.progress import WatchedExecutor
-from headwater.catalog.table.reading import ReadableTable
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unavailable
@@ -38,7 +38,7 @@ __all__ = ["Table"]
 _THIS_PROCESS = LocalExecutor()
 
 
-class Table(ReadableTable):
+class Table(TableLifecycle):
     """A table, to be read and written.
 
     Made by `headwater.client.Lake.table`. It holds the schema that it was made with: `refresh`

@@ -80,6 +80,16 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("partition.default-name", "the folder of a null or blank partition value"),
     _honoured("partition.legacy-name", "how partition values become folder names"),
     _honoured("metastore.partitioned-table", "whether the catalog keeps the partitions"),
+    _honoured("partition.expiration-time", "the age at which a partition expires"),
+    _honoured("partition.expiration-strategy", "the time that its age is counted from"),
+    _honoured("partition.expiration-max-num", "how many partitions one expiry drops at most"),
+    _honoured("partition.expiration-batch-size", "how many of them one commit drops"),
+    _honoured("partition.timestamp-pattern", "how a partition's values become a time"),
+    _honoured("partition.timestamp-formatter", "the form of that time"),
+    _honoured(
+        "partition.idle-time-to-done", "how long after its last rows a partition is complete"
+    ),
+    _honoured("partition.time-interval", "the time that a partition stands for"),
     # Files.
     _honoured("file.compression", "the codec of new data files; a format refuses those it lacks"),
     _honoured("file.compression.per.level", "the same for each level"),

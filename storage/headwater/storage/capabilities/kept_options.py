@@ -45,12 +45,9 @@ _KEPT: Mapping[str, str] = {
     " tell Hive. A commit of this engine does none of it, as one with `write-only`": """
         commit.callback.#.param commit.callbacks end-input.check-partition-expire
         metastore.tag-to-partition metastore.tag-to-partition.preview partition.end-input-to-done
-        partition.expiration-batch-size partition.expiration-check-interval
-        partition.expiration-max-num partition.expiration-strategy partition.expiration-time
-        partition.idle-time-to-report-statistic partition.mark-done-action
+        partition.expiration-check-interval partition.idle-time-to-report-statistic
         partition.mark-done-action.custom.class partition.mark-done-action.http.params
-        partition.mark-done-action.http.url partition.timestamp-formatter
-        partition.timestamp-pattern sink.process-time-zone sink.watermark-time-zone
+        partition.mark-done-action.http.url sink.process-time-zone sink.watermark-time-zone
         snapshot.watermark-idle-timeout tag.automatic-completion tag.automatic-creation
         tag.batch.customized-name tag.callback.#.param tag.callbacks tag.create-success-file
         tag.creation-delay tag.creation-period tag.creation-period-duration tag.num-retained-max
@@ -142,8 +139,8 @@ _KEPT: Mapping[str, str] = {
         filesystem.job-level-settings.enabled log.scan.remove-normalize lookup.async
         lookup.async-thread-number lookup.bootstrap-parallelism lookup.cache
         lookup.dynamic-partition lookup.dynamic-partition.<setting> lookup.refresh.async
-        lookup.refresh.<setting> partition.idle-time-to-done partition.mark-done-action.mode
-        partition.mark-done.recover-from-state partition.time-interval precommit-compact
+        lookup.refresh.<setting> partition.mark-done-action.mode
+        partition.mark-done.recover-from-state precommit-compact
         read.shuffle-bucket-with-partition scan.bounded scan.dedicated-split-generation
         scan.infer-parallelism scan.infer-parallelism.max scan.max-snapshot.count
         scan.parallelism scan.partitions scan.remove-normalize scan.split-enumerator.<setting>

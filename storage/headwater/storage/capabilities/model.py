@@ -20,6 +20,7 @@ class Operation(Flag):
     COMPACT = auto()
     EXPIRE = auto()
     REMOVE_ORPHANS = auto()
+    MARK_DONE = auto()
 
     @property
     def verb(self) -> str:
@@ -43,6 +44,7 @@ _VERBS: Mapping[Operation, str] = {
     Operation.COMPACT: "compact",
     Operation.EXPIRE: "expire snapshots of",
     Operation.REMOVE_ORPHANS: "remove orphan files of",
+    Operation.MARK_DONE: "mark partitions as complete of",
 }
 _NAMES: Mapping[Operation, str] = {
     Operation.READ: "reading",
@@ -51,6 +53,7 @@ _NAMES: Mapping[Operation, str] = {
     Operation.COMPACT: "compaction",
     Operation.EXPIRE: "expiry",
     Operation.REMOVE_ORPHANS: "removal of orphan files",
+    Operation.MARK_DONE: "marking partitions as complete",
 }
 
 

@@ -30,6 +30,11 @@ def _formats_of_levels(text: str) -> bool:
     return all(map(_FORMATS.include, filter(None, formats)))
 
 
+def _tells_here(text: str) -> bool:
+    here = {"success-file", "done-partition", "mark-event"}
+    return {name.strip() for name in text.split(",")} <= here
+
+
 def _never(key: str, note: str, unless: Values = _FALSE, because: str = "") -> Option:
     """An option whose tables this engine leaves alone."""
     return Option(key, note, refusals=(Refusal(ALL, unless, because),))
@@ -312,5 +317,17 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         "clustering.incremental",
         "whether compaction sorts files by `clustering.columns`",
         refusals=(Refusal(Operation.COMPACT, _FALSE),),
+    ),
+    Option(
+        "partition.mark-done-action",
+        "how it is told that a partition is complete",
+        is_honoured=True,
+        refusals=(
+            Refusal(
+                Operation.MARK_DONE,
+                Values("`success-file`, `done-partition`, `mark-event`", _tells_here),
+                "tell it from where the partition is written",
+            ),
+        ),
     ),
 )

@@ -220,6 +220,7 @@ class TableCommit:
         identifier: int = BATCH_IDENTIFIER,
         watermark: int | None = None,
         properties: Mapping[str, str] | None = None,
+        unchanged_since: int | None = None,
     ) -> Snapshot:
         """Replace all files of some partitions.
 
@@ -229,6 +230,7 @@ class TableCommit:
             identifier: The user's number of this commit.
             watermark: Event time, milliseconds since the epoch.
             properties: Free properties of the snapshot.
+            unchanged_since: Refuse when a snapshot after this one changed rows of what is replaced.
 
         Raises:
             Invalid: A message lies outside the partitions.
@@ -251,7 +253,7 @@ class TableCommit:
 
         snapshot = self._commit(
             _Attempt(changes, (), identifier, CommitKind.OVERWRITE, watermark,
-                     dict(properties or {}), None, None,
+                     dict(properties or {}), None, unchanged_since,
                      IndexChanges.of(self._storage, messages, replaced), messages=messages)
         )  # fmt: skip
         for message in messages:

@@ -1,0 +1,199 @@
+"""A typed view of the options that say how long what is in a table stays (``CoreOptions.java``)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from headwater.storage.errors import Invalid
+from headwater.storage.options import TableOptions, parse_duration
+from headwater.storage.table_storage import TableStorage
+
+__all__ = [
+    "DoneAction",
+    "ExpirationStrategy",
+    "LifecycleOptions",
+    "TagCreation",
+    "TagPeriod",
+    "TagPeriodFormatter",
+]
+
+
+class ExpirationStrategy(StrEnum):
+    """The time that a partition's age is counted from."""
+
+    VALUES_TIME = "values-time"
+    UPDATE_TIME = "update-time"
+
+
+class DoneAction(StrEnum):
+    """A way to tell that a partition is complete."""
+
+    SUCCESS_FILE = "success-file"
+    DONE_PARTITION = "done-partition"
+    MARK_EVENT = "mark-event"
+    HTTP_REPORT = "http-report"
+    CUSTOM = "custom"
+
+
+class TagCreation(StrEnum):
+    """The clock by which tags are made of themselves."""
+
+    NONE = "none"
+    PROCESS_TIME = "process-time"
+    WATERMARK = "watermark"
+    BATCH = "batch"
+
+
+class TagPeriod(StrEnum):
+    """The time between two such tags."""
+
+    DAILY = "daily"
+    HOURLY = "hourly"
+    TWO_HOURS = "two-hours"
+
+
+class TagPeriodFormatter(StrEnum):
+    """The form of such tags' names."""
+
+    WITH_DASHES = "with_dashes"
+    WITHOUT_DASHES = "without_dashes"
+    WITHOUT_DASHES_AND_SPACES = "without_dashes_and_spaces"
+
+
+class LifecycleOptions(TableOptions):
+    """A table's option map, for its upkeep."""
+
+    @staticmethod
+    def of(storage: TableStorage) -> LifecycleOptions:
+        """Those that are in force."""
+        return LifecycleOptions(storage.schema.options)
+
+    def _duration(self, key: str) -> int | None:
+        text = self.raw.get(key)
+        return None if text is None else parse_duration(text, key)
+
+    @property
+    def write_only(self) -> bool:
+        """True if writers leave upkeep to others."""
+        return self._boolean("write-only", self._boolean("write.compaction-skip", False))
+
+    # Partitions.
+
+    @property
+    def partition_expiration(self) -> int | None:
+        """The age at which a partition expires, milliseconds; None is never."""
+        return self._duration("partition.expiration-time")
+
+    @property
+    def partition_expiration_strategy(self) -> ExpirationStrategy:
+        """The time that a partition's age is counted from."""
+        return self._choice("partition.expiration-strategy", ExpirationStrategy.VALUES_TIME)
+
+    @property
+    def partition_expiration_limit(self) -> int:
+        """Partitions that one run expires at most."""
+        return self._integer("partition.expiration-max-num", 100)
+
+    @property
+    def partition_expiration_batch(self) -> int:
+        """Partitions that one commit drops; all of a run unless set."""
+        limit = self.partition_expiration_limit
+        batch = self._integer("partition.expiration-batch-size", limit)
+        return batch if batch > 0 else limit
+
+    @property
+    def expires_partitions_at_end(self) -> bool:
+        """True if a batch write is followed by an expiry of partitions."""
+        return self._boolean("end-input.check-partition-expire", False)
+
+    @property
+    def marks_partitions_at_end(self) -> bool:
+        """True if a batch write marks the partitions that it wrote to as complete."""
+        return self._boolean("partition.end-input-to-done", False)
+
+    @property
+    def partition_idle(self) -> int | None:
+        """Milliseconds without new data after which a partition is complete."""
+        return self._duration("partition.idle-time-to-done")
+
+    @property
+    def partition_interval(self) -> int | None:
+        """The time that a partition stands for, milliseconds."""
+        return self._duration("partition.time-interval")
+
+    @property
+    def done_actions(self) -> tuple[DoneAction, ...]:
+        """The ways to tell that a partition is complete."""
+        key = "partition.mark-done-action"
+        found: list[DoneAction] = []
+        for name in self.raw.get(key, "success-file").split(","):
+            try:
+                found.append(DoneAction(name.strip().lower()))
+            except ValueError:
+                raise Invalid(
+                    f"option '{key}' must name some of {', '.join(DoneAction)}; not '{name}'"
+                ) from None
+        return tuple(found)
+
+    # Tags.
+
+    @property
+    def tag_creation(self) -> TagCreation:
+        """The clock by which tags are made of themselves."""
+        return self._choice("tag.automatic-creation", TagCreation.NONE)
+
+    @property
+    def tag_period(self) -> TagPeriod:
+        """The time between two such tags."""
+        return self._choice("tag.creation-period", TagPeriod.DAILY)
+
+    @property
+    def tag_period_millis(self) -> int | None:
+        """The same in milliseconds, where that is set."""
+        return self._duration("tag.creation-period-duration")
+
+    @property
+    def tag_delay(self) -> int:
+        """Milliseconds after the end of a period at which its tag is made."""
+        return self._duration("tag.creation-delay") or 0
+
+    @property
+    def tag_formatter(self) -> TagPeriodFormatter:
+        """The form of such tags' names."""
+        return self._choice("tag.period-formatter", TagPeriodFormatter.WITH_DASHES)
+
+    @property
+    def tags_retained_max(self) -> int | None:
+        """The number of such tags that stay; None is all."""
+        key = "tag.num-retained-max"
+        return None if key not in self.raw else self._integer(key, 0)
+
+    @property
+    def completes_tags(self) -> bool:
+        """True if periods in which nothing was committed get tags, too."""
+        return self._boolean("tag.automatic-completion", False)
+
+    @property
+    def expires_tags(self) -> bool:
+        """True if a commit is followed by an expiry of tags."""
+        return self._boolean("tag.time-expire-enabled", True)
+
+    @property
+    def writes_tag_success_file(self) -> bool:
+        """True if each tag that is made has a success file beside it."""
+        return self._boolean("tag.create-success-file", False)
+
+    @property
+    def batch_tag_name(self) -> str | None:
+        """The name of the tag of a batch write; None names it by its day."""
+        return self.raw.get("tag.batch.customized-name")
+
+    @property
+    def process_time_zone(self) -> str | None:
+        """The zone of tags' times by the clock; None is the process's own."""
+        return self.raw.get("sink.process-time-zone")
+
+    @property
+    def watermark_time_zone(self) -> str:
+        """The zone of tags' times by watermarks."""
+        return self.raw.get("sink.watermark-time-zone", "UTC")
