@@ -336,6 +336,17 @@ class TableOptions:
         """The level of the zstd codec."""
         return self._integer("file.compression.zstd-level", 1)
 
+    @property
+    def file_block_size(self) -> int | None:
+        """Bytes of a row group or stripe of new data files; None is the format's default."""
+        text = self.raw.get("file.block-size")
+        return None if text is None else parse_bytes(text, "file.block-size")
+
+    @property
+    def legacy_orc_timestamps(self) -> bool:
+        """True if TIMESTAMP_LTZ in ORC files depend on the zone of the process that wrote them."""
+        return self._boolean("orc.timestamp-ltz.legacy.type", True)
+
     def target_file_size(self, primary_key: bool) -> int:
         """Bytes at which a writer rolls to a new data file."""
         text = self.raw.get("target-file-size")

@@ -82,7 +82,9 @@ def test_every_option_of_paimon_is_in_the_table() -> None:
 def test_no_option_is_in_the_table_twice_or_without_being_paimons() -> None:
     keys = [key for option in OPTIONS for key in (option.key, *option.aliases)]
     assert [key for key, count in Counter(keys).items() if count > 1] == []
-    assert {o.key for o in OPTIONS if not o.is_pattern} - ALL_KEYS == set()
+    # ORC's own, which Paimon hands on to ORC's library.
+    others = {"orc.compress"}
+    assert {o.key for o in OPTIONS if not o.is_pattern} - ALL_KEYS == others
     assert all(option.is_honoured or option.refusals or option.note for option in OPTIONS)
 
 
@@ -136,8 +138,8 @@ USES: Mapping[Operation, Callable[[Table], object]] = {
 }
 # Of the values that an option has, one that is refused.
 VALUES = {"changelog-producer": "lookup", "merge-engine": "aggregation", "bucket": "-2",
-          "deletion-vectors.enabled": "true", "file.format": "orc",
-          "file.format.per.level": "0:parquet,1:orc"}  # fmt: skip
+          "deletion-vectors.enabled": "true", "file.format": "csv",
+          "file.format.per.level": "0:parquet,1:csv"}  # fmt: skip
 KEYED_VALUES = {**VALUES, "bucket": "-1"}
 
 REFUSED = {

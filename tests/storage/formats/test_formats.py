@@ -94,6 +94,11 @@ VALUES: Mapping[str, object] = {
     "deep": [[[("k", 1)], None], None, []],
     "rows": [("r", {"x": None, "y": [], "z": Decimal("-0.129")}), ("n", None)],
 }
+# What Arrow's library for ORC reaches: see docs/tables.md.
+NEAR: Mapping[str, object] = {
+    "t6": dt.datetime(1700, 1, 2, 3, 4, 5),
+    "z6": dt.datetime(2262, 1, 2, 3, 4, 5, 6, tzinfo=dt.UTC),
+}
 EMPTY: Mapping[str, object] = {**dict.fromkeys(VALUES), "i8": 0}
 
 
@@ -127,7 +132,8 @@ def read(data_format: DataFileFormat, uri: str, fields: Sequence[DataField]) -> 
 
 
 def test_every_type_comes_back(data_format: DataFileFormat, tmp_path: Path) -> None:
-    for rows in ([VALUES], [EMPTY], [EMPTY, VALUES, EMPTY, VALUES] * 40, []):
+    values = {**VALUES, **NEAR} if data_format.name == "orc" else VALUES
+    for rows in ([values], [EMPTY], [EMPTY, values, EMPTY, values] * 40, []):
         table = pa.Table.from_pylist([dict(row) for row in rows], schema_of(FIELDS))
         uri = write(data_format, tmp_path, table, FIELDS)
         assert read(data_format, uri, FIELDS).equals(table)
@@ -205,6 +211,8 @@ def test_any_rows_come_back(
         pa.array([each[at] for each in rows], to_arrow(item.type)) for at, item in enumerate(fields)
     ]
     table = pa.table(columns, schema=schema_of(fields))
+    # Slices of larger arrays are rows like others.
+    table = pa.concat_tables([table, table]).combine_chunks().slice(table.num_rows // 2)
     uri = write(FORMATS[name], tmp_path_factory.mktemp("files"), table, fields)
     found = read(FORMATS[name], uri, fields)
     assert found.to_pylist() == table.to_pylist()
@@ -256,7 +264,8 @@ def test_a_closed_file_tells_its_size_and_rows(data_format: DataFileFormat, tmp_
     fields = (field(0, "n", "BIGINT"),)
     writer = data_format.writer(FILES, local_uri(tmp_path / "f"), fields)
     for start in range(0, 300_000, 50_000):
-        writer.write(pa.table({"n": range(start, start + 50_000)}, schema_of(fields)))
+        numbers = [n * 2654435761 % 2**40 for n in range(start, start + 50_000)]
+        writer.write(pa.table({"n": numbers}, schema_of(fields)))
     estimate = writer.size_estimate
     written = writer.close()
     size = (tmp_path / "f").stat().st_size
@@ -290,11 +299,13 @@ def test_a_bad_file_is_named(data_format: DataFileFormat, tmp_path: Path) -> Non
         path.write_bytes(good[:length])
         with pytest.raises(CorruptData, match=named):
             rows()
-    flipped = bytearray(good)
-    flipped[len(good) // 3] ^= 0x10
-    path.write_bytes(flipped)
-    with pytest.raises(CorruptData, match=named):
-        rows()
+    # One bit is enough where a format has checksums, which ORC has not.
+    middle = len(good) // 3
+    for damage in (bytes(middle), bytes([good[middle] ^ 0x10])):
+        path.write_bytes(good[:middle] + damage + good[middle + len(damage) :])
+        if len(damage) > 1 or data_format.name != "orc":
+            with pytest.raises(CorruptData, match=named):
+                rows()
 
 
 def test_the_table_of_capabilities_names_every_format() -> None:
@@ -306,11 +317,11 @@ def test_a_files_format_is_the_extension_of_its_name() -> None:
     assert format_of_file("file:///t/bucket-0/data-1.avro").name == "avro"
     assert format_of_file("s3://b/data-1.zstd.parquet").name == "parquet"
     assert format_named(" Avro ", "file.format").name == "avro"
-    for name in ("data-1.orc", "data-1", "dir.avro/data-1"):
+    for name in ("data-1.lance", "data-1", "dir.avro/data-1"):
         with pytest.raises(Unsupported, match=name):
             format_of_file(f"file:///t/{name}")
-    with pytest.raises(Unsupported, match=r"changelog-file\.format=orc"):
-        format_named("orc", "changelog-file.format")
+    with pytest.raises(Unsupported, match=r"changelog-file\.format=lance"):
+        format_named("lance", "changelog-file.format")
 
 
 def test_types_are_refused_by_the_column(tmp_path: Path) -> None:

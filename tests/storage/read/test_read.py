@@ -741,9 +741,9 @@ def test_unknown_columns_and_formats_are_refused(new_table: _NewTable) -> None:
     (split,) = plan_snapshot(table.storage, snapshot).splits
     with pytest.raises(NotFound, match="nope"):
         list(read_split(table.storage, split, columns=["nope"]))
-    orc = tuple(replace(file, file_name="data-1.orc") for file in split.files)
-    with pytest.raises(Unsupported, match=r"data-1\.orc"):
-        list(read_split(table.storage, replace(split, files=orc)))
+    lance = tuple(replace(file, file_name="data-1.lance") for file in split.files)
+    with pytest.raises(Unsupported, match=r"data-1\.lance"):
+        list(read_split(table.storage, replace(split, files=lance)))
 
 
 @pytest.mark.parametrize(

@@ -403,7 +403,7 @@ def test_messages_pickle(new_table: NewTable) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("file.format", "orc"),
+        ("file.format", "csv"),
         ("row-tracking.enabled", "true"),
         ("merge-engine", "partial-update"),
         ("deletion-vectors.enabled", "true"),

@@ -18,7 +18,7 @@ __all__ = ["FILE_FORMATS", "REFUSED_OPTIONS"]
 _READS = Operation.READ | Operation.STREAM
 _WRITES = Operation.WRITE | Operation.COMPACT
 _FALSE, _UNSET = one_of("false"), unset()
-FILE_FORMATS = ("parquet", "avro")
+FILE_FORMATS = ("parquet", "avro", "orc")
 """The formats of data files that this engine writes and reads."""
 _FORMATS = one_of(*FILE_FORMATS)
 _WHEN_READING = "give it to each read instead"

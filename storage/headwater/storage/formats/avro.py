@@ -34,6 +34,7 @@ from headwater.storage.formats.protocol import (
     readable,
     rows_without_columns,
 )
+from headwater.storage.options import TableOptions
 from headwater.storage.types.data_type import DataField, arrow_field
 
 __all__ = ["AVRO", "AvroFormat", "AvroReader", "AvroWriter"]
@@ -63,11 +64,26 @@ class AvroFormat:
         *,
         compression: str = "zstd",
         zstd_level: int = 1,
+        block_bytes: int | None = None,
     ) -> FormatWriter:
         """Start a file, see `AvroWriter`."""
-        return AvroWriter(files, path, fields, compression=compression, zstd_level=zstd_level)
+        return AvroWriter(
+            files,
+            path,
+            fields,
+            compression=compression,
+            zstd_level=zstd_level,
+            block_bytes=block_bytes,
+        )
 
-    def reader(self, files: FileAccess, path: str, *, row_count: int | None = None) -> FormatReader:
+    def reader(
+        self,
+        files: FileAccess,
+        path: str,
+        *,
+        row_count: int | None = None,
+        options: TableOptions | None = None,
+    ) -> FormatReader:
         """Open a file, see `AvroReader`."""
         return AvroReader(files, path, row_count=row_count)
 
@@ -86,6 +102,7 @@ class AvroWriter(FileWriter):
         fields: The columns, see `data_file_fields`.
         compression: ``zstd``, ``null``, ``deflate``, ``snappy``, ``bzip2`` or ``xz``.
         zstd_level: Used by ``zstd`` alone.
+        block_bytes: Means nothing to Avro, as in Paimon.
 
     Raises:
         Unsupported: The codec is unknown, or Avro cannot hold a column.
@@ -99,6 +116,7 @@ class AvroWriter(FileWriter):
         *,
         compression: str = "zstd",
         zstd_level: int = 1,
+        block_bytes: int | None = None,
     ) -> None:
         refuse_for_avro(fields)
         self._codec = codec_named(compression)

@@ -21,6 +21,7 @@ from headwater.storage.formats.protocol import (
     readable,
     rows_without_columns,
 )
+from headwater.storage.options import TableOptions
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
     ArrayType,
@@ -55,11 +56,26 @@ class ParquetFormat:
         *,
         compression: str = "zstd",
         zstd_level: int = 1,
+        block_bytes: int | None = None,
     ) -> FormatWriter:
         """Start a file, see `ParquetWriter`."""
-        return ParquetWriter(files, path, fields, compression=compression, zstd_level=zstd_level)
+        return ParquetWriter(
+            files,
+            path,
+            fields,
+            compression=compression,
+            zstd_level=zstd_level,
+            block_bytes=block_bytes,
+        )
 
-    def reader(self, files: FileAccess, path: str, *, row_count: int | None = None) -> FormatReader:
+    def reader(
+        self,
+        files: FileAccess,
+        path: str,
+        *,
+        row_count: int | None = None,
+        options: TableOptions | None = None,
+    ) -> FormatReader:
         """Open a file, see `ParquetReader`."""
         return ParquetReader(files, path, row_count=row_count)
 

@@ -22,7 +22,7 @@ from headwater.storage.types.data_type import (
     to_arrow,
 )
 
-__all__ = ["has_nanoseconds", "leaf_paths", "parquet_schema"]
+__all__ = ["has_nanoseconds", "leaf_paths", "nested_ids", "parquet_schema"]
 
 _NESTED_ID_START = (2**31 - 1) // 4
 _NESTED_ID_STEP = 1 << 10
@@ -45,8 +45,7 @@ def _field(name: str, arrow: pa.DataType, nullable: bool, identifier: int) -> pa
 def _arrow_type(data_type: DataType, identifier: int, depth: int) -> pa.DataType:
     """`to_arrow` with the field ids that nested parts carry; `identifier` is the column's."""
     depth += 1
-    up = _NESTED_ID_START + identifier * _NESTED_ID_STEP + depth
-    down = _NESTED_ID_START - identifier * _NESTED_ID_STEP - depth
+    up, down = nested_ids(identifier, depth)
     match data_type:
         case AtomicType():
             return to_arrow(data_type)
@@ -70,6 +69,12 @@ def _arrow_type(data_type: DataType, identifier: int, depth: int) -> pa.DataType
             )
         case RowType():
             return pa.struct([_arrow_with_id(child) for child in data_type.fields])
+
+
+def nested_ids(identifier: int, depth: int) -> tuple[int, int]:
+    """The field id of an element or a value, and that of a key, so deep in a column."""
+    step = identifier * _NESTED_ID_STEP + depth
+    return _NESTED_ID_START + step, _NESTED_ID_START - step
 
 
 def has_nanoseconds(data_type: DataType) -> bool:

@@ -51,6 +51,7 @@ class ParquetWriter(FileWriter):
         fields: The columns, see `data_file_fields`.
         compression: ``none``, ``snappy``, ``gzip``, ``lz4``, ``zstd`` or ``brotli``.
         zstd_level: Used by ``zstd`` alone.
+        block_bytes: Bytes of rows in a row group; None is 64 MB.
 
     Raises:
         Unsupported: The codec is unknown.
@@ -64,10 +65,12 @@ class ParquetWriter(FileWriter):
         *,
         compression: str = "zstd",
         zstd_level: int = 1,
+        block_bytes: int | None = None,
     ) -> None:
         codec = codec_named(compression)
         super().__init__(files, path, parquet_schema(fields), fields)
         self._codec = codec
+        self._group_bytes = block_bytes or _ROW_GROUP_BYTES
         self._level = zstd_level if self._codec == "zstd" else None
         self._writer: pq.ParquetWriter | None = None
         self._pending: list[pa.Table] = []
@@ -79,13 +82,13 @@ class ParquetWriter(FileWriter):
         """Keep rows until there are enough for a row group."""
         row_bytes = rows.nbytes / max(rows.num_rows, 1)
         while rows.num_rows:
-            room = int((_ROW_GROUP_BYTES - self._pending_bytes) / max(row_bytes, 1))
+            room = int((self._group_bytes - self._pending_bytes) / max(row_bytes, 1))
             part = rows.slice(0, max(1, min(room, _ROW_GROUP_ROWS - self._pending_rows)))
             rows = rows.slice(part.num_rows)
             self._pending.append(part)
             self._pending_rows += part.num_rows
             self._pending_bytes += math.ceil(part.num_rows * row_bytes)
-            if self._pending_rows >= _ROW_GROUP_ROWS or self._pending_bytes >= _ROW_GROUP_BYTES:
+            if self._pending_rows >= _ROW_GROUP_ROWS or self._pending_bytes >= self._group_bytes:
                 self._flush()
 
     @property

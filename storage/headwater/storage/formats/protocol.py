@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headwater.storage.errors import CorruptData, NotFound, Unavailable
 from headwater.storage.files.access import FileAccess
+from headwater.storage.options import TableOptions
 from headwater.storage.types.data_type import DataField
 from headwater.storage.types.values import StorageValue
 
@@ -189,6 +190,7 @@ class DataFileFormat(Protocol):
         *,
         compression: str = "zstd",
         zstd_level: int = 1,
+        block_bytes: int | None = None,
     ) -> FormatWriter:
         """Start a file.
 
@@ -198,19 +200,28 @@ class DataFileFormat(Protocol):
             fields: The columns, see `data_file_fields`.
             compression: The codec, as ``file.compression`` names it.
             zstd_level: Used by ``zstd`` alone.
+            block_bytes: Bytes of a row group (``file.block-size``); None is the format's default.
 
         Raises:
             Unsupported: The format does not know the codec, or cannot hold a column.
         """
         ...
 
-    def reader(self, files: FileAccess, path: str, *, row_count: int | None = None) -> FormatReader:
+    def reader(
+        self,
+        files: FileAccess,
+        path: str,
+        *,
+        row_count: int | None = None,
+        options: TableOptions | None = None,
+    ) -> FormatReader:
         """Open a file.
 
         Args:
             files: Access to the storage.
             path: The file's URI.
             row_count: The number of rows according to the metadata; None leaves it unchecked.
+            options: The table's options, some of which say how a format's values are meant.
 
         Raises:
             CorruptData: The file is missing, or is not of this format.

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 from headwater.storage.errors import Unsupported
 from headwater.storage.formats.avro import AVRO
+from headwater.storage.formats.orc import ORC
 from headwater.storage.formats.parquet import PARQUET
 from headwater.storage.formats.protocol import DataFileFormat
 
 __all__ = ["FORMATS", "format_named", "format_of_file"]
 
-FORMATS: Mapping[str, DataFileFormat] = {each.name: each for each in (PARQUET, AVRO)}
+FORMATS: Mapping[str, DataFileFormat] = {each.name: each for each in (PARQUET, AVRO, ORC)}
 """Every format, by the name that options and file names give it."""
 
 
@@ -25,7 +26,7 @@ def format_named(name: str, option: str) -> DataFileFormat:
     if found is None:
         raise Unsupported(
             f"Headwater does not write files of a table with {option}={name}; it writes "
-            f"{' and '.join(FORMATS)} files"
+            f"{', '.join(FORMATS)} files"
         )
     return found
 
@@ -43,6 +44,6 @@ def format_of_file(path: str) -> DataFileFormat:
     if found is None:
         raise Unsupported(
             f"file {path} is of a format that Headwater does not read; it reads "
-            f"{' and '.join(FORMATS)} files"
+            f"{', '.join(FORMATS)} files"
         )
     return found

@@ -94,7 +94,9 @@ class DataFileReader:
                 "Headwater does not join them"
             )
         file_format = format_of_file(path)
-        self._reader = file_format.reader(storage.files, path, row_count=file.row_count)
+        self._reader = file_format.reader(
+            storage.files, path, row_count=file.row_count, options=storage.schema.table_options
+        )
         self._present = storage.schema
         self._zone = storage.runtime.time_zone
         self._partition = partition

@@ -153,6 +153,7 @@ class DataFileWriter:
             self._fields,
             compression=self._encoding.compression,
             zstd_level=self._encoding.zstd_level,
+            block_bytes=self._encoding.block_bytes,
         )
         return name, file, _Summary(self._storage)
 

@@ -1,6 +1,7 @@
 """The format and the codec of new data files, as a table's options have them.
 
-Source: ``KeyValueFileWriterFactory.java``, ``AppendOnlyWriter.java``, ``AvroFileFormat.java``.
+Source: ``KeyValueFileWriterFactory.java``, ``AppendOnlyWriter.java``, ``AvroFileFormat.java``,
+``OrcWriterFactory.java``.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headwater.storage.formats.avro import AVRO
+from headwater.storage.formats.orc import ORC
 from headwater.storage.formats.protocol import DataFileFormat
 from headwater.storage.formats.registry import format_named
 from headwater.storage.formats.system_columns import data_file_fields
@@ -17,6 +19,8 @@ __all__ = ["FileEncoding", "file_encoding", "refuse_formats"]
 
 _CHANGELOG_FORMAT = "changelog-file.format"
 _PER_LEVEL = "file.format.per.level"
+# The options of formats that go before all those that name a codec.
+_OWN_CODECS = {AVRO.name: "avro.codec", ORC.name: "orc.compress"}
 # A level that no option names.
 _OTHER_LEVEL = -1
 
@@ -29,11 +33,13 @@ class FileEncoding:
         format: The format.
         compression: The codec, as ``file.compression`` names it.
         zstd_level: The level of the codec ``zstd``.
+        block_bytes: Bytes of a row group; None is the format's default.
     """
 
     format: DataFileFormat
     compression: str
     zstd_level: int
+    block_bytes: int | None = None
 
 
 def file_encoding(schema: TableSchema, level: int, *, changelog: bool) -> FileEncoding:
@@ -63,9 +69,10 @@ def file_encoding(schema: TableSchema, level: int, *, changelog: bool) -> FileEn
         if changelog and options.changelog_file_compression is not None:
             compression = options.changelog_file_compression
     found = format_named(name, option)
-    if found is AVRO and "avro.codec" in schema.options:
-        compression = schema.options["avro.codec"].strip().lower()
-    return FileEncoding(found, compression, options.zstd_level)
+    own_codec = _OWN_CODECS.get(found.name, "")
+    if own_codec in schema.options:
+        compression = schema.options[own_codec].strip().lower()
+    return FileEncoding(found, compression, options.zstd_level, options.file_block_size)
 
 
 def refuse_formats(schema: TableSchema) -> None:

@@ -1,4 +1,4 @@
-"""Tables whose files are Avro, or of more than one format: written, read, compacted, evolved."""
+"""Tables of Avro or ORC files, or of more than one format: written, read, compacted, evolved."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class Stored(Protocol):
 NewTable = Callable[..., Stored]
 Row = Mapping[str, Any]
 
+FORMATS = pytest.mark.parametrize("file_format", ["avro", "orc"])
 COLUMNS = (("k", "INT NOT NULL"), ("v", "STRING"), ("n", "BIGINT"))
 
 
@@ -79,9 +80,12 @@ def numbered(keys: range, text: str) -> list[Row]:
     return [{"k": k, "v": f"{text}{k}", "n": k * 10} for k in keys]
 
 
+@FORMATS
 @pytest.mark.parametrize("thin", ["false", "true"])
-def test_a_primary_key_table_is_merged_pruned_and_compacted(new_table: NewTable, thin: str) -> None:
-    options = {"bucket": "1", "file.format": "avro", "data-file.thin-mode": thin}
+def test_a_primary_key_table_is_merged_pruned_and_compacted(
+    new_table: NewTable, thin: str, file_format: str
+) -> None:
+    options = {"bucket": "1", "file.format": file_format, "data-file.thin-mode": thin}
     table = new_table(COLUMNS, primary_keys=["k"], options=options)
     write(table, numbered(range(100), "a"))
     write(table, numbered(range(50, 150), "b"))
@@ -91,7 +95,7 @@ def test_a_primary_key_table_is_merged_pruned_and_compacted(new_table: NewTable,
         assert rows_of(table) == expected
         assert rows_of(table, "k >= 45 AND k < 55") == expected[35:45]
         assert rows_of(table, "n = 600") == expected[50:51]
-        assert set(extensions(table)) == {"avro"}
+        assert set(extensions(table)) == {file_format}
         compact(table)
     latest = table.pointer.latest()
     assert latest is not None
@@ -99,41 +103,56 @@ def test_a_primary_key_table_is_merged_pruned_and_compacted(new_table: NewTable,
     assert (entry.file.level, entry.file.row_count) == (5, 140)
 
 
-def test_an_append_table_is_read_and_compacted(new_table: NewTable) -> None:
-    table = new_table(COLUMNS, options={"file.format": "AVRO", "file.compression": "snappy"})
+@FORMATS
+def test_an_append_table_is_read_and_compacted(new_table: NewTable, file_format: str) -> None:
+    options = {"file.format": file_format.upper(), "file.compression": "snappy"}
+    table = new_table(COLUMNS, options=options)
     for start in range(0, 40, 10):
         write(table, numbered(range(start, start + 10), "a"))
     assert rows_of(table) == numbered(range(40), "a")
     compact(table)
-    assert extensions(table) == ["avro"]
+    assert extensions(table) == [file_format]
     assert rows_of(table, "k > 38") == numbered(range(39, 40), "a")
 
 
-def test_a_large_write_rolls_into_files_of_the_target_size(new_table: NewTable) -> None:
-    options = {"file.format": "avro", "target-file-size": "100 kb", "file.compression": "null"}
+@pytest.mark.parametrize(
+    ("file_format", "codec"), [("avro", "null"), ("orc", "none"), ("parquet", "none")]
+)
+def test_a_large_write_rolls_into_files_of_the_target_size(
+    new_table: NewTable, file_format: str, codec: str
+) -> None:
+    options = {
+        "file.format": file_format,
+        "target-file-size": "100 kb",
+        "file.compression": codec,
+        "file.block-size": "20 kb",
+    }
     table = new_table(COLUMNS, options=options)
     write(table, numbered(range(40_000), "a"))
     latest = table.pointer.latest()
     assert latest is not None
     sizes = [entry.file.file_size for entry in live_entries(table.storage, latest)]
-    assert len(sizes) > 4
+    assert len(sizes) > 2
     assert max(sizes) < 200 * 1024
     assert rows_of(table) == numbered(range(40_000), "a")
 
 
-def test_changelog_files_have_a_format_of_their_own(new_table: NewTable) -> None:
+@pytest.mark.parametrize(("file_format", "codec"), [("avro", "deflate"), ("orc", "zlib")])
+def test_changelog_files_have_a_format_of_their_own(
+    new_table: NewTable, file_format: str, codec: str
+) -> None:
     options = {
         "bucket": "1",
         "changelog-producer": "input",
-        "changelog-file.format": "avro",
-        "changelog-file.compression": "deflate",
+        "changelog-file.format": file_format,
+        "changelog-file.compression": codec,
     }
     table = new_table(COLUMNS, primary_keys=["k"], options=options)
     rows = [*numbered(range(3), "a"), *numbered(range(1), "a")]
     snapshot = write(table, rows, ["+I", "+I", "+I", "-D"])
     names = [name.rpartition("/")[2] for name in table.files_below("bucket-0")]
     assert sorted(name.partition("-")[0] + "." + name.rpartition(".")[2] for name in names) == [
-        "changelog.avro",
+        f"changelog.{file_format}",
         "data.parquet",
     ]
     changes = [
@@ -148,36 +167,39 @@ def test_changelog_files_have_a_format_of_their_own(new_table: NewTable) -> None
 def test_levels_have_formats_of_their_own(new_table: NewTable) -> None:
     options = {
         "bucket": "1",
-        "file.format.per.level": "0:avro, 5 : parquet",
-        "file.compression.per.level": "0:bzip2,5:zstd",
+        "file.format.per.level": "0:avro, 5 : orc",
+        "file.compression.per.level": "0:bzip2,5:zlib",
     }
     table = new_table(COLUMNS, primary_keys=["k"], options=options)
     write(table, numbered(range(10), "a"))
     write(table, numbered(range(5), "b"))
     assert extensions(table) == ["avro", "avro"]
     compact(table)
-    assert extensions(table) == ["parquet"]
+    assert extensions(table) == ["orc"]
     assert rows_of(table) == numbered(range(5), "b") + numbered(range(5, 10), "a")
 
 
-def test_a_table_may_hold_files_of_several_formats(new_table: NewTable) -> None:
+@FORMATS
+def test_a_table_may_hold_files_of_several_formats(new_table: NewTable, file_format: str) -> None:
     table = new_table(COLUMNS, primary_keys=["k"], options={"bucket": "1"})
     write(table, numbered(range(10), "a"))
-    table = table.with_options(file__format="avro")
+    table = table.with_options(file__format=file_format)
     write(table, numbered(range(5, 15), "b"))
     expected = numbered(range(5), "a") + numbered(range(5, 15), "b")
-    assert extensions(table) == ["avro", "parquet"]
+    assert extensions(table) == sorted([file_format, "parquet"])
     assert rows_of(table) == expected
     assert rows_of(table, "k = 3") == expected[3:4]
     compact(table)
-    assert extensions(table) == ["avro"]
+    assert extensions(table) == [file_format]
     assert rows_of(table) == expected
 
 
-def test_old_files_are_read_in_the_present_types(new_table: NewTable) -> None:
+@FORMATS
+def test_old_files_are_read_in_the_present_types(new_table: NewTable, file_format: str) -> None:
     row = {"type": "ROW", "fields": [{"id": 5, "name": "x", "type": "INT"}]}
     columns = (*COLUMNS, ("r", row))
-    table = new_table(columns, primary_keys=["k"], options={"bucket": "1", "file.format": "avro"})
+    options = {"bucket": "1", "file.format": file_format}
+    table = new_table(columns, primary_keys=["k"], options=options)
     write(table, [{"k": 1, "v": "7", "n": 2**40, "r": {"x": 3}}])
     evolved: Json = {
         "type": "ROW",
@@ -205,8 +227,9 @@ def test_old_files_are_read_in_the_present_types(new_table: NewTable) -> None:
     assert rows_of(table) == [old, new]
 
 
-def test_a_damaged_file_is_named(new_table: NewTable) -> None:
-    table = new_table(COLUMNS, options={"file.format": "avro"})
+@FORMATS
+def test_a_damaged_file_is_named(new_table: NewTable, file_format: str) -> None:
+    table = new_table(COLUMNS, options={"file.format": file_format})
     write(table, numbered(range(1000), "a"))
     (name,) = table.files_below("bucket-0")
     path = f"{table.storage.layout.location}/{name}"
@@ -225,13 +248,15 @@ def test_a_damaged_file_is_named(new_table: NewTable) -> None:
         ({"file.format": "avro"}, ("a.b", "INT"), r"column 'a\.b'"),
         ({"changelog-file.format": "avro"}, ("t", "TIMESTAMP(9)"), "column 't'"),
         ({"file.format.per.level": "0:parquet,1:avro"}, ("t", "TIMESTAMP(9)"), "column 't'"),
-        ({"changelog-file.format": "orc"}, ("v", "INT"), r"changelog-file\.format=orc"),
+        ({"changelog-file.format": "csv"}, ("v", "INT"), r"changelog-file\.format=csv"),
         ({"file.format": "avro", "file.compression": "gzip"}, ("v", "INT"), "no codec 'gzip'"),
         ({"file.compression": "deflate"}, ("v", "INT"), "Parquet files have no codec 'deflate'"),
         ({"file.compression.per.level": "4:xz"}, ("v", "INT"), "Parquet files have no codec 'xz'"),
         ({"changelog-file.compression": "lzo"}, ("v", "INT"), "no codec 'lzo'"),
         ({"file.format": "avro", "avro.codec": "lzo"}, ("v", "INT"), "Avro files have no codec"),
-        ({"file.format.per.level": "3:orc"}, ("v", "INT"), r"file\.format\.per\.level=.*orc"),
+        ({"file.format.per.level": "3:csv"}, ("v", "INT"), r"file\.format\.per\.level=.*csv"),
+        ({"file.format": "orc", "file.compression": "lzo"}, ("v", "INT"), "ORC files .*'lzo'"),
+        ({"file.format": "orc", "orc.compress": "brotli"}, ("v", "INT"), "ORC files .*'brotli'"),
     ],
 )
 def test_what_a_format_cannot_hold_is_refused_before_anything_is_written(
