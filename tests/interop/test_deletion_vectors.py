@@ -16,7 +16,7 @@ from headwater.client.lake import Lake
 from headwater.storage.formats.avro_container import read_blocks
 from headwater.storage.index.manifest import INDEX_MANIFEST_SCHEMA, index_entries
 
-from .conftest import TOKEN, Service
+from .conftest import TOKEN, Client, Service
 from .java_client import JavaClient
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64())])
@@ -82,6 +82,71 @@ def test_rows_that_java_s_compaction_deleted_are_left_out(
         (block, *_) = read_blocks(table.storage.files.read(path), path)
         theirs = json.loads(block.reader.schema_text)
         assert to_parsing_canonical_form(theirs) == to_parsing_canonical_form(INDEX_MANIFEST_SCHEMA)
+
+
+APPEND = {
+    "plain": {"deletion-vectors.enabled": "true"},
+    "64 bits": {"deletion-vectors.enabled": "true", "deletion-vectors.bitmap64": "true"},
+    "buckets": {"deletion-vectors.enabled": "true", "bucket": "2", "bucket-key": "k"},
+    "beside data": {"deletion-vectors.enabled": "true", "index-file-in-data-file-dir": "true"},
+}
+append_tables = pytest.mark.parametrize("kind", APPEND)
+
+
+def deleted_from(lake: Lake, client: str, kind: str) -> tuple[Table, dict[int, int]]:
+    """An append table with rows deleted twice, and the rows that are left."""
+    table = new_table(lake, client, APPEND[kind], ())
+    table.write(rows(range(300), 1))
+    table.write(rows(range(300, 400), 1))
+    table.delete("k >= 10 AND k < 120")
+    table.delete("k = 3 OR k = 115 OR k > 390")
+    left = found(rows(range(400), 1))
+    for key in (3, *range(10, 120), *range(391, 400)):
+        del left[key]
+    assert found(table.scan().to_arrow()) == left
+    return table, left
+
+
+@append_tables
+@pytest.mark.interop_java
+def test_java_heeds_deletions_of_append_tables(
+    lake: Lake,
+    service: Service,
+    java_gateway: JavaGateway,
+    java_version: str,
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    if java_version == "1.4.2" and kind != "plain":
+        pytest.skip("the releases before and after are asked")
+    java = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    table, left = deleted_from(lake, java.label, kind)
+    name = str(table.identifier)
+    assert found(java.read(name)) == left
+    # Java's commits keep the vectors, and ours its rows.
+    java.write(name, rows(range(500, 505), 2))
+    left |= found(rows(range(500, 505), 2))
+    assert found(java.read(name)) == left == found(table.scan().to_arrow())
+    table.delete("k = 500 OR k = 200")
+    for key in (500, 200):
+        del left[key]
+    assert found(java.read(name)) == left
+    table.compact()
+    assert found(java.read(name)) == left == found(table.scan().to_arrow())
+
+
+@append_tables
+@pytest.mark.interop
+def test_pypaimon_heeds_deletions_of_append_tables(lake: Lake, pypaimon: Client, kind: str) -> None:
+    table, left = deleted_from(lake, pypaimon.label, kind)
+    assert found(pypaimon.read(str(table.identifier))) == left
+
+
+@append_tables
+@pytest.mark.interop
+def test_paimon_rust_heeds_deletions_of_append_tables(lake: Lake, rust: Client, kind: str) -> None:
+    table, left = deleted_from(lake, rust.label, kind)
+    assert found(rust.read(str(table.identifier))) == left
 
 
 def _latest_index(table: Table) -> str | None:

@@ -1,11 +1,12 @@
-"""The deletion vectors of files that a commit takes away go with them."""
+"""Former deletion vectors of files that a commit replaces or marks anew."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from headwater.storage.index.deletion_files import replaced_vectors
-from headwater.storage.index.manifest import index_entries
+from headwater.storage.index.index_file import DELETION_VECTORS
+from headwater.storage.index.manifest import has_one_file_a_bucket, index_entries
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.table_writer import CommitMessage
@@ -16,9 +17,10 @@ __all__ = ["released_vectors"]
 def released_vectors(
     storage: TableStorage, base: Snapshot, messages: Sequence[CommitMessage]
 ) -> list[CommitMessage]:
-    """Take away the deletion vectors of the files that messages replace by others.
+    """Take away the former deletion vectors of files that messages replace or mark anew.
 
-    Whoever replaced the files has read them without their deleted rows.
+    Whoever replaced the files has read them without their deleted rows, and a new vector holds what
+    the former one did. Buckets whose messages name the index files that they replace are left out.
 
     Args:
         storage: The table.
@@ -35,10 +37,17 @@ def released_vectors(
     entries = index_entries(storage, base)
     if not entries:
         return []
+    rolls = not has_one_file_a_bucket(storage, DELETION_VECTORS)
+    done = {(each.partition, each.bucket) for each in messages if each.deleted_index_files}
     gone: dict[tuple[bytes, int, int], set[str]] = {}
     for message in messages:
+        if (message.partition, message.bucket) in done:
+            continue
         left = {file.file_name for file in message.compact_before}
         left -= {file.file_name for file in message.compact_after}
+        if rolls:
+            vectors = (each.vectors or () for each in message.new_index_files)
+            left |= {each.data_file for own in vectors for each in own}
         gone.setdefault((message.partition, message.bucket, message.total_buckets), set()).update(
             left
         )

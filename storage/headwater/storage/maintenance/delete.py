@@ -1,28 +1,41 @@
 """Delete the rows that match a filter.
 
-A primary-key table gets ``-D`` rows for the keys that match; an append table gets the files that
-hold matching rows anew, without them. Either way the commit must know from which snapshot the rows
-were read, see `TableCommit.commit`. The pieces of work are independent and pickle.
+A primary-key table gets ``-D`` rows for the keys that match. An append table with
+``deletion-vectors.enabled`` gets vectors that mark the rows, another one the files that hold
+matching rows anew, without them. Either way the commit must know from which snapshot the rows were
+read, see `TableCommit.commit`. The pieces of work are independent and pickle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import delete_message_files
 from headwater.storage.errors import Invalid
+from headwater.storage.index.deletion_files import replaced_vectors, write_deletion_vectors
+from headwater.storage.index.deletion_vector import DeletionVector
+from headwater.storage.index.index_file import (
+    DELETION_VECTORS,
+    IndexFileMeta,
+    IndexManifestEntry,
+)
+from headwater.storage.index.manifest import has_one_file_a_bucket, index_entries
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.options import MergeEngine
 from headwater.storage.predicate.filter import Predicate, columns_of, filter_rows, to_expression
+from headwater.storage.read.data_file_reader import DataFileReader
 from headwater.storage.read.split import BucketFiles, read_split
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.plan import Split, plan_snapshot
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import OneBucket
@@ -34,6 +47,8 @@ from headwater.storage.write.table_writer import CommitMessage, TableWriter
 __all__ = ["DeletionTask", "plan_deletion", "run_deletion"]
 
 _BATCH_ROWS = 65536
+# No column of a table has a name with this character.
+_POSITION = "\0position"
 _REMOVING: Mapping[MergeEngine, str] = {
     MergeEngine.AGGREGATION: ", or set 'aggregation.remove-record-on-delete'",
     MergeEngine.PARTIAL_UPDATE: (
@@ -52,11 +67,13 @@ class DeletionTask:
         snapshot_id: The snapshot that the rows are read from.
         splits: The splits: all of a bucket in a primary-key table, one in an append table.
         last_sequence: The bucket's greatest sequence number in a primary-key table.
+        indexes: The bucket's files of deletion vectors, where a new one replaces them all.
     """
 
     snapshot_id: int
     splits: tuple[Split, ...]
     last_sequence: int = -1
+    indexes: tuple[IndexManifestEntry, ...] = ()
 
     @property
     def size(self) -> int:
@@ -93,11 +110,20 @@ def plan_deletion(
             f"overwrite it instead{_REMOVING.get(engine, '')}"
         )
     splits = plan_snapshot(storage, snapshot, predicate=predicate).splits
-    if not keyed:
+    marks = storage.schema.table_options.deletion_vectors_enabled
+    if not keyed and not (marks and has_one_file_a_bucket(storage, DELETION_VECTORS)):
         return [DeletionTask(snapshot.id, (split,)) for split in splits]
     buckets: dict[tuple[bytes, int], list[Split]] = {}
     for split in splits:
         buckets.setdefault((split.partition, split.bucket), []).append(split)
+    if not keyed:
+        indexes: dict[tuple[bytes, int], list[IndexManifestEntry]] = {}
+        for entry in index_entries(storage, snapshot):
+            indexes.setdefault((entry.partition, entry.bucket), []).append(entry)
+        return [
+            DeletionTask(snapshot.id, tuple(group), indexes=tuple(indexes.get(bucket, ())))
+            for bucket, group in buckets.items()
+        ]
     states = BucketStates(storage, snapshot)
     states.load({partition for partition, _ in buckets})
     # The deletions of a bucket take sequence numbers one after another.
@@ -113,14 +139,16 @@ def run_deletion(
     """Write what deletes the matching rows of a task's splits.
 
     Returns:
-        Messages with new files for a primary-key table, with replaced files for an append table;
-        none when no row matches.
+        Messages with new files for a primary-key table; for an append table with new deletion
+        vectors, or with replaced files where it has none. None when no row matches.
 
     Raises:
         CorruptData: A file is missing or damaged; the message names it.
     """
     if storage.schema.primary_keys:
         return _retract(storage, task, predicate)
+    if storage.schema.table_options.deletion_vectors_enabled:
+        return _mark(storage, task, predicate)
     messages: list[CommitMessage] = []
     try:
         for split in task.splits:
@@ -152,6 +180,59 @@ def _retract(
                 kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows)
                 writer.write(batch, kinds)
         return writer.finish()
+
+
+def _mark(storage: TableStorage, task: DeletionTask, predicate: Predicate) -> list[CommitMessage]:
+    """Mark the matching rows as deleted; files of which no row is left go."""
+    vectors: dict[str, DeletionVector] = {}
+    gone: list[DataFile] = []
+    for split in task.splits:
+        files = BucketFiles(storage, split.directory, split.partition_values, split.deletion_files)
+        for file in split.files:
+            opened = files.open(file)
+            found = matching_rows(opened, storage.schema, predicate)
+            vector = opened.deletion_vector.merged(found)
+            if len(vector) == file.row_count:
+                gone.append(file)
+            elif len(vector) > len(opened.deletion_vector):
+                vectors[file.file_name] = vector
+    if not vectors and not gone:
+        return []
+    first = task.splits[0]
+    bucket = (first.partition, first.bucket)
+    old: Sequence[IndexFileMeta] = ()
+    if has_one_file_a_bucket(storage, DELETION_VECTORS):
+        names = {file.file_name for file in gone}
+        new, old = replaced_vectors(storage, task.indexes, *bucket, merge=vectors, remove=names)
+    else:
+        # The job takes the files' former vectors away, see `released_vectors`.
+        new = write_deletion_vectors(storage, *bucket, vectors)
+    return [
+        CommitMessage(
+            *bucket,
+            first.total_buckets,
+            compact_before=tuple(gone),
+            new_index_files=tuple(new),
+            deleted_index_files=tuple(old),
+            checked_snapshot=task.snapshot_id,
+        )
+    ]
+
+
+def matching_rows(
+    opened: DataFileReader, schema: TableSchema, predicate: Predicate
+) -> DeletionVector:
+    """The positions of a file's rows that a filter is true for, deleted ones among them."""
+    matches = to_expression(predicate, schema)
+    columns = sorted(columns_of(predicate)) or [schema.fields[0].name]
+    found: list[npt.NDArray[np.int64]] = []
+    for start, batch in opened.positions(columns, predicate, _BATCH_ROWS):
+        numbers = pa.array(np.arange(start, start + batch.num_rows))
+        numbered = pa.RecordBatch.from_arrays(
+            [*batch.columns, numbers], names=[*columns, _POSITION]
+        )
+        found.append(filter_rows(numbered, matches).column(_POSITION).to_numpy())
+    return DeletionVector.of(np.concatenate(found) if found else [])
 
 
 def _rewrite(storage: TableStorage, split: Split, predicate: Predicate) -> CommitMessage | None:
