@@ -237,6 +237,31 @@ class JavaClient:
         plan = self._call(_SCAN, "plan", scan)
         return self._rows(handle, self._call(f"{_SCAN}$Plan", "splits", plan), columns)
 
+    def read_where(
+        self, table: str, column: str, test: str, *values: object
+    ) -> tuple[int, pa.Table]:
+        """The files that a scan with a condition plans, and the rows that it gives.
+
+        Args:
+            table: The table.
+            column: A column of type INT, DOUBLE or STRING.
+            test: A method of ``PredicateBuilder``, such as ``equal`` or ``in``.
+            values: What the method takes besides the column.
+        """
+        handle = self._catalog.getTable(self._identifier(table))
+        row_type = self._call(_TABLE, "rowType", handle)
+        text = self._jvm.org.apache.paimon.data.BinaryString.fromString
+        literals = [text(value) if isinstance(value, str) else value for value in values]
+        builder = self._jvm.org.apache.paimon.predicate.PredicateBuilder(row_type)
+        at = builder.indexOf(column)
+        arguments = [literals] if test in ("in", "notIn") else literals
+        condition = getattr(builder, test)(at, *arguments)
+        reading = self._call(_TABLE, "newReadBuilder", handle).withFilter(condition)
+        plan = self._call(_SCAN, "plan", reading.newScan())
+        splits = self._call(f"{_SCAN}$Plan", "splits", plan)
+        files = sum(len(split.dataFiles()) for split in splits)
+        return files, self._rows(handle, splits, None, condition=condition)
+
     def changes(self, table: str, options: Mapping[str, str] | None = None) -> list[pa.Table]:
         """A stream's changes so far, plan by plan, each with a column ``_ROW_KIND``.
 
@@ -258,7 +283,13 @@ class JavaClient:
         return found
 
     def _rows(
-        self, handle: Any, splits: Any, columns: Sequence[str] | None, *, row_kinds: bool = False
+        self,
+        handle: Any,
+        splits: Any,
+        columns: Sequence[str] | None,
+        *,
+        row_kinds: bool = False,
+        condition: Any = None,
     ) -> pa.Table:
         row_type = self._call(_TABLE, "rowType", handle)
         fields = {field.name(): field for field in row_type.getFields()}
@@ -266,13 +297,17 @@ class JavaClient:
         builder = self._call(_TABLE, "newReadBuilder", handle)
         positions = [list(fields).index(name) for name in names]
         builder = builder.withProjection(_integers(self._jvm, positions))
+        read = builder.newRead()
+        if condition is not None:
+            read = builder.withFilter(condition).newRead()
+            read = self._call(_READ, "executeFilter", read)
         getters = [
             self._jvm.org.apache.paimon.data.InternalRow.createFieldGetter(fields[name].type(), at)
             for at, name in enumerate(names)
         ]
         found: dict[str, list[object]] = {name: [] for name in names}
         kinds: list[str] = []
-        reader = self._call(_READ, "createReader", builder.newRead(), ("java.util.List", splits))
+        reader = self._call(_READ, "createReader", read, ("java.util.List", splits))
         rows = self._call(_READER, "toCloseableIterator", reader)
         roots = {name: fields[name].type().getTypeRoot().toString() for name in names}
         while self._call("java.util.Iterator", "hasNext", rows):

@@ -446,6 +446,17 @@ class TableOptions:
         return value if value >= 0 else None
 
     @property
+    def file_index_threshold(self) -> int:
+        """Bytes of a data file's indexes up to which they stand in the manifest."""
+        key = "file-index.in-manifest-threshold"
+        return parse_bytes(self.raw.get(key, "500 b"), key)
+
+    @property
+    def reads_file_indexes(self) -> bool:
+        """True if file indexes are asked before files are read."""
+        return self._boolean("file-index.read.enabled", True)
+
+    @property
     def snapshot_retained_min(self) -> int:
         """Snapshots that expiry always keeps."""
         return self._integer("snapshot.num-retained.min", 10)

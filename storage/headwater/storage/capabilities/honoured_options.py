@@ -135,6 +135,12 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("force-lookup", "whether a compaction looks keys up in higher levels"),
     _honoured("source.split.target-size", "the size of a split"),
     _honoured("source.split.open-file-cost", "the least size that a file counts for in a split"),
+    _honoured(
+        "file-index.<index>.<setting>",
+        "`….columns`: the columns with an index in each data file; and the indexes' settings",
+    ),
+    _honoured("file-index.in-manifest-threshold", "the size up to which they lie in manifests"),
+    _honoured("file-index.read.enabled", "whether a read asks them"),
     # Statistics and manifests.
     _honoured("metadata.stats-mode", "which statistics of its columns a file has"),
     _honoured("fields.<column>.stats-mode", "the same for one column"),

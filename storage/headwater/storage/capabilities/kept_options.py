@@ -62,8 +62,7 @@ _KEPT: Mapping[str, str] = {
         """,
     "names, sizes and codecs of new files that no reader depends on": """
         changelog-file.prefix changelog-file.stats-mode
-        data-file.prefix file-index.<index>.<setting> file-index.in-manifest-threshold
-        file-index.read.enabled file.suffix.include.compression
+        data-file.prefix file.suffix.include.compression
         manifest-sort.enabled manifest-sort.max-rewrite-size manifest-sort.partition-field
         manifest.delete-file-drop-stats manifest.merge-optimize.enabled
         metadata.stats-mode.per.level orc.<setting> parquet.<setting> avro.<setting>

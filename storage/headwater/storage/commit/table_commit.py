@@ -46,7 +46,7 @@ from headwater.storage.errors import (
 )
 from headwater.storage.index.index_file import index_file_path
 from headwater.storage.index.manifest import index_entries
-from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
+from headwater.storage.manifest.data_file import FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import (
     ManifestFile,
     read_manifest_list,
@@ -258,7 +258,8 @@ class TableCommit:
         )  # fmt: skip
         for message in messages:
             # As in Paimon an overwrite has no changelog.
-            _delete_data_files(self._storage, message, message.changelog_files)
+            changelog = [name for file in message.changelog_files for name in file.names]
+            _delete_data_files(self._storage, message, changelog)
         return snapshot
 
     def truncate(self, *, identifier: int = BATCH_IDENTIFIER) -> Snapshot:
@@ -324,7 +325,7 @@ class TableCommit:
                 entries += changed
                 if any(message.new_index_files for message in messages):
                     indexes += index_entries(self._storage, snapshot)
-        names = {entry.file.file_name for entry in entries}
+        names = {name for entry in entries for name in entry.file.names}
         return names | {entry.index_file.file_name for entry in indexes}
 
     # One attempt after another ----------------------------------------------------------------
@@ -561,9 +562,10 @@ def delete_message_files(
         keep: Names of files that stay. Those that the message replaces stay in any case: an
             upgraded file stands on both sides of a compaction.
     """
-    kept = {*keep, *(file.file_name for file in message.compact_before)}
+    kept = {*keep, *(name for file in message.compact_before for name in file.names)}
     added = (*message.new_files, *message.compact_after, *message.changelog_files)
-    _delete_data_files(storage, message, [file for file in added if file.file_name not in kept])
+    names = [name for file in added for name in file.names if name not in kept]
+    _delete_data_files(storage, message, names)
     for index in message.new_index_files:
         if index.file_name not in kept:
             # What cannot be deleted is an orphan that nothing refers to.
@@ -573,21 +575,19 @@ def delete_message_files(
                 )
 
 
-def _delete_data_files(
-    storage: TableStorage, message: CommitMessage, files: Sequence[DataFile]
-) -> None:
+def _delete_data_files(storage: TableStorage, message: CommitMessage, names: Sequence[str]) -> None:
     directory = bucket_directory(storage, message.partition, message.bucket)
-    for file in files:
+    for name in names:
         # What cannot be deleted is an orphan that nothing refers to.
         with suppress(HeadwaterError):
-            storage.files.delete(f"{directory}/{file.file_name}")
+            storage.files.delete(f"{directory}/{name}")
 
 
 def _written_names(messages: Sequence[CommitMessage]) -> set[str]:
     names: set[str] = set()
     for message in messages:
         data = (*message.new_files, *message.compact_after, *message.changelog_files)
-        names.update(file.file_name for file in data)
+        names.update(name for file in data for name in file.names)
         names.update(file.file_name for file in message.new_index_files)
     return names
 

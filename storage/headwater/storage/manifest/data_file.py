@@ -88,6 +88,11 @@ class DataFile:
     write_cols: tuple[str, ...] | None = None
     write_cols_sequences: tuple[int, ...] | None = None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the file and of those that belong to it."""
+        return (self.file_name, *self.extra_files)
+
     def at_level(self, level: int) -> DataFile:
         """The same file on another level (an upgrade rewrites no bytes)."""
         return replace(self, level=level)

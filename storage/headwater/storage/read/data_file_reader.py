@@ -8,14 +8,18 @@ from functools import cached_property
 import pyarrow as pa
 
 from headwater.storage.errors import CorruptData, Unsupported
+from headwater.storage.formats.protocol import FormatReader
 from headwater.storage.formats.registry import format_of_file
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.index.deletion_files import DeletionFile, read_deletion_vector
 from headwater.storage.index.deletion_vector import DeletionVector
+from headwater.storage.index.file_index.data_file import file_indexes_of
+from headwater.storage.index.file_index.evaluate import matching_rows
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.predicate.filter import ColumnRange, Predicate
 from headwater.storage.read.file_columns import StoredColumn, stored_column
-from headwater.storage.scan.pruning import matching_row_groups
+from headwater.storage.read.row_selection import RowSelection
+from headwater.storage.scan.pruning import indexed_columns, matching_row_groups
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, to_arrow
@@ -93,16 +97,24 @@ class DataFileReader:
                 f"file {path} lacks the columns {', '.join(missing)}, which other files hold; "
                 "Headwater does not join them"
             )
-        file_format = format_of_file(path)
-        self._reader = file_format.reader(
-            storage.files, path, row_count=file.row_count, options=storage.schema.table_options
-        )
+        self._format = format_of_file(path)
+        self._file = file
+        # The predicate, by its identity: a reader is asked by one.
+        self._selected: tuple[int, bool, RowSelection | None] | None = None
         self._present = storage.schema
         self._zone = storage.runtime.time_zone
         self._partition = partition
         self._files = storage.files
         self._row_count = file.row_count
         self._deleted = deleted
+
+    @cached_property
+    def _reader(self) -> FormatReader:
+        # Opened when it is needed: an index may tell that it is not.
+        options = self._present.table_options
+        return self._format.reader(
+            self._files, self.path, row_count=self._row_count, options=options
+        )
 
     @property
     def may_delete(self) -> bool:
@@ -125,14 +137,18 @@ class DataFileReader:
 
         Args:
             columns: Present columns, ``_SEQUENCE_NUMBER``, ``_VALUE_KIND``.
-            predicate: Row groups that cannot match are left out; rows are not filtered.
+            predicate: Row groups that cannot match are left out, and rows that an index of the
+                file excludes; other rows are not filtered.
             batch_rows: Rows of a batch at most.
-            keys_only: Judge row groups by keys and partitions alone.
+            keys_only: Judge row groups and rows by keys and partitions alone.
         """
+        selection = self._selection(predicate, keys_only)
+        if selection is not None and not len(selection):
+            return
         sources = [self._source(name) for name in columns]
         stored = {source.stored.name: source.stored for source in sources if source.stored}
         groups = self._groups(predicate, keys_only)
-        for batch in self._batches(list(stored.values()), groups, batch_rows):
+        for batch in self._batches(list(stored.values()), groups, batch_rows, selection):
             if not columns:
                 yield batch
                 continue
@@ -140,19 +156,56 @@ class DataFileReader:
                 [self._column(source, batch) for source in sources], names=list(columns)
             )
 
+    def is_excluded(self, predicate: Predicate | None) -> bool:
+        """True if the file's indexes tell that no row matches; known without opening the file."""
+        selection = self._selection(predicate, keys_only=False)
+        return selection is not None and not len(selection)
+
+    def _selection(self, predicate: Predicate | None, keys_only: bool) -> RowSelection | None:
+        """The rows that the file's indexes do not exclude; None means all."""
+        if self._selected is None or self._selected[:2] != (id(predicate), keys_only):
+            self._selected = id(predicate), keys_only, self._select(predicate, keys_only)
+        return self._selected[2]
+
+    def _select(self, predicate: Predicate | None, keys_only: bool) -> RowSelection | None:
+        if predicate is None or not self._present.table_options.reads_file_indexes:
+            return None
+        wanted = self._present.key_fields if keys_only else self._present.fields
+        columns = indexed_columns(predicate, wanted, self._present, self._schema)
+        if not columns:
+            return None
+        container = file_indexes_of(self._files, self._file, self.path)
+        if container is None:
+            return None
+        rows = matching_rows(container, predicate, columns, self._file.row_count)
+        return None if rows is None else RowSelection.of(rows)
+
     def _batches(
-        self, columns: Sequence[DataField], groups: Sequence[int], batch_rows: int
+        self,
+        columns: Sequence[DataField],
+        groups: Sequence[int],
+        batch_rows: int,
+        selection: RowSelection | None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of row groups that are not deleted."""
-        if self._deleted is None:
+        """The rows of row groups, those left out that are deleted or not selected."""
+        if selection is None and self._deleted is None:
             yield from self._reader.batches(columns, groups, batch_rows)
             return
         vector = self.deletion_vector
+        if selection is not None:
+            selection = selection.without(vector.positions)
         starts = self._reader.row_group_starts
+        ends = [*starts[1:], self._row_count]
         for group in groups:
             at = starts[group]
+            if selection is not None and not selection.any_between(at, ends[group]):
+                continue
             for batch in self._reader.batches(columns, [group], batch_rows):
-                found = vector.without(batch, at)
+                found = (
+                    vector.without(batch, at)
+                    if selection is None
+                    else selection.of_batch(batch, at)
+                )
                 at += batch.num_rows
                 if found.num_rows:
                     yield found

@@ -190,6 +190,8 @@ class BucketFiles:
         # Rows may be judged by any column.
         for file in files:
             opened = self.open(file)
+            if opened.is_excluded(predicate):
+                continue
             extra = [KIND_FIELD.name] if opened.may_delete else kept
             for batch in opened.rows([*columns, *extra], predicate, batch_rows):
                 rows = batch if keep_deletes else _without_deletes(batch)

@@ -102,12 +102,17 @@ def _remainders(
     return np.mod(keys.astype(np.int64), buckets).astype(np.int32)
 
 
-def hash_rows(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Hashes:
+def hash_rows(
+    data: npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64] | None = None,
+) -> Hashes:
     """The murmur3 hash of each row that `encode_columns` made.
 
     Args:
         data: The rows' bytes; each row's length is a multiple of 4.
         offsets: n + 1 offsets into them.
+        lengths: The lengths that the hashes tell; None means those of the rows.
     """
     words = data.view(np.uint32)
     sizes = np.diff(offsets)
@@ -130,7 +135,8 @@ def hash_rows(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Ha
             _mix(sorted_hashes[:alive], words[begins[:alive] + position])
         hashes = np.empty_like(sorted_hashes)
         hashes[order] = sorted_hashes
-    return _finish(hashes ^ sizes.astype(np.uint32))
+    told = sizes if lengths is None else lengths
+    return _finish(hashes ^ told.astype(np.uint32))
 
 
 def _mix(hashes: Hashes, words: Hashes) -> None:

@@ -11,7 +11,7 @@ Source: ``AbstractFileStoreScan.java``, ``KeyValueFileStoreScan.java``, ``Snapsh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headwater.storage.capabilities import Operation
@@ -95,6 +95,8 @@ class ScanPlan:
         manifests_read: Manifests looked into.
         manifests_skipped: Manifests left out.
         files_skipped: Files left out after looking into their manifests.
+        files_skipped_by_index: Those of them that only their indexes told to hold no wanted rows.
+        rows_skipped_by_index: The rows of these.
     """
 
     splits: tuple[Split, ...]
@@ -102,6 +104,8 @@ class ScanPlan:
     manifests_read: int = 0
     manifests_skipped: int = 0
     files_skipped: int = 0
+    files_skipped_by_index: int = 0
+    rows_skipped_by_index: int = 0
 
 
 @dataclass
@@ -112,10 +116,19 @@ class _Found:
     read: int = 0
     skipped: int = 0
     files_skipped: int = 0
+    indexed: list[DataFile] = field(default_factory=list)
 
     def only(self, kept: list[ManifestEntry]) -> None:
         self.files_skipped += len(self.entries) - len(kept)
         self.entries = kept
+
+    def matching(
+        self, matches: Callable[[ManifestEntry], bool], excluded_by_index: Collection[str]
+    ) -> None:
+        """Leave out the files that do not match; some of them by their indexes."""
+        entries = self.entries
+        self.only([entry for entry in entries if matches(entry)])
+        self.indexed += [e.file for e in entries if e.file.file_name in excluded_by_index]
 
 
 def live_entries(
@@ -264,7 +277,7 @@ def _plan_changes(
     # An overwrite's deletes concern files of earlier commits.
     added = [entry for entry in found.entries if entry.kind is FileKind.ADD]
     found.entries = added
-    found.only([entry for entry in added if pruner.by_value(entry)])
+    found.matching(pruner.by_value, pruner.excluded_by_index)
     splits: list[Split] = []
     for bucket in _by_bucket(found.entries):
         if storage.schema.table_options.bucket < 1 and not storage.schema.primary_keys:
@@ -277,7 +290,15 @@ def _plan_changes(
 
 
 def _plan(snapshot: Snapshot, splits: Iterable[Split], found: _Found) -> ScanPlan:
-    return ScanPlan(tuple(splits), snapshot, found.read, found.skipped, found.files_skipped)
+    return ScanPlan(
+        tuple(splits),
+        snapshot,
+        found.read,
+        found.skipped,
+        found.files_skipped,
+        len(found.indexed),
+        sum(file.row_count for file in found.indexed),
+    )
 
 
 # Manifests ------------------------------------------------------------------------------------
@@ -316,7 +337,7 @@ def _live(storage: TableStorage, snapshot: Snapshot, pruner: Pruner) -> _Found:
     live = [entry for entry in found.entries if entry.kind is FileKind.ADD]
     found.entries = live
     matches = pruner.by_key if storage.schema.primary_keys else pruner.by_value
-    found.only([entry for entry in live if matches(entry)])
+    found.matching(matches, pruner.excluded_by_index)
     return found
 
 
@@ -446,7 +467,9 @@ def _keyed_splits(
     merged: set[str] = set()
     for section in key_sections(storage, (entry.file for entry in bucket)):
         files = _worth_reading(section, matching, options)
-        found.files_skipped += len(section.files) - len(files)
+        left_out = [file for file in section.files if file not in files]
+        found.files_skipped += len(left_out)
+        found.indexed += [f for f in left_out if f.file_name in pruner.excluded_by_index]
         if len(section.runs) > 1 or any(_may_delete(file, options) for file in files):
             merged.update(file.file_name for file in files)
         if files and len(section.runs) > 1:

@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from headwater.storage.casts.type_changes import is_widening, keeps_form
 from headwater.storage.formats.protocol import FormatReader
+from headwater.storage.index.file_index.data_file import embedded_indexes
+from headwater.storage.index.file_index.evaluate import matching_rows
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry, SimpleStats
 from headwater.storage.manifest.records import ManifestFile
 from headwater.storage.predicate.filter import (
@@ -32,14 +34,14 @@ from headwater.storage.predicate.filter import (
 )
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.rows.bucket import bucket_numbers
-from headwater.storage.rows.partition import partition_values
+from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField, DataType, to_arrow
 from headwater.storage.types.values import StorageValue
 
-__all__ = ["Pruner", "matching_row_groups"]
+__all__ = ["Pruner", "indexed_columns", "matching_row_groups"]
 
 _INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 _FLOATS = (Root.FLOAT, Root.DOUBLE)
@@ -55,6 +57,9 @@ class Pruner:
         partitions: Serialised partitions; None means all.
         bucket: A bucket's number; None means all.
         level: An LSM level; None means all.
+
+    Attributes:
+        excluded_by_index: Names of the files that only their indexes tell to hold no wanted rows.
     """
 
     def __init__(
@@ -75,6 +80,10 @@ class Pruner:
         self._partition_wanted: dict[bytes, bool] = {}
         self._buckets: dict[int, frozenset[int] | None] = {}
         self._bucket_keys = self._pinned_bucket_keys()
+        self._asks_indexes = (
+            predicate is not None and storage.schema.table_options.reads_file_indexes
+        )
+        self.excluded_by_index: set[str] = set()
 
     # Manifests and entries -------------------------------------------------------------------
 
@@ -185,7 +194,9 @@ class Pruner:
         stats = self._evolved(entry.file, entry.file.key_stats, schema.key_fields, schema)
         keys = {item.name for item in self._storage.schema.key_fields}
         ranges = {name: found for name, found in stats.items() if name in keys}
-        return may_match(self._predicate, {**ranges, **self._ranges_of(entry.partition)})
+        if not may_match(self._predicate, {**ranges, **self._ranges_of(entry.partition)}):
+            return False
+        return self._by_index(entry, self._storage.schema.key_fields)
 
     def by_value(self, entry: ManifestEntry) -> bool:
         """True if a file may hold rows that match, each row taken for itself."""
@@ -199,7 +210,29 @@ class Pruner:
                 return True
             fields = schema.columns(columns)
         stats = self._evolved(file, file.value_stats, fields, schema)
-        return may_match(self._predicate, {**stats, **self._ranges_of(entry.partition)})
+        if not may_match(self._predicate, {**stats, **self._ranges_of(entry.partition)}):
+            return False
+        return self._by_index(entry, self._storage.schema.fields)
+
+    def _by_index(self, entry: ManifestEntry, wanted: Sequence[DataField]) -> bool:
+        """True if a file's embedded indexes leave rows that may match."""
+        file = entry.file
+        if not self._asks_indexes or file.embedded_file_index is None:
+            return True
+        schema = self._storage.schema
+        stored = self._storage.schema_by_id(file.schema_id)
+        columns = indexed_columns(self._predicate, wanted, schema, stored)
+        if not columns:
+            return True
+        directory = bucket_directory(self._storage, entry.partition, entry.bucket)
+        path = file.external_path or f"{directory}/{file.file_name}"
+        container = embedded_indexes(file, path)
+        assert container is not None
+        rows = matching_rows(container, self._predicate, columns, file.row_count)
+        if rows is None or rows:
+            return True
+        self.excluded_by_index.add(file.file_name)
+        return False
 
     def _evolved(
         self,
@@ -221,6 +254,33 @@ class Pruner:
                 if old.name in found:
                     ranges[item.name] = found[old.name]
         return ranges
+
+
+def indexed_columns(
+    predicate: Predicate,
+    wanted: Iterable[DataField],
+    present: TableSchema,
+    stored: TableSchema,
+) -> dict[str, DataField]:
+    """The columns of a predicate whose index in a file may be asked, as they are in the file.
+
+    Args:
+        predicate: The predicate.
+        wanted: Present columns that the file may be judged by.
+        present: The table's present schema.
+        stored: The schema that the file was written with.
+
+    Returns:
+        By present name: those that were there under the same id, in a type whose values are still
+        the same. A partition column may be another value in the file than in its manifest.
+    """
+    asked = columns_of(predicate).difference(present.partition_keys)
+    found: dict[str, DataField] = {}
+    for item in wanted:
+        old = stored.field_by_id.get(item.id)
+        if item.name in asked and old is not None and keeps_form(old.type, item.type):
+            found[item.name] = old
+    return found
 
 
 def _root(data_type: DataType) -> Root | None:

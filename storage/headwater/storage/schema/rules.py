@@ -11,6 +11,7 @@ from headwater.storage.options import ChangelogProducer, MergeEngine, TableOptio
 from headwater.storage.schema.bucket_key import check_bucket_function
 from headwater.storage.schema.column_directives import apply_directives
 from headwater.storage.schema.default_values import check_default_value
+from headwater.storage.schema.file_indexes import check_file_indexes
 from headwater.storage.schema.foreign_tables import (
     OBJECT_FIELDS,
     check_format_options,
@@ -162,6 +163,7 @@ def check_schema(schema: TableSchema) -> None:
 
 def _check_options(schema: TableSchema) -> None:
     check_field_options(schema.options, list(schema.field_by_name))
+    check_file_indexes(schema.options, schema.fields)
     options = schema.table_options
     bucket = options.bucket
     declared = schema.options.get("bucket-key", "").strip()

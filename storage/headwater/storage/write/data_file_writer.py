@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ from headwater.storage.formats.system_columns import (
     SEQUENCE_FIELD,
     data_file_fields,
 )
+from headwater.storage.index.file_index.build import FileIndexBuilder, container_bytes
+from headwater.storage.index.file_index.data_file import INDEX_SUFFIX
 from headwater.storage.manifest.data_file import DataFile, FileSource, SimpleStats
 from headwater.storage.manifest.statistics import (
     EMPTY_STATS,
@@ -29,6 +32,7 @@ from headwater.storage.manifest.statistics import (
 )
 from headwater.storage.rows.binary_row import EMPTY_ROW, deserialize_row, serialize_row
 from headwater.storage.rows.partition import bucket_directory
+from headwater.storage.schema.file_indexes import written_file_indexes
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataType
 from headwater.storage.types.values import StorageValue, storage_value
@@ -70,7 +74,7 @@ class DataFileWriter:
         next_sequence: Append tables: the sequence number of the next file's first row.
 
     Raises:
-        Unsupported: The table wants a file format that Headwater does not write.
+        Unsupported: The table wants a file format or a file index that Headwater does not write.
     """
 
     def __init__(
@@ -105,7 +109,11 @@ class DataFileWriter:
             prefix = "changelog-" if changelog else "data-"
         self._name = prefix + storage.runtime.new_uuid()
         self._started = 0
-        self._open: tuple[str, FormatWriter, _Summary] | None = None
+        # A changelog is read from end to end: it has no indexes.
+        self._indexes = [] if changelog else written_file_indexes(schema.options, schema.fields)
+        self._index_threshold = options.file_index_threshold
+        self._open: tuple[str, FormatWriter, _Summary, FileIndexBuilder] | None = None
+        self._written: list[str] = []
         self._finished: list[DataFile] = []
         self.next_sequence = first_sequence
 
@@ -122,10 +130,11 @@ class DataFileWriter:
             part = rows.slice(start, step)
             if self._open is None:
                 self._open = self._start()
-            _, file, summary = self._open
+            _, file, summary, indexes = self._open
             columns = [part.column(name) for name in self._sources]
             file.write(pa.table(columns, names=[field.name for field in self._fields]))
             summary.add(part)
+            indexes.add(part)
             if file.size_estimate >= self._target:
                 self._roll()
 
@@ -139,12 +148,13 @@ class DataFileWriter:
         if self._open is not None:
             self._open[1].abort()
             self._open = None
-        for file in self._finished:
+        for name in self._written:
             with suppress(HeadwaterError):
-                self._storage.files.delete(f"{self._directory}/{file.file_name}")
+                self._storage.files.delete(f"{self._directory}/{name}")
+        self._written.clear()
         self._finished.clear()
 
-    def _start(self) -> tuple[str, FormatWriter, _Summary]:
+    def _start(self) -> tuple[str, FormatWriter, _Summary, FileIndexBuilder]:
         name = f"{self._name}-{self._started}.{self._encoding.format.name}"
         self._started += 1
         file = self._encoding.format.writer(
@@ -155,19 +165,32 @@ class DataFileWriter:
             zstd_level=self._encoding.zstd_level,
             block_bytes=self._encoding.block_bytes,
         )
-        return name, file, _Summary(self._storage)
+        indexes = FileIndexBuilder(self._indexes, self._storage.schema.field_by_name)
+        return name, file, _Summary(self._storage), indexes
 
     def _roll(self) -> None:
         if self._open is None:
             return
-        name, file, summary = self._open
+        name, file, summary, indexes = self._open
         size = file.close().size
         self._open = None
+        self._written.append(name)
         entry = summary.data_file(
             name, size, self._level, self._source, first_sequence=self.next_sequence
         )
         self.next_sequence += entry.row_count
-        self._finished.append(entry)
+        self._finished.append(self._with_indexes(entry, indexes))
+
+    def _with_indexes(self, entry: DataFile, indexes: FileIndexBuilder) -> DataFile:
+        if not self._indexes:
+            return entry
+        data = container_bytes(self._indexes, indexes.bodies())
+        if len(data) <= self._index_threshold:
+            return replace(entry, embedded_file_index=data)
+        name = entry.file_name + INDEX_SUFFIX
+        self._written.append(name)
+        self._storage.files.write(f"{self._directory}/{name}", data)
+        return replace(entry, extra_files=(*entry.extra_files, name))
 
 
 class _Summary:

@@ -13,6 +13,7 @@ from headwater.storage.formats.orc import ORC
 from headwater.storage.formats.protocol import DataFileFormat
 from headwater.storage.formats.registry import format_named
 from headwater.storage.formats.system_columns import data_file_fields
+from headwater.storage.schema.file_indexes import written_file_indexes
 from headwater.storage.schema.table_schema import TableSchema
 
 __all__ = ["FileEncoding", "file_encoding", "refuse_formats"]
@@ -79,10 +80,11 @@ def refuse_formats(schema: TableSchema) -> None:
     """Refuse a table whose files Headwater could not write: before any of them is begun.
 
     Raises:
-        Unsupported: There is no such format, or it cannot hold a column or has no such codec; the
-            message names it.
+        Unsupported: There is no such format, it cannot hold a column or has no such codec, or
+            Headwater does not write such a file index; the message names it.
         Invalid: An option is malformed.
     """
+    written_file_indexes(schema.options, schema.fields)
     fields = data_file_fields(schema)
     options = schema.table_options
     levels = {_OTHER_LEVEL, *options.file_format_per_level, *options.file_compression_per_level}
