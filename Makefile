@@ -125,7 +125,8 @@ openapi: $(READY) ## Write the API's description from the running application
 	$(BIN)/headwater openapi --output openapi/headwater.json
 
 .PHONY: bench
-bench: java $(READY) ## Measure Spark and the server against references in the same run (ARGS=spark or ARGS=rest for one)
+bench: java $(READY) ## Measure against references in the same run (ARGS=engine, ARGS=spark or ARGS=rest for one part)
+	@tests/interop/environments $(BIN)/python
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: rehearse-image

@@ -8,11 +8,13 @@ import tempfile
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.rest.measure import Limits, Measurement, RestServer
+from benchmarks.engine.measure import StorageEngine
+from benchmarks.engine.orders import KEYS
+from benchmarks.measurement import measurement_table
+from benchmarks.rest.measure import Limits, RestServer
 
-PARTS = ("spark", "rest")
+PARTS = ("engine", "spark", "rest")
 PLACE = Path(".bench")
 LAKANA = PLACE / "lakana"
 
@@ -21,8 +23,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("part", nargs="?", choices=[*PARTS, "all"], default="all")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side; medians count")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the tables measured")
+    engine = parser.add_argument_group("engine")
+    engine.add_argument("--keys", nargs="*", default=list(KEYS), choices=KEYS, help="kinds of keys")
     spark = parser.add_argument_group("spark")
-    spark.add_argument("--rows", type=int, default=10_000_000, help="rows of the table")
     spark.add_argument("--cores", type=int, default=2, help="tasks that Spark runs at once")
     spark.add_argument("--memory", default="3g", help="memory of Spark's own process")
     rest = parser.add_argument_group("rest")
@@ -37,10 +41,25 @@ def main() -> int:
     chosen = parser.parse_args()
     holds = [
         run(chosen)
-        for part, run in (("spark", _spark), ("rest", _rest))
+        for part, run in (("engine", _engine), ("spark", _spark), ("rest", _rest))
         if chosen.part in (part, "all")
     ]
     return int(not all(holds))
+
+
+def _engine(chosen: argparse.Namespace) -> bool:
+    console = Console()
+    PLACE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="engine-", dir=PLACE.absolute()) as folder:
+        bench = StorageEngine(
+            Path(folder),
+            chosen.rows,
+            chosen.rounds,
+            lambda text: console.print(f"[dim]{text} …[/dim]"),
+        )
+        results = bench.run(chosen.keys)
+    console.print(measurement_table(f"Storage engine, {chosen.rows:,} rows x 7 columns", results))
+    return all(result.holds for result in results)
 
 
 def _spark(chosen: argparse.Namespace) -> bool:
@@ -65,25 +84,10 @@ def _rest(chosen: argparse.Namespace) -> bool:
             lambda text: console.print(f"[dim]{text} …[/dim]"),
         )
         results = bench.run()
-    console.print(_table(f"REST, PostgreSQL, 8 client threads, {chosen.seconds:g} s", results))
+    console.print(
+        measurement_table(f"REST, PostgreSQL, 8 client threads, {chosen.seconds:g} s", results)
+    )
     return all(result.holds for result in results)
-
-
-def _table(title: str, results: list[Measurement]) -> Table:
-    table = Table(title=title)
-    for heading in ("", "Headwater", "reference", "ratio", "must be"):
-        table.add_column(heading, justify="right" if heading == "ratio" else "left")
-    for result in results:
-        bound = f"≥ {result.least:g}" if result.least is not None else f"≤ {result.most:g}"
-        colour = "green" if result.holds else "red"
-        table.add_row(
-            result.name,
-            result.ours,
-            result.reference,
-            f"[{colour}]{result.ratio:.2f}[/{colour}]",
-            bound,
-        )
-    return table
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from statistics import median
 
 import psycopg
 
+from benchmarks.measurement import Measurement
 from benchmarks.rest import headwater, lakana
 from benchmarks.rest.bare import BareCommitter, BareLookup
 from benchmarks.rest.headwater import ORDINARY, Committer, table_path
@@ -20,41 +21,12 @@ from benchmarks.rest.postgresql import postgresql
 from benchmarks.rest.seed import seed_snapshots, seed_tables
 from headwater.migrations import upgrade
 
-__all__ = ["Limits", "Measurement", "RestServer"]
+__all__ = ["Limits", "RestServer"]
 
 THREADS = 8
 FEW = 10
 DATABASE = "bench"
 NAMES = tuple(f"orders_{number}" for number in range(THREADS))
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A ratio, and what it must be.
-
-    Attributes:
-        name: What was measured.
-        ours: What it came to.
-        reference: What it is measured against.
-        ratio: The one by the other.
-        least: What the ratio must be at least, if it must.
-        most: What it must be at most, if it must.
-    """
-
-    name: str
-    ours: str
-    reference: str
-    ratio: float
-    least: float | None = None
-    most: float | None = None
-
-    @property
-    def holds(self) -> bool:
-        """Whether the ratio is what it must be."""
-        return not (
-            (self.least is not None and self.ratio < self.least)
-            or (self.most is not None and self.ratio > self.most)
-        )
 
 
 @dataclass(frozen=True)

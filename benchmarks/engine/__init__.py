@@ -1,0 +1,1 @@
+"""The storage engine, measured against other clients and against plain Parquet."""
