@@ -231,8 +231,17 @@ class JavaClient:
             case _:
                 raise TypeError(f"no way to write {value!r}")
 
-    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+    def read(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> pa.Table:
         handle = self._catalog.getTable(self._identifier(table))
+        if options:
+            given = self._jvm.java.util.HashMap()
+            given.putAll(dict(options))
+            handle = self._call(_TABLE, "copy", handle, ("java.util.Map", given))
         scan = self._call(_TABLE, "newReadBuilder", handle).newScan()
         plan = self._call(_SCAN, "plan", scan)
         return self._rows(handle, self._call(f"{_SCAN}$Plan", "splits", plan), columns)

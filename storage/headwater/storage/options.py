@@ -566,3 +566,8 @@ class TableOptions:
         """Commits between two full compactions; None when they are not made by number."""
         key = "full-compaction.delta-commits"
         return self._integer(key, 1) if key in self.raw else None
+
+    @property
+    def tags_mean_snapshots(self) -> bool:
+        """True if changes between two tags are those of the snapshots between them."""
+        return self._boolean("incremental-between-tag-to-snapshot", False)

@@ -29,7 +29,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import expired_tags
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 
-__all__ = ["Consumer", "Snapshots", "TableHistory"]
+__all__ = ["Consumer", "Snapshots", "TableHistory", "millis_of"]
 
 T = TypeVar("T")
 
@@ -216,7 +216,7 @@ class TableHistory:
             NotFound: The table had no snapshot then, or it has expired.
             Invalid: The time zone is missing, or the text is not a time.
         """
-        moment = _millis(timestamp)
+        moment = millis_of(timestamp)
         latest = self.pointer.latest()
         missing = NotFound(
             f"table {self.name} has no snapshot from before {timestamp}: there was none, or it "
@@ -384,7 +384,7 @@ class TableHistory:
         Raises:
             Invalid: The moment has no time zone.
         """
-        before = None if older_than is None else _millis(older_than)
+        before = None if older_than is None else millis_of(older_than)
         gone: list[str] = []
         for name in expired_tags(self._storage, before):
             if not dry_run:
@@ -523,7 +523,8 @@ class Consumer:
         self._table.catalog.consumers.reset(self._table.identifier, self.consumer_id, None)
 
 
-def _millis(timestamp: int | datetime | str) -> int:
+def millis_of(timestamp: int | datetime | str) -> int:
+    """A moment as milliseconds since the epoch; raises Invalid for one without a time zone."""
     if isinstance(timestamp, int):
         return timestamp
     moment = timestamp

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import pyarrow as pa
 
 from headwater.catalog.table.audit_log import AuditLog, Binlog
 from headwater.catalog.table.reading import ReadableTable
 from headwater.catalog.table.scan import Rows, Scan
+from headwater.storage.scan.start import IncrementalMode, ReadStart, StartMode
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import Tag
 from headwater.storage.system_tables.definition import aggregation_fields_table, options_table
@@ -169,42 +171,47 @@ class Inspect:
         columns: Sequence[str] | None = None,
         where: str | None = None,
         *,
-        since: int | None = None,
-        until: int | None = None,
+        since: int | str | datetime | None = None,
+        until: int | str | datetime | None = None,
+        mode: str = IncrementalMode.AUTO,
     ) -> AuditLog:
         """The table's rows after a column ``rowkind``; those that retract a key are among them.
 
         Args:
             columns: The table's columns, in this order; None means all.
             where: A SQL condition over the table's columns.
-            since: Give the changes after this snapshot instead; 0 for the beginning.
-            until: With `since`: the last snapshot, the latest unless given.
+            since, until, mode: Give the changes between them instead, as `Table.changes` does; so
+                do the table's ``incremental-…`` options.
         """
-        return AuditLog(self._rows(columns, where, since, until))
+        return AuditLog(self._rows(columns, where, since, until, mode))
 
     def binlog(
         self,
         columns: Sequence[str] | None = None,
         *,
-        since: int | None = None,
-        until: int | None = None,
+        since: int | str | datetime | None = None,
+        until: int | str | datetime | None = None,
+        mode: str = IncrementalMode.AUTO,
     ) -> Binlog:
         """The audit log with both sides of each update in one row, each column being a list.
 
         Args:
             columns: The table's columns, in this order; None means all.
-            since: Give the changes after this snapshot instead of the rows; 0 for the beginning.
-            until: With `since`: the last snapshot, the latest unless given.
+            since, until, mode: As for `audit_log`.
         """
-        return Binlog(self._rows(columns, None, since, until))
+        return Binlog(self._rows(columns, None, since, until, mode))
 
     def _rows(
         self,
         columns: Sequence[str] | None,
         where: str | None,
-        since: int | None,
-        until: int | None,
+        since: int | str | datetime | None,
+        until: int | str | datetime | None,
+        mode: str,
     ) -> Rows:
-        if since is None:
+        incremental = ReadStart.of(self.table.schema.options).mode is StartMode.INCREMENTAL
+        if since is None and not incremental:
             return self.table.scan(columns, where)
-        return self.table.changes(since, until, columns=columns, where=where, skip_overwrites=True)
+        return self.table.changes(
+            since, until, mode=mode, columns=columns, where=where, skip_overwrites=True
+        )

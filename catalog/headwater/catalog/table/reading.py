@@ -7,15 +7,19 @@ from datetime import datetime
 
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.partitions import PartitionInfo
+from headwater.catalog.table.between import Difference, between_arguments, between_options
 from headwater.catalog.table.files import FileInfo, list_files, partitions_of
 from headwater.catalog.table.history import TableHistory
 from headwater.catalog.table.scan import Changes, Scan
 from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.scan.difference import plan_difference
+from headwater.storage.scan.incremental import files_of_changes, plans_between
 from headwater.storage.scan.past import first_snapshot_since, latest_compacted
-from headwater.storage.scan.start import ReadStart, StartMode
-from headwater.storage.scan.stream import after, changes_of, plans_before
+from headwater.storage.scan.plan import ScanPlan
+from headwater.storage.scan.start import IncrementalMode, ReadStart, StartMode, incremental_mode
+from headwater.storage.scan.stream import changes_of
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -99,6 +103,11 @@ class ReadableTable(TableHistory):
                 return Scan(
                     self._storage, compacted, columns, self._predicate(where, self._storage)
                 )
+            case StartMode.INCREMENTAL:
+                raise Invalid(
+                    f"table {self.name}: {start.key}={start.value} asks for changes, which "
+                    "Table.changes reads"
+                )
         return self._scan_now(columns, where)
 
     def _named_snapshot(self, start: ReadStart) -> Snapshot:
@@ -141,46 +150,77 @@ class ReadableTable(TableHistory):
 
     def changes(
         self,
-        since: int,
-        until: int | None = None,
+        since: int | str | datetime | None = None,
+        until: int | str | datetime | None = None,
         *,
+        mode: str = IncrementalMode.AUTO,
         columns: Sequence[str] | None = None,
         where: str | Predicate | None = None,
         skip_overwrites: bool = False,
+        row_kinds: bool = True,
     ) -> Changes:
         """Choose what the snapshots after `since`, up to and with `until`, changed.
 
         The rows bear a column ``_ROW_KIND``. Those of a primary-key table are what was written,
-        ``+I`` for inserts and updates alike, unless its ``changelog-producer`` tells more.
+        ``+I`` for inserts and updates alike, unless its ``changelog-producer`` tells more. The mode
+        ``diff`` compares the two snapshots instead: it gives each key whose row differs once, and
+        a key that is gone as ``-D``.
 
         Args:
-            since: A snapshot's id; 0 for the beginning.
-            until: A snapshot's id; None for the latest.
+            since: A snapshot's id, 0 for the beginning; the name of a tag; or a moment, up to
+                which snapshots are left out. None takes all from the table's ``incremental-…``
+                options, with overwrites skipped.
+            until: Likewise, of the same kind; None for the latest snapshot.
+            mode: ``delta``: the rows that commits of new rows added; ``changelog``: the table's
+                changelog files; ``auto``: the changelog if the table keeps one, but between two
+                tags the difference; ``diff``.
             columns: The columns, in this order; None means all.
             where: A SQL condition; each change is judged for itself.
             skip_overwrites: Leave out what overwrites changed, as Paimon does: they say which
                 files went, and not which rows. Deleting from an append table is an overwrite.
+            row_kinds: False leaves out the column and the rows that retract.
 
         Raises:
-            NotFound: A snapshot does not exist, or has expired.
-            Unsupported: There is an overwrite among the snapshots, and it is not to be skipped.
+            NotFound: A snapshot or tag does not exist, or has expired.
+            Invalid: The mode is none, or start and end are not of one kind or in this order.
+            Unsupported: There is an overwrite among the snapshots, and it is not to be skipped; or
+                the difference cannot be known.
         """
         storage = self._storage
         predicate = self._predicate(where, storage)
-        latest = self.pointer.latest()
-        last = (0 if latest is None else latest.id) if until is None else until
-        if last > (0 if latest is None else latest.id):
-            self.snapshot(last)
-        position, end = after(since), after(last)
-        plans = list(plans_before(storage, position, end, latest, predicate=predicate))
-        if not skip_overwrites:
-            self._refuse_overwrites(since, last)
-        return Changes(storage, plans, columns, predicate)
+        chosen = incremental_mode(mode)
+        if since is None:
+            if until is not None:
+                raise Invalid("say since what the changes are wanted, not only until what")
+            between = between_options(self, chosen)
+            skip_overwrites = True
+        else:
+            between = between_arguments(self, since, until, chosen)
+        plans: list[ScanPlan] = []
+        if isinstance(between, Difference):
+            plans = [plan_difference(storage, between.before, between.after, predicate=predicate)]
+        elif between is not None:
+            latest = self.pointer.latest()
+            plans = list(
+                plans_between(
+                    storage,
+                    between.since,
+                    between.until,
+                    latest,
+                    files_of_changes(storage.schema, between.mode),
+                    with_overwrites=not skip_overwrites and self._gives_overwrites(),
+                    predicate=predicate,
+                )
+            )
+            if not skip_overwrites and not self._gives_overwrites():
+                self._refuse_overwrites(between.since, between.until)
+        return Changes(storage, plans, columns, predicate, row_kinds=row_kinds)
+
+    def _gives_overwrites(self) -> bool:
+        options = self.schema.table_options
+        return not self.schema.primary_keys and options.streaming_read_append_overwrite
 
     def _refuse_overwrites(self, since: int, until: int) -> None:
-        options = self.schema.table_options
-        if not self.schema.primary_keys and options.streaming_read_append_overwrite:
-            return
         for snapshot_id in range(since + 1, until + 1):
             if changes_of(self._storage, snapshot_id).commit_kind is CommitKind.OVERWRITE:
                 raise unsupported_mode(

@@ -247,6 +247,7 @@ class Changes(Rows):
         plans: The plans of the snapshots' changes, oldest first.
         columns: The columns, in this order; None means all.
         predicate: Only rows for which it is true; None means all.
+        row_kinds: False for the rows that do not retract, without that column.
     """
 
     def __init__(
@@ -255,8 +256,10 @@ class Changes(Rows):
         plans: Sequence[ScanPlan],
         columns: Sequence[str] | None,
         predicate: Predicate | None,
+        *,
+        row_kinds: bool = True,
     ) -> None:
-        super().__init__(storage, columns, predicate, row_kinds=True)
+        super().__init__(storage, columns, predicate, row_kinds=row_kinds)
         self.plans = tuple(plans)
 
     def _origin(self) -> str:
@@ -265,7 +268,7 @@ class Changes(Rows):
 
     def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> Changes:
         """The same changes, with these columns and by this predicate."""
-        return Changes(self.storage, self.plans, columns, predicate)
+        return Changes(self.storage, self.plans, columns, predicate, row_kinds=self.row_kinds)
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:

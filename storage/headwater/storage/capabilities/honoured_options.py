@@ -70,6 +70,12 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("scan.version", "the tag, snapshot or watermark that is read"),
     _honoured("scan.creation-time-millis", "the moment at which a read begins"),
     _honoured("scan.file-creation-time-millis", "the age of the files that are read"),
+    # The part of history whose changes are read.
+    _honoured("incremental-between", "the snapshots or tags whose changes are read"),
+    _honoured("incremental-between-timestamp", "the moments between which changes are read"),
+    _honoured("incremental-to-auto-tag", "the tag up to which changes are read"),
+    _honoured("incremental-between-scan-mode", "the files that changes are read from"),
+    _honoured("incremental-between-tag-to-snapshot", "whether tags are taken as snapshots"),
     _honoured("table-read.sequence-number.enabled", "whether audit logs show sequence numbers"),
     # Schemas.
     _honoured("add-column-before-partition", "where new columns go"),

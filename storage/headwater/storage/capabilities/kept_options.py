@@ -70,7 +70,6 @@ _KEPT: Mapping[str, str] = {
         """,
     "how a read goes about it; a file that is lost or damaged is always an error": """
         bucket-append-ordered consumer.ignore-progress consumer.mode continuous.discovery-interval
-        incremental-between-scan-mode incremental-between-tag-to-snapshot
         key-value.sequence_number.enabled scan.fallback-branch.read-fail-fast
         scan.ignore-corrupt-files scan.ignore-lost-files
         scan.plan-auto-tag-for-read.time-retained scan.plan-sort-partition

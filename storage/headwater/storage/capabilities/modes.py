@@ -22,6 +22,16 @@ class Mode:
 
 
 MODES: Mapping[str, Mode] = {
+    "deletion vectors in a difference": Mode(
+        "the difference of two snapshots (mode `diff`)",
+        "which a difference of snapshots would not see; read the changes between them instead "
+        "(mode delta or changelog)",
+    ),
+    "rewritten files in a difference": Mode(
+        "the difference of two snapshots (mode `diff`) without a primary key",
+        "and without a primary key new rows cannot be told from rows that were moved; read the "
+        "changes between the snapshots instead (mode delta)",
+    ),
     "overwrite among changes": Mode(
         "changes between two snapshots",
         "whose changes are not known row by row; leave it out with skip_overwrites=True",

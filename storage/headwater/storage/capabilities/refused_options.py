@@ -195,9 +195,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         ),
     ),
     _time("scan.bucket", "the one bucket that is read"),
-    _time("incremental-between", "the snapshots whose changes are read"),
-    _time("incremental-between-timestamp", "the moments between which changes are read"),
-    _time("incremental-to-auto-tag", "the tag up to which changes are read"),
     Option(
         "postpone.merge-on-read",
         "whether a read merges rows that wait for a compaction to spread them over buckets",

@@ -19,6 +19,7 @@ from headwater.storage.predicate.filter import (
     to_expression,
 )
 from headwater.storage.read.data_file_reader import DataFileReader, PartitionColumns
+from headwater.storage.read.difference import differing_rows
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import KIND_NAMES
 from headwater.storage.scan.plan import Split
@@ -99,6 +100,8 @@ def read_split(
     files = BucketFiles(storage, split.directory, split.partition_values, split.deletion_files)
     if not storage.schema.primary_keys:
         rows = files.plain(split.files, list(needed), predicate, batch_rows)
+    elif split.before is not None:
+        rows = files.difference(split.before, split.files, list(needed), row_kinds, batch_rows)
     elif split.streaming:
         rows = files.changes(split.files, list(needed), predicate, row_kinds, batch_rows)
     elif storage.schema.table_options.marks_superseded_rows and all(
@@ -196,6 +199,22 @@ class BucketFiles:
             for batch in opened.rows([*columns, *extra], predicate, batch_rows):
                 rows = batch if keep_deletes else _without_deletes(batch)
                 yield rows.select([*columns, *kept])
+
+    def difference(
+        self,
+        before: Iterable[DataFile],
+        files: Iterable[DataFile],
+        columns: Sequence[str],
+        keep_deletes: bool,
+        batch_rows: int,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of keys that some files have otherwise than others, with their ``_VALUE_KIND``."""
+
+        def read(section: Section, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+            yield from self.merge(section, names, ordered=True, batch_rows=rows)
+
+        for batch in differing_rows(self.storage, read, before, files, columns, batch_rows):
+            yield batch if keep_deletes else _without_deletes(batch)
 
     def merged(
         self,

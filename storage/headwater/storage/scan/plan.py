@@ -59,6 +59,8 @@ class Split:
             `needs_merge`, an upper bound of the rows read.
         streaming: True if the files hold changes: each row counts, none is merged.
         deletion_files: The places of the files' deletion vectors, by the names of the files.
+        before: The files of an earlier snapshot: wanted are the rows that differ; None for the
+            rows themselves.
     """
 
     snapshot_id: int
@@ -71,6 +73,7 @@ class Split:
     needs_merge: bool
     row_count: int
     streaming: bool = False
+    before: tuple[DataFile, ...] | None = None
     deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict, hash=False)
 
     @property
@@ -82,7 +85,7 @@ class Split:
     @property
     def size(self) -> int:
         """Bytes of the files."""
-        return sum(file.file_size for file in self.files)
+        return sum(file.file_size for file in (*self.files, *(self.before or ())))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,14 @@ from headwater.storage.errors import Invalid
 from headwater.storage.types.local_time import Zone, moments
 from headwater.storage.types.values import parse_moment
 
-__all__ = ["START_OPTIONS", "IncrementalMode", "ReadStart", "StartMode", "parse_time"]
+__all__ = [
+    "START_OPTIONS",
+    "IncrementalMode",
+    "ReadStart",
+    "StartMode",
+    "incremental_mode",
+    "parse_time",
+]
 
 
 class StartMode(StrEnum):
@@ -175,3 +182,12 @@ def parse_time(text: str, zone: Zone, key: str) -> int:
     where: dt.tzinfo = dt.UTC if has_zone else zone()
     known = int(moments(np.array([seconds], np.int64), where)[0])
     return known * 1000 + fraction // 10**6
+
+
+def incremental_mode(text: str) -> IncrementalMode:
+    """Read ``incremental-between-scan-mode``; raises Invalid when it is none."""
+    try:
+        return IncrementalMode(text.strip().lower())
+    except ValueError:
+        names = ", ".join(IncrementalMode)
+        raise Invalid(f"the mode of changes must be one of {names}; not '{text}'") from None

@@ -28,6 +28,7 @@ __all__ = [
     "StreamPosition",
     "after",
     "changes_of",
+    "find_changes",
     "from_consumer",
     "from_snapshot",
     "from_timestamp",
@@ -151,6 +152,19 @@ def changes_of(storage: TableStorage, snapshot_id: int) -> Snapshot:
         if found is None:
             raise
         return found
+
+
+def find_changes(storage: TableStorage, newest: Snapshot | None, snapshot_id: int) -> Snapshot:
+    """A snapshot for its changes, like `changes_of`.
+
+    Raises:
+        NotFound: It has expired, its changelog too.
+        Invalid: It is not there yet.
+    """
+    found = _find(storage, newest, snapshot_id, changes=True)
+    if found is None:
+        raise Invalid(f"table {storage.name}: snapshot {snapshot_id} is not there yet")
+    return found
 
 
 # What comes next --------------------------------------------------------------------------------

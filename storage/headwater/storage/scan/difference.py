@@ -1,0 +1,172 @@
+"""The files in which two snapshots of a table differ.
+
+Only files that one of the two snapshots has alone are read, and with them those of both whose key
+ranges they overlap: so every value is the one that the snapshot shows. Paimon reads the former
+alone, and takes rows for changed that are not.
+
+Source: ``SnapshotReaderImpl.readIncrementalDiff``, ``IncrementalDiffStartingScanner.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headwater.storage.capabilities import Operation, unsupported_mode
+from headwater.storage.errors import Invalid
+from headwater.storage.files.layout import POSTPONE_BUCKET
+from headwater.storage.index.index_file import DELETION_VECTORS
+from headwater.storage.index.manifest import index_entries
+from headwater.storage.manifest.data_file import DataFile, ManifestEntry
+from headwater.storage.predicate.filter import Predicate
+from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.scan.plan import ScanPlan, Split, live_entries
+from headwater.storage.scan.sections import key_sections
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
+
+__all__ = ["plan_difference"]
+
+_Bucket = tuple[bytes, int]
+
+
+def plan_difference(
+    storage: TableStorage,
+    before: Snapshot,
+    after: Snapshot,
+    *,
+    predicate: Predicate | None = None,
+) -> ScanPlan:
+    """Plan to read the rows that a snapshot has otherwise than an earlier one.
+
+    Args:
+        storage: The table.
+        before: The earlier snapshot.
+        after: The later one.
+        predicate: The condition for wanted rows.
+
+    Raises:
+        CorruptData: A manifest list or manifest is missing or malformed; the message names it.
+        Invalid: The table had other numbers of buckets.
+        Unsupported: The table has deletion vectors; or it has no primary key, and files of the
+            earlier snapshot were rewritten since.
+    """
+    storage.refuse(Operation.READ)
+    for snapshot in (before, after):
+        if any(
+            e.index_file.index_type == DELETION_VECTORS for e in index_entries(storage, snapshot)
+        ):
+            raise unsupported_mode(
+                "deletion vectors in a difference",
+                f"table {storage.name}: snapshot {snapshot.id} has deletion vectors",
+            )
+    _check_buckets(storage, before, after)
+    old = _by_bucket(storage, before, predicate)
+    new = _by_bucket(storage, after, predicate)
+    splits: list[Split] = []
+    for bucket in dict.fromkeys([*old, *new]):
+        entries = [*old.get(bucket, ()), *new.get(bucket, ())]
+        earlier = _files(old.get(bucket, ()))
+        later = _files(new.get(bucket, ()))
+        if storage.schema.primary_keys:
+            splits += _keyed(storage, after, entries[0], earlier, later)
+        else:
+            splits += _appended(storage, before, after, entries[0], earlier, later)
+    return ScanPlan(tuple(splits), after)
+
+
+def _check_buckets(storage: TableStorage, before: Snapshot, after: Snapshot) -> None:
+    numbers = [
+        storage.schema_by_id(snapshot.schema_id).table_options.bucket
+        for snapshot in (before, after)
+    ]
+    if numbers[0] != numbers[1]:
+        raise Invalid(
+            f"table {storage.name}: it had {numbers[0]} buckets in snapshot {before.id} and "
+            f"{numbers[1]} in snapshot {after.id}; their difference cannot be read bucket by "
+            "bucket. Read the changes between them instead (mode delta or changelog)"
+        )
+
+
+def _by_bucket(
+    storage: TableStorage, snapshot: Snapshot, predicate: Predicate | None
+) -> dict[_Bucket, list[ManifestEntry]]:
+    schema = storage.schema
+    least = 1 if schema.primary_keys and schema.table_options.hides_level_zero else 0
+    found: dict[_Bucket, list[ManifestEntry]] = {}
+    for entry in live_entries(storage, snapshot, predicate=predicate):
+        if entry.bucket != POSTPONE_BUCKET and entry.file.level >= least:
+            found.setdefault((entry.partition, entry.bucket), []).append(entry)
+    return found
+
+
+def _files(entries: Iterable[ManifestEntry]) -> dict[str, DataFile]:
+    return {entry.file.file_name: entry.file for entry in entries}
+
+
+def _keyed(
+    storage: TableStorage,
+    after: Snapshot,
+    place: ManifestEntry,
+    earlier: dict[str, DataFile],
+    later: dict[str, DataFile],
+) -> list[Split]:
+    # A file that only changed its level holds the same rows.
+    differing = earlier.keys() ^ later.keys()
+    wanted = {
+        file.file_name
+        for section in key_sections(storage, {**earlier, **later}.values())
+        if any(file.file_name in differing for file in section.files)
+        for file in section.files
+    }
+    if not wanted:
+        return []
+    return [
+        _split(
+            storage,
+            after,
+            place,
+            tuple(file for name, file in later.items() if name in wanted),
+            tuple(file for name, file in earlier.items() if name in wanted),
+        )
+    ]
+
+
+def _appended(
+    storage: TableStorage,
+    before: Snapshot,
+    after: Snapshot,
+    place: ManifestEntry,
+    earlier: dict[str, DataFile],
+    later: dict[str, DataFile],
+) -> list[Split]:
+    gone = earlier.keys() - later.keys()
+    if gone:
+        raise unsupported_mode(
+            "rewritten files in a difference",
+            f"table {storage.name}: {min(gone)} of snapshot {before.id} is not in snapshot "
+            f"{after.id} any more",
+        )
+    added = tuple(file for name, file in later.items() if name not in earlier)
+    return [_split(storage, after, place, added, None)] if added else []
+
+
+def _split(
+    storage: TableStorage,
+    snapshot: Snapshot,
+    place: ManifestEntry,
+    files: tuple[DataFile, ...],
+    before: tuple[DataFile, ...] | None,
+) -> Split:
+    return Split(
+        snapshot.id,
+        place.partition,
+        partition_values(storage, place.partition),
+        place.bucket,
+        place.total_buckets,
+        bucket_directory(storage, place.partition, place.bucket),
+        files,
+        before is not None,
+        sum(file.row_count for file in (*files, *(before or ()))),
+        streaming=before is None,
+        before=before,
+    )

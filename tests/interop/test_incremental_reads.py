@@ -1,0 +1,119 @@
+"""Changes between two points of a table's history are those that Paimon's Java library reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from py4j.java_gateway import JavaGateway
+
+from headwater.catalog.table.table import Table
+from headwater.client.lake import Lake
+
+from .conftest import TOKEN, Service
+from .java_client import JavaClient
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64())])
+
+
+@pytest.fixture(params=["1.4.2", "2.0.0"])
+def java_version(request: pytest.FixtureRequest) -> str:
+    version: str = request.param
+    return version
+
+
+@pytest.fixture
+def java_client(
+    service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
+) -> JavaClient:
+    return JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+
+
+def a_table(lake: Lake, client: JavaClient, producer: str) -> Table:
+    """Six snapshots of both writers, a compaction among them; three tags."""
+    name = f"interop.incremental_{producer}_{client.label}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    table = lake.create_table(
+        name, SCHEMA, primary_keys=["k"], options={"bucket": "2", "changelog-producer": producer}
+    )
+    table.write(rows({k: k for k in range(10)}))
+    client.write(name, rows({k: 100 + k for k in range(5, 15)}))
+    table.create_tag("2026-01-01", 1)
+    table.create_tag("2026-01-02")
+    table.compact()
+    table.write(rows({k: k for k in range(3)}), pa.array(["-D"] * 3))
+    table.write(rows({20: 20}))
+    table.create_tag("2026-01-03")
+    return table
+
+
+def rows(values: Mapping[int, int]) -> pa.Table:
+    return pa.table({"k": list(values), "v": list(values.values())}, SCHEMA)
+
+
+def read(table: pa.Table) -> list[tuple[object, ...]]:
+    return sorted(zip(*table.to_pydict().values(), strict=True), key=str)
+
+
+@pytest.mark.interop_java
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_changes_between_snapshots_are_those_of_java(
+    lake: Lake, java_client: JavaClient, producer: str
+) -> None:
+    table = a_table(lake, java_client, producer)
+    times = {snapshot.id: snapshot.time_millis for snapshot in table.snapshots()}
+    last = max(times)
+    for options in (
+        {"incremental-between": f"1,{last}"},
+        {"incremental-between": f"0,{last}", "incremental-between-scan-mode": "delta"},
+        {"incremental-between": f"0,{last}", "incremental-between-scan-mode": "changelog"},
+        {"incremental-between-timestamp": f"{times[1]},{times[last]}"},
+        {"incremental-between-timestamp": f"0,{times[2]}"},
+        {
+            "incremental-between": "2026-01-01,2026-01-03",
+            "incremental-between-tag-to-snapshot": "true",
+        },
+    ):
+        ours = table.with_options(options).inspect.audit_log().to_arrow()
+        theirs = java_client.read(f"{table.name}$audit_log", options=options)
+        assert read(ours) == read(theirs), options
+
+
+@pytest.mark.interop_java
+def test_differences_of_snapshots_are_those_of_java(lake: Lake, java_client: JavaClient) -> None:
+    table = a_table(lake, java_client, "none")
+    last = max(snapshot.id for snapshot in table.snapshots())
+    for options in (
+        {"incremental-between": "2026-01-01,2026-01-03"},
+        {"incremental-between": "2026-01-02,2026-01-03"},
+        {"incremental-between": f"2,{last}", "incremental-between-scan-mode": "diff"},
+        {"incremental-to-auto-tag": "2026-01-03"},
+        {"incremental-to-auto-tag": "2026-01-01"},
+    ):
+        ours = table.with_options(options).inspect.audit_log().to_arrow()
+        given = options
+        if "incremental-to-auto-tag" in options:
+            given = {**options, "scan.mode": "incremental"}
+        theirs = java_client.read(f"{table.name}$audit_log", options=given)
+        assert read(ours) == read(theirs), options
+
+
+@pytest.mark.interop_java
+def test_the_past_is_that_of_java(lake: Lake, java_client: JavaClient) -> None:
+    table = a_table(lake, java_client, "none")
+    times = {snapshot.id: snapshot.time_millis for snapshot in table.snapshots()}
+    for options in (
+        {"scan.snapshot-id": "1"},
+        {"scan.tag-name": "2026-01-02"},
+        {"scan.timestamp-millis": str(times[2])},
+        {"scan.version": "2026-01-02"},
+        {"scan.version": "1"},
+        {"scan.mode": "compacted-full"},
+        {"scan.mode": "from-snapshot-full", "scan.snapshot-id": "2"},
+        {"scan.file-creation-time-millis": str(times[2])},
+        {"scan.creation-time-millis": str(times[2])},
+    ):
+        ours = table.with_options(options).scan().to_arrow()
+        assert read(ours) == read(java_client.read(table.name, options=options)), options
