@@ -22,6 +22,7 @@ from headwater.storage.schema.change import (
     SetOption,
     UpdateColumnType,
 )
+from headwater.storage.snapshot.snapshot import CommitKind
 from headwater.storage.types.data_type import parse_type
 
 SCHEMA = pa.schema(
@@ -247,6 +248,95 @@ def test_index_files_go_with_their_data_files(tmp_path: Path) -> None:
     assert not stray.exists()
     assert len(done.files) == 1
     assert _keys(table, "v = 2") == [2]
+
+
+@pytest.mark.parametrize("primary_keys", [[], ["k"]], ids=["append", "keyed"])
+@pytest.mark.parametrize("threshold", [EMBEDDED, BESIDE], ids=["embedded", "beside"])
+def test_files_that_are_there_get_their_indexes(
+    tmp_path: Path, threshold: Mapping[str, str], primary_keys: Sequence[str]
+) -> None:
+    table = _table(tmp_path, {"bucket": "1", "bucket-key": "k", "write-only": "true"}, primary_keys)
+    for part in range(4):
+        table.write(_rows(range(part, 40, 4), range(part, 40, 4)))
+    assert table.rewrite_file_indexes() is None
+    before = {file.file_name for file in _files(table)}
+    rows = table.scan().to_arrow()
+    options = {"file-index.bloom-filter.columns": "k", "file-index.bloom-filter.k.items": "20"}
+    table.alter(*(SetOption(key, value) for key, value in {**options, **threshold}.items()))
+    snapshot = table.rewrite_file_indexes()
+    assert snapshot is not None
+    assert snapshot.commit_kind is CommitKind.COMPACT
+    assert {file.file_name for file in _files(table)} == before
+    assert len(_paths(table)) == (4 if threshold is BESIDE else 0)
+    assert table.scan().to_arrow().equals(rows)
+    plan = table.scan(where="k = 7").plan
+    assert plan is not None
+    if threshold is EMBEDDED:
+        assert plan.files_skipped_by_index >= 2
+    assert _keys(table, "k = 7") == [7]
+    assert table.rewrite_file_indexes() is None
+    # One more index, and later the first one is dropped; each time with other index files.
+    table.alter(SetOption("file-index.bitmap.columns", "v"))
+    table.write(_rows([50], [50]))
+    assert table.rewrite_file_indexes() is not None
+    assert _keys(table, "v = 7") == [7]
+    table.alter(*(RemoveOption(key) for key in options))
+    assert table.rewrite_file_indexes() is not None
+    for file in _files(table):
+        assert b"bloom-filter" not in (file.embedded_file_index or b"")
+    assert _keys(table, "v = 50") == [50]
+    table.expire_snapshots(retain_max=1, retain_min=1, retain=timedelta(0))
+    assert {path.name for path in _paths(table)} == {
+        name for file in _files(table) for name in file.extra_files
+    }
+    assert len(_paths(table, ".parquet")) == 5
+    assert _keys(table, "v = 7") == [7]
+    table.alter(RemoveOption("file-index.bitmap.columns"))
+    table.rewrite_file_indexes()
+    assert all(f.extra_files == () and f.embedded_file_index is None for f in _files(table))
+
+
+def test_old_files_get_indexes_under_the_names_of_their_columns(tmp_path: Path) -> None:
+    table = _table(tmp_path, EMBEDDED)
+    table.write(_rows([1, 2, 3], [256, 2, 9]))
+    table.delete("v = 9")
+    table.alter(
+        RenameColumn(("v",), "w"),
+        AddColumn(("v",), parse_type("BIGINT")),
+        SetOption("file-index.bitmap.columns", "v,w"),
+    )
+    assert table.rewrite_file_indexes() is not None
+    [file] = _files(table)
+    assert file.embedded_file_index is not None
+    plan = table.scan(where="w = 3").plan
+    assert plan is not None
+    assert plan.files_skipped_by_index == 1
+    assert _keys(table, "w = 2") == [2]
+    assert _keys(table, "v IS NULL") == [1, 2]
+    assert table.rewrite_file_indexes() is None
+
+
+def test_indexes_count_the_rows_that_a_deletion_vector_deletes(tmp_path: Path) -> None:
+    table = _table(tmp_path, {"deletion-vectors.enabled": "true", **EMBEDDED})
+    table.write(_rows(range(100), [number % 10 for number in range(100)]))
+    table.delete("k < 50")
+    table.alter(SetOption("file-index.bitmap.columns", "v"))
+    assert table.rewrite_file_indexes() is not None
+    assert _keys(table, "v = 3") == [53, 63, 73, 83, 93]
+    assert _keys(table, "v = 11") == []
+
+
+def test_only_the_files_of_a_partition_get_indexes(tmp_path: Path) -> None:
+    lake = connect(str(tmp_path))
+    lake.create_database("d")
+    schema = pa.schema([("p", pa.string()), ("v", pa.int64())])
+    table = lake.create_table("d.t", schema, partition_keys=["p"], options=EMBEDDED)
+    table.write({"p": ["a", "b"], "v": [1, 2]})
+    table.alter(SetOption("file-index.bitmap.columns", "v,p"))
+    table.rewrite_file_indexes({"p": "a"})
+    assert sorted(file.embedded_file_index is not None for file in _files(table)) == [False, True]
+    assert table.scan(where="p = 'a' AND v = 1").to_arrow().num_rows == 1
+    assert table.scan(where="p = 'b' AND v = 2").to_arrow().num_rows == 1
 
 
 def test_keys_of_a_map_have_indexes_of_their_own(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from headwater.storage.jobs.delete import delete_from_table
 from headwater.storage.jobs.executor import Executor, LocalExecutor
 from headwater.storage.jobs.expire import expire_snapshots
 from headwater.storage.jobs.file_deletion import FILE_DELETION
+from headwater.storage.jobs.file_indexes import rewrite_file_indexes
 from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.jobs.write import Replacement, WritePlan, with_partition, write_rows
 from headwater.storage.maintenance.expire import ExpireResult, Retention
@@ -223,6 +224,31 @@ class Table(TableLifecycle):
         """
         watched = self._watched("compacting", executor)
         return compact_table(self._storage, self.pointer, watched, partition=partition, full=full)
+
+    def rewrite_file_indexes(
+        self,
+        partition: Mapping[str, object] | None = None,
+        *,
+        executor: Executor = _THIS_PROCESS,
+    ) -> Snapshot | None:
+        """Make the indexes of the data files those that ``file-index.<kind>.columns`` ask for.
+
+        Files that lack one get it, and what the options no longer ask for is dropped. The data
+        files stay as they are; the columns with a new index are read.
+
+        Args:
+            partition: Only partitions with these values.
+            executor: Runs a task for each file; this process unless given.
+
+        Returns:
+            The snapshot made, of kind COMPACT; None when there was nothing to do.
+
+        Raises:
+            Conflict: Other commits replaced the same files each time.
+            OutcomeUnknown: The commit may have happened.
+        """
+        watched = self._watched("indexing", executor)
+        return rewrite_file_indexes(self._storage, self.pointer, watched, partition=partition)
 
     def expire_snapshots(
         self,

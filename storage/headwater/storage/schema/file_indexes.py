@@ -24,6 +24,7 @@ __all__ = [
     "check_file_indexes",
     "file_indexes",
     "indexed_type",
+    "takes_type",
     "written_file_indexes",
 ]
 
@@ -187,6 +188,12 @@ def check_file_indexes(options: Mapping[str, str], columns: Sequence[DataField])
             )
         for check in _CHECKS.get(index.kind, ()):
             check(index)
+
+
+def takes_type(index: FileIndex, column: DataField) -> bool:
+    """True if an index can hold the values of a column, or of the keys of it that it is over."""
+    is_nested = isinstance(column.type, MapType) and index.map_key is not None
+    return (is_nested or index.map_key is None) and _takes(index.kind, indexed_type(index, column))
 
 
 def _takes(kind: str, data_type: DataType) -> bool:
