@@ -337,6 +337,47 @@ class TableOptions:
         return self._integer("file.compression.zstd-level", 1)
 
     @property
+    def data_file_prefix(self) -> str:
+        """The beginning of the names of new data files."""
+        return self._name_part("data-file.prefix", "data-")
+
+    @property
+    def changelog_file_prefix(self) -> str:
+        """The beginning of the names of new changelog files."""
+        return self._name_part("changelog-file.prefix", "changelog-")
+
+    def _name_part(self, key: str, default: str) -> str:
+        text = self.raw.get(key, default)
+        if "/" in text:
+            raise Invalid(f"option '{key}' begins the names of files; '{text}' has a '/' in it")
+        return text
+
+    @property
+    def data_directory(self) -> str:
+        """The folder of data files below the table's own; empty for the table's own."""
+        key = "data-file.path-directory"
+        text = self.raw.get(key, "")
+        parts = text.split("/")
+        if text and (":" in text or any(part in ("", ".", "..") for part in parts)):
+            raise Invalid(f"option '{key}' must be a folder such as 'data' or 'a/b', not '{text}'")
+        return text
+
+    @property
+    def names_codec_of_files(self) -> bool:
+        """True if the names of new files have the codec in them."""
+        return self._boolean("file.suffix.include.compression", False)
+
+    @property
+    def statistics_mode_per_level(self) -> Mapping[int, str]:
+        """The statistics modes of new data files on LSM levels that have one of their own."""
+        return self._by_level("metadata.stats-mode.per.level")
+
+    @property
+    def changelog_statistics_mode(self) -> str | None:
+        """The statistics mode of new changelog files; None is that of data files on their level."""
+        return self._word("changelog-file.stats-mode")
+
+    @property
     def file_block_size(self) -> int | None:
         """Bytes of a row group or stripe of new data files; None is the format's default."""
         text = self.raw.get("file.block-size")

@@ -351,9 +351,6 @@ def test_what_is_not_paimon_s_is_refused(new_table: NewTable) -> None:
     table = new_table(COLUMNS, partition_keys=["p"], options={"type": "format-table"})
     with pytest.raises(Unsupported, match="every file there is its data"):
         clean(table)
-    elsewhere = new_table(COLUMNS, options={"data-file.path-directory": "data"})
-    with pytest.raises(Unsupported, match=r"data-file\.path-directory"):
-        clean(elsewhere)
     with pytest.raises(Invalid, match="0 or more"):
         clean(new_table(COLUMNS), older_than=-1)
 

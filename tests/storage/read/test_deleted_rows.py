@@ -105,7 +105,11 @@ def files(table: StoredTable) -> list[DataFile]:
 
 
 @pytest.mark.usefixtures("small_groups")
-@pytest.mark.parametrize("options", [{}, {"file.format": "avro"}], ids=["parquet", "avro"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"file.format": "avro"}, {"file.format": "orc"}],
+    ids=["parquet", "avro", "orc"],
+)
 def test_deleted_rows_are_left_out(new_table: NewTable, options: dict[str, str]) -> None:
     table = new_table(COLUMNS, options=options)
     append(table, range(1000))

@@ -61,11 +61,9 @@ _KEPT: Mapping[str, str] = {
         snapshot.ignore-empty-commit
         """,
     "names, sizes and codecs of new files that no reader depends on": """
-        changelog-file.prefix changelog-file.stats-mode
-        data-file.prefix file.suffix.include.compression
         manifest-sort.enabled manifest-sort.max-rewrite-size manifest-sort.partition-field
         manifest.delete-file-drop-stats manifest.merge-optimize.enabled
-        metadata.stats-mode.per.level orc.<setting> parquet.<setting> avro.<setting>
+        orc.<setting> parquet.<setting> avro.<setting>
         partition.sink-strategy target-file-row-num
         """,
     "how a read goes about it; a file that is lost or damaged is always an error": """

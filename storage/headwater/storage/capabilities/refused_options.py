@@ -125,11 +125,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
     _never("sequence.snapshot-ordering", "whether the later commit wins, whatever was written"),
     _never("pk-clustering-override", "whether files are sorted by other columns than the key"),
     _never("chain-table.enabled", "whether the rows are made of those of two branches"),
-    Option(
-        "data-file.path-directory",
-        "a folder for data files below the table's own",
-        refusals=(Refusal(ALL | Operation.REMOVE_ORPHANS, _UNSET),),
-    ),
     _never(
         "fields.<column>.map.storage-layout",
         "whether a MAP is stored as columns of its keys",

@@ -151,14 +151,18 @@ class TableLayout:
         """A table-index file."""
         return f"{self.location}/index/{name}"
 
-    def bucket_directory(self, partition: Sequence[tuple[str, str]], bucket: int) -> str:
+    def bucket_directory(
+        self, partition: Sequence[tuple[str, str]], bucket: int, below: str = ""
+    ) -> str:
         """The directory of a bucket's data files.
 
         Args:
             partition: (column name, value as text) in partition-key order.
             bucket: The bucket's number; -1 is never a directory (unbucketed tables use 0), and -2
                 is that of postponed rows.
+            below: The folder of the table's that data files are in; empty for the table's own.
         """
-        inner = "".join(f"{escape_path_name(k)}={escape_path_name(v)}/" for k, v in partition)
+        inner = f"{below}/" if below else ""
+        inner += "".join(f"{escape_path_name(k)}={escape_path_name(v)}/" for k, v in partition)
         name = "postpone" if bucket == POSTPONE_BUCKET else bucket
         return f"{self.location}/{inner}bucket-{name}"

@@ -93,11 +93,13 @@ def _candidates(
     by_name: dict[str, list[FileStatus]] = {}
     leftovers: list[FileStatus] = []
     prefix = storage.layout.location + "/"
+    directory = storage.schema.table_options.data_directory
+    below = directory.split("/") if directory else []
     for file in storage.files.walk(storage.layout.location, unfinished=True):
         if file.modified_millis >= oldest or not file.path.startswith(prefix):
             continue
         *folders, name = file.path.removeprefix(prefix).split("/")
-        if _holds_named(folders, len(storage.schema.partition_keys)):
+        if _holds_named(folders, below, len(storage.schema.partition_keys)):
             if not name.endswith(_BLOB_PACK):
                 by_name.setdefault(name, []).append(file)
         elif _is_leftover(folders, name):
@@ -105,10 +107,13 @@ def _candidates(
     return by_name, leftovers
 
 
-def _holds_named(folders: Sequence[str], partition_keys: int) -> bool:
+def _holds_named(folders: Sequence[str], below: Sequence[str], partition_keys: int) -> bool:
     """True if a directory is one for manifests, indexes, statistics or data."""
     if len(folders) == 1 and folders[0] in _METADATA:
         return True
+    if [*folders[: len(below)]] != [*below]:
+        return False
+    folders = folders[len(below) :]
     return (
         len(folders) == partition_keys + 1
         and all("=" in folder for folder in folders[:-1])

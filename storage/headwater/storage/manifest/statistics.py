@@ -117,7 +117,10 @@ def column_statistics(
 
 
 def statistics_modes(
-    fields: Sequence[DataField], options: TableOptions, thin_keys: Collection[str] = ()
+    fields: Sequence[DataField],
+    options: TableOptions,
+    thin_keys: Collection[str] = (),
+    mode: str | None = None,
 ) -> list[StatisticsMode]:
     """The mode of each value column.
 
@@ -128,11 +131,12 @@ def statistics_modes(
         fields: The value columns.
         options: The table's options.
         thin_keys: Names of key columns that a thin data file keeps as value columns only.
+        mode: The mode of the file, in place of ``metadata.stats-mode``; None for that.
 
     Raises:
         Invalid: An option does not hold a mode.
     """
-    general = StatisticsMode.parse(options.statistics_mode)
+    general = StatisticsMode.parse(options.statistics_mode if mode is None else mode)
     first = options.statistics_first_columns
     counted = 0
     modes: list[StatisticsMode] = []
@@ -154,6 +158,7 @@ def value_statistics(
     fields: Sequence[DataField],
     options: TableOptions,
     thin_keys: Collection[str] = (),
+    mode: str | None = None,
 ) -> tuple[SimpleStats, tuple[str, ...] | None]:
     """A data file's value statistics, and its `value_stats_cols`.
 
@@ -165,8 +170,9 @@ def value_statistics(
         fields: The file's value columns.
         options: The table's options.
         thin_keys: As in `statistics_modes`.
+        mode: Likewise.
     """
-    modes = statistics_modes(fields, options, thin_keys)
+    modes = statistics_modes(fields, options, thin_keys, mode)
     if not options.statistics_dense:
         return column_statistics(table, fields, modes), None
     kept = [(f, m) for f, m in zip(fields, modes, strict=True) if m.keep is not _Keep.NONE]

@@ -35,7 +35,8 @@ def partition_spec(storage: TableStorage, partition: bytes) -> tuple[tuple[str, 
 
 def bucket_directory(storage: TableStorage, partition: bytes, bucket: int) -> str:
     """The URI of the directory that holds a bucket's files."""
-    return storage.layout.bucket_directory(partition_spec(storage, partition), bucket)
+    below = storage.schema.table_options.data_directory
+    return storage.layout.bucket_directory(partition_spec(storage, partition), bucket, below)
 
 
 def static_partition(

@@ -106,7 +106,7 @@ class DataFileWriter:
         self._source = source
         self._directory = bucket_directory(storage, partition, bucket)
         if prefix is None:
-            prefix = "changelog-" if changelog else "data-"
+            prefix = options.changelog_file_prefix if changelog else options.data_file_prefix
         self._name = prefix + storage.runtime.new_uuid()
         self._started = 0
         # A changelog is read from end to end: it has no indexes.
@@ -155,7 +155,7 @@ class DataFileWriter:
         self._finished.clear()
 
     def _start(self) -> tuple[str, FormatWriter, _Summary, FileIndexBuilder]:
-        name = f"{self._name}-{self._started}.{self._encoding.format.name}"
+        name = f"{self._name}-{self._started}{self._encoding.extension}"
         self._started += 1
         file = self._encoding.format.writer(
             self._storage.files,
@@ -166,7 +166,7 @@ class DataFileWriter:
             block_bytes=self._encoding.block_bytes,
         )
         indexes = FileIndexBuilder(self._indexes, self._storage.schema.field_by_name)
-        return name, file, _Summary(self._storage), indexes
+        return name, file, _Summary(self._storage, self._encoding.statistics_mode), indexes
 
     def _roll(self) -> None:
         if self._open is None:
@@ -196,11 +196,12 @@ class DataFileWriter:
 class _Summary:
     """The metadata of one file, gathered while its rows pass by."""
 
-    def __init__(self, storage: TableStorage) -> None:
+    def __init__(self, storage: TableStorage, statistics_mode: str) -> None:
         schema = storage.schema
         options = schema.table_options
         self._storage = storage
         self._options = options
+        self._statistics_mode = statistics_mode
         self._keyed = bool(schema.primary_keys)
         self._keys = schema.key_fields if self._keyed else ()
         self._thin_keys = [f.name for f in self._keys] if options.thin_mode else []
@@ -219,7 +220,9 @@ class _Summary:
         self._rows += rows.num_rows
         self._counts.append(rows.num_rows)
         fields = self._storage.schema.fields
-        stats, self._value_columns = value_statistics(rows, fields, self._options, self._thin_keys)
+        stats, self._value_columns = value_statistics(
+            rows, fields, self._options, self._thin_keys, self._statistics_mode
+        )
         self._value_stats.append(stats)
         if not self._keyed:
             return

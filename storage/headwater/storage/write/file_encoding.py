@@ -1,7 +1,7 @@
 """The format and the codec of new data files, as a table's options have them.
 
-Source: ``KeyValueFileWriterFactory.java``, ``AppendOnlyWriter.java``, ``AvroFileFormat.java``,
-``OrcWriterFactory.java``.
+Source: ``DataFilePathFactory.java``, ``KeyValueFileWriterFactory.java``, ``AppendOnlyWriter.java``,
+``AvroFileFormat.java``, ``OrcWriterFactory.java``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from headwater.storage.formats.orc import ORC
 from headwater.storage.formats.protocol import DataFileFormat
 from headwater.storage.formats.registry import format_named
 from headwater.storage.formats.system_columns import data_file_fields
+from headwater.storage.options import TableOptions
 from headwater.storage.schema.file_indexes import written_file_indexes
 from headwater.storage.schema.table_schema import TableSchema
 
@@ -22,6 +23,8 @@ _CHANGELOG_FORMAT = "changelog-file.format"
 _PER_LEVEL = "file.format.per.level"
 # The options of formats that go before all those that name a codec.
 _OWN_CODECS = {AVRO.name: "avro.codec", ORC.name: "orc.compress"}
+# HadoopCompressionType.java: the others are called what they are.
+_CODEC_EXTENSIONS = {"gzip": "gz", "bzip2": "bz2", "zstd": "zst"}
 # A level that no option names.
 _OTHER_LEVEL = -1
 
@@ -35,12 +38,17 @@ class FileEncoding:
         compression: The codec, as ``file.compression`` names it.
         zstd_level: The level of the codec ``zstd``.
         block_bytes: Bytes of a row group; None is the format's default.
+        statistics_mode: The part of its columns' ranges that the manifest keeps, see
+            `StatisticsMode`.
+        extension: The end of its name, with the dot.
     """
 
     format: DataFileFormat
     compression: str
     zstd_level: int
-    block_bytes: int | None = None
+    block_bytes: int | None
+    statistics_mode: str
+    extension: str
 
 
 def file_encoding(schema: TableSchema, level: int, *, changelog: bool) -> FileEncoding:
@@ -60,20 +68,38 @@ def file_encoding(schema: TableSchema, level: int, *, changelog: bool) -> FileEn
     """
     options = schema.table_options
     name, option, compression = options.file_format, "file.format", options.file_compression
+    statistics = options.statistics_mode
     if schema.primary_keys:
         levels = options.file_format_per_level
         if level in levels:
             name, option = levels[level], _PER_LEVEL
         compression = options.file_compression_per_level.get(level, compression)
+        statistics = options.statistics_mode_per_level.get(level, statistics)
         if changelog and options.changelog_file_format is not None:
             name, option = options.changelog_file_format, _CHANGELOG_FORMAT
         if changelog and options.changelog_file_compression is not None:
             compression = options.changelog_file_compression
+        if changelog and options.changelog_statistics_mode is not None:
+            statistics = options.changelog_statistics_mode
     found = format_named(name, option)
     own_codec = _OWN_CODECS.get(found.name, "")
     if own_codec in schema.options:
         compression = schema.options[own_codec].strip().lower()
-    return FileEncoding(found, compression, options.zstd_level, options.file_block_size)
+    return FileEncoding(
+        found,
+        compression,
+        options.zstd_level,
+        options.file_block_size,
+        statistics,
+        _extension(options, found.name),
+    )
+
+
+def _extension(options: TableOptions, name: str) -> str:
+    codec = options.file_compression
+    if not options.names_codec_of_files or codec == "none":
+        return f".{name}"
+    return f".{_CODEC_EXTENSIONS.get(codec, codec)}.{name}"
 
 
 def refuse_formats(schema: TableSchema) -> None:

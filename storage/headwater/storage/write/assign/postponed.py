@@ -47,7 +47,8 @@ def postponed_file_prefix(storage: TableStorage) -> str:
     """
     writer = storage.runtime.new_uuid()
     number = int(writer.replace("-", "")[-7:], 16)
-    return f"data--u-{writer}-s-{number}-w-"
+    prefix = storage.schema.table_options.data_file_prefix
+    return f"{prefix}-u-{writer}-s-{number}-w-"
 
 
 def buckets_of_row_count(rows: int, target: int) -> int:
