@@ -231,7 +231,7 @@ def test_rows_are_deleted_only_where_that_ends_them(tmp_path: Path) -> None:
         ({"fields.note.aggregate-function": "sum"}, Invalid, "'note' of type STRING.*numbers"),
         ({"fields.total.aggregate-function": "listagg"}, Invalid, "'total' of type BIGINT"),
         ({"fields.total.aggregate-function": "bool_or"}, Invalid, "BOOLEAN"),
-        ({"fields.top.aggregate-function": "rbm32"}, Unsupported, "aggregate-function=rbm32"),
+        ({"fields.top.aggregate-function": "rbm64"}, Unsupported, "aggregate-function=rbm64"),
         ({"fields.default-aggregate-function": "mean"}, Unsupported, "mean"),
         (
             {**REMOVING, "fields.top.ignore-retract": "true"},

@@ -46,6 +46,14 @@ class ChangelogProducer(StrEnum):
     LOOKUP = "lookup"
 
 
+class NullKeys(StrEnum):
+    """The fate of a nested row whose key holds a null (``nested-key-null-strategy``)."""
+
+    MERGE = "merge"
+    IGNORE = "ignore"
+    ERROR = "error"
+
+
 _BYTE_UNITS = {"": 1, "b": 1, "bytes": 1}
 for _power, _names in enumerate((("k", "kb"), ("m", "mb"), ("g", "gb"), ("t", "tb")), 1):
     _BYTE_UNITS |= dict.fromkeys(_names, 1024**_power)
@@ -168,6 +176,31 @@ class TableOptions:
     def list_agg_delimiter(self, column: str) -> str:
         """The text between a column's texts, as ``listagg`` joins them."""
         return self.raw.get(f"fields.{column}.list-agg-delimiter", ",")
+
+    def nested_key(self, column: str) -> tuple[str, ...]:
+        """The fields by which the rows of a column's nested tables are told apart."""
+        return self._names(f"fields.{column}.nested-key")
+
+    def nested_key_null_strategy(self, column: str) -> NullKeys:
+        """The fate of such rows with a null among these fields."""
+        return self._choice(f"fields.{column}.nested-key-null-strategy", NullKeys.MERGE)
+
+    def nested_sequence_fields(self, column: str) -> tuple[str, ...]:
+        """The fields that tell which of two such rows is newer."""
+        return self._names(f"fields.{column}.nested-sequence-field")
+
+    def count_limit(self, column: str) -> int | None:
+        """The number of such rows at which no more are added; None for no limit."""
+        key = f"fields.{column}.count-limit"
+        return self._integer(key, 0) if key in self.raw else None
+
+    def map_time_field(self, column: str) -> str | None:
+        """The field of a column's nested rows that holds their time; None is the last."""
+        return self.raw.get(f"fields.{column}.ts-field")
+
+    def _names(self, key: str) -> tuple[str, ...]:
+        text = self.raw.get(key)
+        return () if text is None else tuple(name.strip() for name in text.split(","))
 
     @property
     def removes_record_on_delete(self) -> bool:

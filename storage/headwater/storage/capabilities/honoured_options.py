@@ -43,6 +43,11 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("fields.<column>.ignore-retract", "whether retractions count in a column"),
     _honoured("fields.<column>.distinct", "whether `listagg` and `collect` drop what is there"),
     _honoured("fields.<column>.list-agg-delimiter", "the text between those that `listagg` joins"),
+    _honoured("fields.<column>.nested-key", "the key of the rows in nested tables"),
+    _honoured("fields.<column>.nested-key-null-strategy", "what becomes of such rows without it"),
+    _honoured("fields.<column>.nested-sequence-field", "which of such rows is newer"),
+    _honoured("fields.<column>.count-limit", "how many such rows are kept"),
+    _honoured("fields.<column>.ts-field", "the time of the rows in `merge_map_with_keytime`"),
     _honoured(
         "aggregation.remove-record-on-delete",
         "whether a `-D` row ends its key's row instead of taking values back",

@@ -75,9 +75,7 @@ _KEPT: Mapping[str, str] = {
         """,
     "merge engines and changelogs that this engine refuses": """
         changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields
-        delete.force-produce-changelog fields.<column>.count-limit
-        fields.<column>.nested-key fields.<column>.nested-key-null-strategy
-        fields.<column>.nested-sequence-field fields.<column>.ts-field
+        delete.force-produce-changelog
         """,
     "buckets that this engine refuses: dynamic and postponed ones": """
         cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl

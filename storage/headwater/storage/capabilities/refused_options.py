@@ -54,8 +54,9 @@ def _no_writes(key: str, note: str, unless: Values, because: str = "") -> Option
 
 AGGREGATE_FUNCTIONS = one_of(
     "bool_and", "bool_or", "collect", "first_non_null_value", "first_not_null_value",
-    "first_value", "last_non_null_value", "last_value", "listagg", "max", "merge_map", "min",
-    "product", "sum",
+    "first_value", "hll_sketch", "last_non_null_value", "last_value", "listagg", "max",
+    "merge_map", "merge_map_with_keytime", "min", "nested_partial_update", "nested_update",
+    "product", "rbm32", "sum", "theta_sketch",
 )  # fmt: skip
 """The aggregate functions that this engine computes."""
 

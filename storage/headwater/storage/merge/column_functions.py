@@ -5,7 +5,7 @@ Source: ``FieldAggregatorFactory.java``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,10 +26,23 @@ from headwater.storage.merge.field_aggregates import (
     Sum,
 )
 from headwater.storage.merge.field_collections import Collect, DistinctListAgg, MergeMap
+from headwater.storage.merge.field_nested import (
+    MergeMapWithKeyTime,
+    NestedKey,
+    NestedPartialUpdate,
+    NestedUpdate,
+)
 from headwater.storage.merge.field_products import Product
+from headwater.storage.merge.field_sketches import (
+    States,
+    check_sketches,
+    hll_union,
+    roaring_union,
+    theta_union,
+)
 from headwater.storage.options import TableOptions
 from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root
-from headwater.storage.types.data_type import ArrayType, DataField, DataType, MapType
+from headwater.storage.types.data_type import ArrayType, DataField, DataType, MapType, RowType
 
 __all__ = ["AGGREGATE_FUNCTIONS", "ColumnFunction"]
 
@@ -84,24 +97,96 @@ def _list_agg(field: DataField, options: TableOptions) -> AggregateFunction:
 
 
 def _collect(field: DataField, options: TableOptions) -> AggregateFunction:
-    assert isinstance(field.type, ArrayType)
-    if not isinstance(field.type.element, AtomicType):
-        # Equal elements are found by their order, which nested ones have none of.
-        raise Unsupported(
-            f"column '{field.name}': collect is supported for arrays of atomic types, not of "
-            f"{field.type.element}"
-        )
     return Collect(options.is_distinct(field.name))
 
 
-def _merge_map(field: DataField, _: TableOptions) -> AggregateFunction:
-    assert isinstance(field.type, MapType)
-    if not isinstance(field.type.key, AtomicType):
-        raise Unsupported(
-            f"column '{field.name}': merge_map is supported for maps with keys of an atomic type, "
-            f"not of {field.type.key}"
+def _is_nested_table(item: DataType) -> bool:
+    return isinstance(item, ArrayType) and isinstance(item.element, RowType)
+
+
+def _is_map_of_rows(item: DataType) -> bool:
+    return isinstance(item, MapType) and isinstance(item.value, RowType)
+
+
+def _nested_update(field: DataField, options: TableOptions) -> AggregateFunction:
+    row = _nested_row(field)
+    sequence = options.nested_sequence_fields(field.name)
+    _check_fields(field.name, "nested-sequence-field", sequence, row)
+    key = _nested_key(field, options)
+    if not key.fields:
+        for option in ("nested-sequence-field", "nested-key-null-strategy"):
+            if f"fields.{field.name}.{option}" in options.raw:
+                raise Invalid(
+                    f"option 'fields.{field.name}.{option}' needs 'fields.{field.name}.nested-key'"
+                )
+    return NestedUpdate(key, sequence, options.count_limit(field.name))
+
+
+def _nested_partial_update(field: DataField, options: TableOptions) -> AggregateFunction:
+    key = _nested_key(field, options)
+    if not key.fields:
+        raise Invalid(
+            f"column '{field.name}': nested_partial_update needs 'fields.{field.name}.nested-key'"
         )
-    return MergeMap()
+    return NestedPartialUpdate(key)
+
+
+def _nested_row(field: DataField) -> RowType:
+    assert isinstance(field.type, ArrayType)
+    assert isinstance(field.type.element, RowType)
+    return field.type.element
+
+
+def _nested_key(field: DataField, options: TableOptions) -> NestedKey:
+    fields = options.nested_key(field.name)
+    _check_fields(field.name, "nested-key", fields, _nested_row(field))
+    return NestedKey(field.name, fields, options.nested_key_null_strategy(field.name))
+
+
+def _check_fields(column: str, option: str, fields: Sequence[str], row: RowType) -> None:
+    known = [item.name for item in row.fields]
+    for name in fields:
+        if name not in known:
+            raise Invalid(
+                f"option 'fields.{column}.{option}' names '{name}', which is no field of the "
+                f"nested rows: {', '.join(known)}"
+            )
+
+
+def _merge_map_with_keytime(field: DataField, options: TableOptions) -> AggregateFunction:
+    assert isinstance(field.type, MapType)
+    assert isinstance(field.type.value, RowType)
+    row = field.type.value
+    if len(row.fields) < 2:
+        raise Invalid(
+            f"column '{field.name}': merge_map_with_keytime needs rows of two fields or more, one "
+            "of them the time"
+        )
+    name = options.map_time_field(field.name)
+    if name is None:
+        name = row.fields[-1].name
+    _check_fields(field.name, "ts-field", [name], row)
+    (kind,) = [item.type for item in row.fields if item.name == name]
+    if not _atomic(Root.CHAR, Root.VARCHAR)(kind):
+        raise Invalid(
+            f"column '{field.name}': merge_map_with_keytime compares times as text, and '{name}' "
+            f"is of type {kind}"
+        )
+    return MergeMapWithKeyTime(name)
+
+
+def _bitmap(field: DataField, _: TableOptions) -> AggregateFunction:
+    return States(field.name, roaring_union)
+
+
+def _theta_sketch(field: DataField, _: TableOptions) -> AggregateFunction:
+    check_sketches(field.name, "theta_sketch")
+    return States(field.name, theta_union)
+
+
+def _hll_sketch(field: DataField, _: TableOptions) -> AggregateFunction:
+    check_sketches(field.name, "hll_sketch")
+    return States(field.name, hll_union)
 
 
 AGGREGATE_FUNCTIONS: Mapping[str, _Offer] = {
@@ -119,7 +204,13 @@ AGGREGATE_FUNCTIONS: Mapping[str, _Offer] = {
     "bool_or": _Offer(lambda *_: BoolOr(), _atomic(Root.BOOLEAN), "BOOLEAN"),
     "listagg": _Offer(_list_agg, _is_string, "STRING"),
     "collect": _Offer(_collect, lambda item: isinstance(item, ArrayType), "ARRAY"),
-    "merge_map": _Offer(_merge_map, lambda item: isinstance(item, MapType), "MAP"),
+    "merge_map": _Offer(lambda *_: MergeMap(), lambda item: isinstance(item, MapType), "MAP"),
+    "merge_map_with_keytime": _Offer(_merge_map_with_keytime, _is_map_of_rows, "MAP of ROW"),
+    "rbm32": _Offer(_bitmap, _atomic(Root.VARBINARY), "VARBINARY"),
+    "theta_sketch": _Offer(_theta_sketch, _atomic(Root.VARBINARY), "VARBINARY"),
+    "hll_sketch": _Offer(_hll_sketch, _atomic(Root.VARBINARY), "VARBINARY"),
+    "nested_update": _Offer(_nested_update, _is_nested_table, "ARRAY of ROW"),
+    "nested_partial_update": _Offer(_nested_partial_update, _is_nested_table, "ARRAY of ROW"),
 }
 """The functions by the name that the option ``fields.<column>.aggregate-function`` gives them."""
 

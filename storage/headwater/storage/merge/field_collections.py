@@ -16,11 +16,11 @@ from headwater.storage.merge.engine import Indices, Mask
 from headwater.storage.merge.field_aggregates import AggregateFunction, GroupedColumn, blank_texts
 from headwater.storage.rows.ordering import OrderColumn, RowOrder
 
-__all__ = ["Collect", "DistinctListAgg", "MergeMap"]
+__all__ = ["Collect", "DistinctListAgg", "Elements", "MergeMap", "map_entries"]
 
 
 @dataclass(frozen=True)
-class _Elements:
+class Elements:
     """The elements of nested values, group after group, in the rows' order.
 
     Attributes:
@@ -36,12 +36,12 @@ class _Elements:
     group_count: int
 
     @staticmethod
-    def of(column: GroupedColumn, lists: pa.Array) -> _Elements:
+    def of(column: GroupedColumn, lists: pa.Array) -> Elements:
         """The elements of a column's values, given as lists."""
         counts = pc.list_value_length(lists).fill_null(0).to_numpy()
         sizes = np.diff(np.append(column.firsts, len(lists)))
         row_groups = np.repeat(np.arange(len(sizes)), sizes)
-        return _Elements(
+        return Elements(
             pc.list_flatten(lists),
             np.repeat(row_groups, counts),
             np.repeat(column.added, counts),
@@ -59,6 +59,8 @@ class _Elements:
         """
         if not len(compared):
             return np.empty(0, np.int64), np.empty(0, np.int64)
+        if pa.types.is_nested(compared.type):
+            compared = _numbered(compared)
         order = RowOrder([OrderColumn(pa.int64()), OrderColumn(compared.type, True)])
         keys = order.encode([pa.array(self.groups), compared])
         positions = np.argsort(keys, kind="stable")
@@ -66,11 +68,39 @@ class _Elements:
         begins = np.append(True, ordered[1:] != ordered[:-1])
         return positions, np.flatnonzero(begins)
 
+    def take(self, positions: Indices) -> Elements:
+        """Some elements, in their order."""
+        return Elements(
+            self.values.take(pa.array(positions)),
+            self.groups[positions],
+            self.added[positions],
+            self.group_count,
+        )
+
     def kept(self, positions: Indices) -> tuple[pa.Array, Indices]:
         """Some elements in their order, and where the list of each group begins and ends."""
         positions = np.sort(positions)
         counts = np.bincount(self.groups[positions], minlength=self.group_count)
         return self.values.take(pa.array(positions)), np.append(0, np.cumsum(counts))
+
+
+def map_entries(maps: pa.MapArray) -> pa.ListArray:
+    """Maps as lists of rows of a key and a value."""
+    arrow = maps.type
+    return maps.cast(pa.list_(pa.struct([arrow.key_field, arrow.item_field])))
+
+
+def _numbered(values: pa.Array) -> pa.Array:
+    """A number for each value of a nested type, the same for equal ones."""
+    # Imported where it is needed: it takes long.
+    import polars as pl
+
+    rows = pl.DataFrame({"value": pl.Series(values)}).with_row_index("row")
+    alike = rows.group_by("value").agg("row")
+    numbers = np.empty(len(values), np.int64)
+    counts = alike["row"].list.len().to_numpy()
+    numbers[alike["row"].explode().to_numpy()] = np.repeat(np.arange(len(counts)), counts)
+    return pa.array(numbers)
 
 
 @dataclass(frozen=True)
@@ -89,7 +119,7 @@ class Collect(AggregateFunction):
 
     def merge(self, column: GroupedColumn) -> pa.Array:
         """The elements of each group, in the order in which they came."""
-        elements = _Elements.of(column, column.values)
+        elements = Elements.of(column, column.values)
         if not self.distinct and column.retracts is None:
             staying = np.arange(len(elements.values))
         else:
@@ -101,7 +131,7 @@ class Collect(AggregateFunction):
         starts = pa.array(offsets, pa.int32(), mask=np.append(~there, False))
         return pa.ListArray.from_arrays(starts, values, type=arrow)
 
-    def _staying(self, elements: _Elements) -> Indices:
+    def _staying(self, elements: Elements) -> Indices:
         positions, begins = elements.alike(elements.values)
         if not len(positions):
             return positions
@@ -138,8 +168,7 @@ class MergeMap(AggregateFunction):
         """The map of each group."""
         maps = column.values
         arrow = maps.type
-        entries = maps.cast(pa.list_(pa.struct([arrow.key_field, arrow.item_field])))
-        elements = _Elements.of(column, entries)
+        elements = Elements.of(column, map_entries(maps))
         positions, begins = elements.alike(pc.struct_field(elements.values, 0))
         last = positions[np.append(begins[1:], len(positions)) - 1] if len(begins) else positions
         values, offsets = elements.kept(last[elements.added[last]])
@@ -169,7 +198,7 @@ class DistinctListAgg(AggregateFunction):
         first = column.first(told)
         texts = pc.if_else(pa.array(told), column.values, pa.scalar(None, column.values.type))
         parts = pc.split_pattern(texts.cast(pa.large_string()), self.delimiter)
-        elements = _Elements.of(column, parts)
+        elements = Elements.of(column, parts)
         positions, begins = elements.alike(elements.values.cast(pa.string()))
         lengths = pc.list_value_length(parts).fill_null(0).to_numpy()
         is_first = np.zeros(len(column.values), np.bool_)

@@ -55,14 +55,19 @@ class Steps:
         )
 
 
-def merge_steps(function: AggregateFunction, steps: Steps, *, reverses: bool) -> pa.Array:
+def merge_steps(
+    function: AggregateFunction, steps: Steps, *, reverses: bool, stepwise: bool = False
+) -> pa.Array:
     """One value for each group.
 
     Args:
         function: The function; not one that keeps a first value.
         steps: The calls; a base only begins a group.
         reverses: True if late rows count as the oldest.
+        stepwise: True to make all calls one after another.
     """
+    if stepwise:
+        return _folded(function, steps)
     merged = _merged(function, steps, reverses and bool(steps.late.any()))
     alone = steps.base[steps.firsts] & (sizes_of(steps.firsts, len(steps.late)) == 1)
     if not alone.any():
@@ -118,7 +123,8 @@ def _folded(function: AggregateFunction, steps: Steps) -> pa.Array:
     retracts: Mask | None
     if not begun.all():
         retracts = steps.retracts[firsts] if steps.retracts[firsts].any() else None
-        held = function.merge(GroupedColumn(first, np.arange(len(first)), retracts))
+        nothing = np.zeros(len(first), np.bool_)
+        held = function.merge(GroupedColumn(first, np.arange(len(first)), retracts, nothing))
         if begun.any():
             held = _replaced(held, begun, first.filter(pa.array(begun)))
     finished: list[pa.Array] = []
