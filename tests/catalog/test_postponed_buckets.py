@@ -159,6 +159,7 @@ WAIT_AND_WRITE: Sequence[tuple[str, Sequence[tuple[int, int, str]]]] = [
 ]
 
 
+@pytest.mark.modes
 def test_postponed_rows_are_part_of_the_table_once_they_are_compacted(tmp_path: Path) -> None:
     _walk(tmp_path, WAIT_AND_WRITE, {})
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 VERSIONS = ("1.3.1", "1.4.2", "2.0.0")
 """Releases that the tests run: the newest of each line that is in use."""
 _TABLE = "org.apache.paimon.table.Table"
+_FILE_STORE = "org.apache.paimon.table.FileStoreTable"
 _ROW = "org.apache.paimon.data.InternalRow"
 _SCAN = "org.apache.paimon.table.source.TableScan"
 _READ = "org.apache.paimon.table.source.TableRead"
@@ -172,6 +173,7 @@ class JavaClient:
         builder = self._call(_TABLE, "newBatchWriteBuilder", handle)
         writer, committer = builder.newWrite(), builder.newCommit()
         writer.withIOManager(self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch)))
+        bucket_of = self._bucket_assigner(handle)
         row = rows.BinaryRow(data.num_columns)
         fields = rows.BinaryRowWriter(row)
         for values, name in zip(data.to_pylist(), names, strict=True):
@@ -180,10 +182,38 @@ class JavaClient:
                 self._set(fields, position, values[column.name], column.type)
             fields.complete()
             row.setRowKind(kinds[name])
-            writer.write(row)
+            if bucket_of is None:
+                writer.write(row)
+            else:
+                writer.write(row, bucket_of(row))
         committer.commit(writer.prepareCommit())
         writer.close()
         committer.close()
+
+    def _bucket_assigner(self, handle: Any) -> Callable[[Any], int] | None:
+        """The bucket of a row of a table with dynamic buckets, as Flink and Spark ask for it."""
+        if str(self._call(_FILE_STORE, "bucketMode", handle).toString()) != "HASH_DYNAMIC":
+            return None
+        options = self._call(_FILE_STORE, "coreOptions", handle)
+        assigner = self._jvm.org.apache.paimon.index.HashBucketAssigner(
+            self._call(_FILE_STORE, "snapshotManager", handle),
+            "interop",
+            self._call(_FILE_STORE, "store", handle).newIndexFileHandler(),
+            1,
+            1,
+            0,
+            options.dynamicBucketTargetRowNum(),
+            -1,
+        )
+        extractor = self._jvm.org.apache.paimon.table.sink.RowPartitionKeyExtractor(
+            self._call(_FILE_STORE, "schema", handle)
+        )
+
+        def bucket_of(row: Any) -> int:
+            hashed = extractor.trimmedPrimaryKey(row).hashCode()
+            return int(assigner.assign(extractor.partition(row), hashed))
+
+        return bucket_of
 
     def copy(self, source: str, target: str) -> None:
         """Write the rows of one table into another, in one commit; no value passes Python."""

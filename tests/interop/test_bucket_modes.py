@@ -168,3 +168,58 @@ def test_postponed_buckets_are_shared_with_pypaimon(lake: Lake, pypaimon: Client
     table.compact()
     expected = last_of(rows(range(40), 1), rows(range(20, 60), 2), rows(range(50, 80), 3))
     assert found(table.scan().to_arrow()) == expected == found(pypaimon.read(name))
+
+
+DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "10"}
+
+
+@pytest.mark.interop_java
+def test_dynamic_buckets_are_shared_with_java(
+    lake: Lake, service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
+) -> None:
+    java_client = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    table = new_table(lake, java_client, "dynamic", DYNAMIC)
+    name = str(table.identifier)
+    parts = [rows(range(25), 1), rows(range(15, 45), 2), rows(range(60), 3), rows(range(70), 4)]
+    table.write(parts[0])
+    java_client.write(name, parts[1])
+    # Both fill the buckets in the same way.
+    assert bucket_sizes(table) == {0: 10, 1: 10, 2: 10, 3: 10, 4: 5}
+    table.write(parts[2])
+    java_client.write(name, parts[3])
+    expected = last_of(*parts)
+    assert found(table.scan().to_arrow()) == expected == found(java_client.read(name))
+    assert bucket_sizes(table) == dict.fromkeys(range(7), 10)
+    table.delete("k < 5")
+    table.compact()
+    java_client.write(name, rows(range(3), 5))
+    table.overwrite(table.scan().to_arrow())
+    java_client.write(name, rows(range(40, 75), 6))
+    table.write(rows(range(72, 80), 7))
+    expected = {key: value for key, value in expected.items() if key >= 5}
+    later = last_of(rows(range(3), 5), rows(range(40, 75), 6), rows(range(72, 80), 7))
+    expected = {**expected, **later}
+    assert found(table.scan().to_arrow()) == expected == found(java_client.read(name))
+    assert len(expected) == sum(bucket_sizes(table).values())
+
+
+def bucket_sizes(table: Table) -> Mapping[int, int]:
+    """The keys of each bucket; rows of one key must not be in two."""
+    sizes: dict[int, int] = {}
+    for split in table.scan().splits:
+        for batch in table.scan(columns=["k"]).read_split(split):
+            sizes[split.bucket] = sizes.get(split.bucket, 0) + batch.num_rows
+    return sizes
+
+
+@pytest.mark.interop
+def test_dynamic_buckets_are_shared_with_pypaimon(lake: Lake, pypaimon: Client) -> None:
+    table = new_table(lake, pypaimon, "dynamic", DYNAMIC)
+    name = str(table.identifier)
+    parts = [rows(range(25), 1), rows(range(15, 45), 2), rows(range(60), 3)]
+    table.write(parts[0])
+    pypaimon.write(name, parts[1])
+    table.write(parts[2])
+    expected = last_of(*parts)
+    assert found(table.scan().to_arrow()) == expected == found(pypaimon.read(name))
+    assert bucket_sizes(table) == dict.fromkeys(range(6), 10)

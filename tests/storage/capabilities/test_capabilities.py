@@ -140,7 +140,6 @@ USES: Mapping[Operation, Callable[[Table], object]] = {
 VALUES = {"changelog-producer": "lookup", "merge-engine": "aggregation", "bucket": "-2",
           "deletion-vectors.enabled": "true", "file.format": "csv",
           "file.format.per.level": "0:parquet,1:csv"}  # fmt: skip
-KEYED_VALUES = {**VALUES, "bucket": "-1"}
 
 REFUSED = {
     f"{option.key}-{operation.name}-{'keyed' if refusal.keyed is not False else 'plain'}": (
@@ -158,8 +157,7 @@ def test_what_the_table_refuses_is_refused_by_its_name(
 ) -> None:
     for key in (option.key.replace("<column>", "n"), *option.aliases):
         boolean = any("`false`" in refusal.unless.text for refusal in option.refusals)
-        values = KEYED_VALUES if keyed else VALUES
-        value = values.get(key, "true" if boolean else "other")
+        value = VALUES.get(key, "true" if boolean else "other")
         table = tables[keyed].with_options({key: value})
         with pytest.raises(Unsupported, match=re.escape(f"{key}={value}")):
             USES[operation](table)

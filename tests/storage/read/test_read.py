@@ -748,7 +748,7 @@ def test_unknown_columns_and_formats_are_refused(new_table: _NewTable) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("merge-engine", "partial-update"), ("bucket", "-1")],
+    [("sequence.snapshot-ordering", "true"), ("chain-table.enabled", "true")],
 )
 def test_tables_that_would_be_read_wrongly_are_refused(
     new_table: _NewTable, option: str, value: str

@@ -405,7 +405,7 @@ def test_messages_pickle(new_table: NewTable) -> None:
     [
         ("file.format", "csv"),
         ("row-tracking.enabled", "true"),
-        ("merge-engine", "partial-update"),
+        ("chain-table.enabled", "true"),
         ("deletion-vectors.enabled", "true"),
         ("write.sequence-number-init-mode", "snapshot"),
     ],

@@ -25,6 +25,7 @@ from headwater.storage.jobs.executor import Executor, LocalExecutor
 from headwater.storage.jobs.expire import expire_snapshots
 from headwater.storage.jobs.file_deletion import FILE_DELETION
 from headwater.storage.jobs.file_indexes import rewrite_file_indexes
+from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.jobs.write import Replacement, WritePlan, with_partition, write_rows
 from headwater.storage.maintenance.expire import ExpireResult, Retention
@@ -86,9 +87,18 @@ class Table(TableLifecycle):
             Conflict: Other commits were faster each time, or changed the table's buckets.
             OutcomeUnknown: The commit may have happened.
         """
-        plan = WritePlan(self._storage).upon(self.pointer.latest())
-        messages = self._write_rows(plan, data, row_kinds)
-        return plan.commit(self._new_commit(), messages, executor, properties=properties)
+        retries = 0
+        if not isinstance(data, pa.RecordBatchReader):
+            retries = WritePlan(self._storage).retries
+            # Some streams can be read but once.
+            data = arrow_table(data) if retries else data
+
+        def attempt() -> Snapshot | None:
+            plan = WritePlan(self._storage).upon(self.pointer.latest())
+            messages = self._write_rows(plan, data, row_kinds)
+            return plan.commit(self._new_commit(), messages, executor, properties=properties)
+
+        return until_no_conflict(retries, attempt)
 
     def _write_rows(
         self,

@@ -6,8 +6,10 @@ sorts within memory and spills, which no writer in a Python worker has to do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame
@@ -16,12 +18,15 @@ from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
 from headwater.spark.types import spark_arrow_schema
 from headwater.spark.write.bucket_expression import can_compute, with_bucket
+from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.options import BucketFunction
-from headwater.storage.rows.bucket import bucket_numbers
+from headwater.storage.rows.bucket import bucket_numbers, key_hashes
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN, coerce
 from headwater.storage.rows.kinds import take_row_kinds
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.data_type import DataField, to_arrow
+from headwater.storage.types.data_type import DataField, DataType, to_arrow
+from headwater.storage.write.assign.dynamic import classes_of
+from headwater.storage.write.assign.options import AssignmentOptions
 
 __all__ = ["check_columns", "cluster"]
 
@@ -51,11 +56,13 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
     key = schema.bucket_key_fields
     if buckets < 1 and not schema.primary_keys:
         return df.repartition(*partition).sortWithinPartitions(*partition) if partition else df
-    if buckets < 1:
+    if buckets == POSTPONE_BUCKET:
         # Partitions have numbers of buckets of their own: rows of one key are brought together.
         keys = [sf.col(_quoted(field.name)) for field in key]
         placed = df.repartition(*partition, *keys)
         return placed.sortWithinPartitions(*partition, *_key_order(df, storage))
+    if buckets < 1:
+        return _by_class(df, storage, partition)
     if function is BucketFunction.DEFAULT and can_compute(key):
         placed = with_bucket(df, key, buckets, _BUCKET)
     else:
@@ -88,13 +95,43 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def _by_class(df: DataFrame, storage: TableStorage, partition: list[Column]) -> DataFrame:
+    """Dynamic buckets: each task has all rows of some classes of keys, with their own buckets."""
+    schema = storage.schema
+    classes = classes_of(AssignmentOptions(schema.options))
+    order = [*partition, *_key_order(df, storage)]
+    if classes == 1:
+        placed = df.repartition(*partition) if partition else df.repartition(1)
+        return placed.sortWithinPartitions(*order)
+    own = _key_column(
+        schema.key_fields,
+        lambda columns, types: np.abs(np.fmod(key_hashes(columns, types), np.int32(classes))),
+    )
+    placed = df.withColumn(_BUCKET, own)
+    if partition:
+        placed = placed.repartition(*partition, sf.col(_BUCKET))
+    else:
+        placed = placed.repartitionById(classes, sf.col(_BUCKET))
+    return placed.sortWithinPartitions(*order).drop(_BUCKET)
+
+
 def _bucket_column(key: Sequence[DataField], buckets: int, function: BucketFunction) -> Column:
+    return _key_column(
+        key, lambda columns, types: bucket_numbers(columns, types, buckets, function)
+    )
+
+
+def _key_column(
+    key: Sequence[DataField],
+    numbers: Callable[[list[pa.Array], list[DataType]], npt.NDArray[np.int32]],
+) -> Column:
+    """A column of numbers that follow from a key."""
     types = [field.type for field in key]
     arrow = [to_arrow(item) for item in types]
 
     def number(*columns: pa.Array) -> pa.Array:
         whole = [column.cast(kind) for column, kind in zip(columns, arrow, strict=True)]
-        return pa.array(bucket_numbers(whole, types, buckets, function))
+        return pa.array(numbers(whole, types))
 
     arguments = [sf.col(_quoted(field.name)) for field in key]
     column: Column = arrow_udf(number, "int", ArrowUDFType.SCALAR)(*arguments)

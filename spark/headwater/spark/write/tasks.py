@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
 
 from headwater.spark.options import WriteOptions
 from headwater.storage.commit.table_commit import TableCommit
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.write import Replacement, WritePlan
 from headwater.storage.rows.binary_row import EMPTY_ROW
@@ -78,6 +78,8 @@ class _Target:
     @staticmethod
     def of(options: WriteOptions, *, is_stream: bool) -> _Target:
         table = options.open()
+        if not options.clustered:
+            _refuse_unclustered(table.storage)
         plan = _plan(options, table.storage, is_stream).upon(table.pointer.latest())
         if plan.states is not None and not table.schema.partition_keys:
             # One look for all tasks. With partitions each task looks up those it meets.
@@ -101,6 +103,15 @@ class _Target:
                     )
                 writer.write(batch)
             return WrittenFiles(name, tuple(writer.finish()))
+
+
+def _refuse_unclustered(storage: TableStorage) -> None:
+    """Refuse tasks that each would give the same new key a bucket of its own."""
+    if storage.schema.primary_keys and storage.schema.table_options.bucket == -1:
+        raise Unsupported(
+            f"table {storage.name} has dynamic buckets ('bucket' is -1), so all rows of a key must "
+            "come to one task: write with SparkLake.write, in a stream with foreachBatch"
+        )
 
 
 def _plan(options: WriteOptions, storage: TableStorage, is_stream: bool) -> WritePlan:

@@ -18,6 +18,9 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("path", "the place of an external table"),
     _honoured("auto-create", "refused at creation: there is a catalog"),
     _honoured("bucket-key", "the columns that a row's bucket is computed from"),
+    _honoured("dynamic-bucket.target-row-num", "the keys that a dynamic bucket is for"),
+    _honoured("dynamic-bucket.initial-buckets", "the number of them that a partition begins with"),
+    _honoured("dynamic-bucket.max-buckets", "the number of them that it may have"),
     _honoured(
         "postpone.batch-write-fixed-bucket",
         "whether a batch write spreads rows over buckets at once, where `bucket` is -2",

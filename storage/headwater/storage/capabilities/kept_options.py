@@ -77,11 +77,9 @@ _KEPT: Mapping[str, str] = {
         changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields
         delete.force-produce-changelog
         """,
-    "buckets that this engine refuses: dynamic and postponed ones": """
+    "how other engines look for buckets, and rescale them": """
         cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl
-        dynamic-bucket.assigner-parallelism dynamic-bucket.initial-buckets
-        dynamic-bucket.max-buckets dynamic-bucket.target-row-num
-        postpone.batch-write-fixed-bucket.rescale-load-factor
+        dynamic-bucket.assigner-parallelism postpone.batch-write-fixed-bucket.rescale-load-factor
         """,
     "row tracking, data evolution and the indexes over them, all of which this engine refuses": """
         bitmap-index.<setting> btree-index.<setting> data-evolution.compaction.rewrite-row-ids

@@ -75,19 +75,16 @@ def one_of(*names: str) -> Values:
     return Values(", ".join(f"`{name}`" for name in names), frozenset(names).__contains__)
 
 
-def numbers_from(least: int, *, or_: str | None = None) -> Values:
-    """Numbers of at least so much, and one other value."""
+def numbers_from(least: int) -> Values:
+    """Numbers of at least so much."""
 
     def include(text: str) -> bool:
-        if text == or_:
-            return True
         try:
             return int(text) >= least
         except ValueError:
             return False
 
-    other = "" if or_ is None else f", or {or_}"
-    return Values(f"{least} or more{other}", include)
+    return Values(f"{least} or more", include)
 
 
 def unset() -> Values:

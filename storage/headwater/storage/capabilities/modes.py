@@ -32,6 +32,11 @@ MODES: Mapping[str, Mode] = {
         "and without a primary key new rows cannot be told from rows that were moved; read the "
         "changes between the snapshots instead (mode delta)",
     ),
+    "keys across partitions": Mode(
+        "writing it without a fixed number of buckets",
+        "so a key may move to another partition, which Headwater does not yet look for; set "
+        "'bucket' to a number of buckets or to -2, or use another Paimon engine",
+    ),
     "overwrite among changes": Mode(
         "changes between two snapshots",
         "whose changes are not known row by row; leave it out with skip_overwrites=True",

@@ -91,16 +91,11 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "bucket",
-        "the number of buckets of a partition; -1 means none, for a table without a primary key; "
-        "-2 lets each partition have its own number",
+        "the number of buckets of a partition; -1 means none, or with a primary key as many as "
+        "the keys need; -2 lets each partition have its own number",
         is_honoured=True,
         default="-1",
-        refusals=(
-            Refusal(
-                ALL, numbers_from(1, or_="-2"), "set it to a number of buckets, or -2", keyed=True
-            ),
-            Refusal(_WRITES, numbers_from(-1), keyed=False),
-        ),
+        refusals=(Refusal(_WRITES, numbers_from(-1), keyed=False),),
     ),
     Option(
         "bucket-function.type",

@@ -10,13 +10,13 @@ Source: ``IndexManifestFileHandler.java``, ``ConflictDetection.java``,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid
-from headwater.storage.index.index_file import DELETION_VECTORS, IndexManifestEntry
+from headwater.storage.index.index_file import DELETION_VECTORS, HASH, IndexManifestEntry
 from headwater.storage.index.manifest import (
     combined,
     has_one_file_a_bucket,
@@ -27,6 +27,7 @@ from headwater.storage.manifest.data_file import FileKind, ManifestEntry
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.bucket_state import describe_partition
 from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["IndexChanges"]
@@ -41,12 +42,14 @@ class IndexChanges:
     Attributes:
         storage: The table.
         named: Index files added and deleted by the messages of writers.
+        looked_up: The hash index files of partitions that writers found the buckets of keys by.
         replaced: Partitions that lose all their other indexes; None for none.
         written: The last index manifest written for the commit, and the list that it holds.
     """
 
     storage: TableStorage
     named: Sequence[IndexManifestEntry] = ()
+    looked_up: Collection[tuple[bytes, frozenset[str]]] = ()
     replaced: PartitionFilter | None = None
     written: tuple[str, Sequence[IndexManifestEntry]] | None = None
     _present: tuple[str | None, list[IndexManifestEntry]] = field(default=(None, []))
@@ -68,7 +71,12 @@ class IndexChanges:
             for message in messages
             for file in message.new_index_files
         ]
-        return IndexChanges(storage, [*deleted, *added], replaced)
+        looked_up = {
+            (message.partition, message.looked_up_index)
+            for message in messages
+            if message.looked_up_index is not None
+        }
+        return IndexChanges(storage, [*deleted, *added], looked_up, replaced)
 
     @property
     def deletes_rows(self) -> bool:
@@ -88,9 +96,11 @@ class IndexChanges:
             Invalid: The changes contradict themselves: rows that were deleted would come back.
         """
         deletes = any(entry.kind is FileKind.DELETE for entry in delta)
-        if not self.named and (not deletes or base is None or base.index_manifest is None):
+        has_none = base is None or base.index_manifest is None
+        if not self.named and not self.looked_up and (not deletes or has_none):
             return
         present = self._files(base)
+        self._check_looked_up(present)
         changes = self._changes(present)
         self._check_index_files(present, changes)
         self._check_vectors(base, present, changes, delta)
@@ -164,6 +174,21 @@ class IndexChanges:
                     f"{index_type} to bucket {entry.bucket}; {_REPEAT}"
                 )
             taken[entry.slot] = left[_identity(entry)] = entry
+
+    def _check_looked_up(self, present: Sequence[IndexManifestEntry]) -> None:
+        """No key has come to a bucket of its own meanwhile: it would be in two."""
+        for partition, names in self.looked_up:
+            there = {
+                entry.index_file.file_name
+                for entry in present
+                if entry.partition == partition and entry.index_file.index_type == HASH
+            }
+            if there != names:
+                raise Conflict(
+                    f"table {self.storage.name}: another commit added keys to "
+                    f"{describe_partition(self.storage, partition)}, perhaps the same to other "
+                    f"buckets; {_REPEAT}"
+                )
 
     def _check_vectors(
         self,

@@ -275,7 +275,9 @@ class TableCommit:
 
         return self._commit(
             _Attempt(changes, (), identifier, CommitKind.OVERWRITE, None, {}, None, None,
-                     IndexChanges(self._storage, (), PartitionFilter.whole_table(self._storage)))
+                     IndexChanges(
+                         self._storage, replaced=PartitionFilter.whole_table(self._storage)
+                     ))
         )  # fmt: skip
 
     def committed_up_to(self) -> CommittedUpTo:

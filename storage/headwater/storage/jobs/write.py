@@ -103,6 +103,16 @@ class WritePlan:
             assigner=assigner,
         )
 
+    @property
+    def retries(self) -> int:
+        """The number of times that a write starts over after a conflict.
+
+        Where keys are looked up, writers that add any get in each other's way.
+        """
+        options = self.storage.schema.table_options
+        looks_up = options.bucket == -1 and bool(self.storage.schema.primary_keys)
+        return options.commit_max_retries if looks_up and self.replaced is None else 0
+
     def commit(
         self,
         commit: TableCommit,

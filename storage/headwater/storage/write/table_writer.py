@@ -60,6 +60,8 @@ class CommitMessage:
         new_index_files: Index files added.
         deleted_index_files: Index files taken away; whoever adds one where a bucket has one names
             the one that it was made from, so that no change of another commit is lost.
+        looked_up_index: The hash index files of the partition that the writer found the buckets of
+            keys by; None when it did not. The commit is refused when there are others by then.
         checked_snapshot: The snapshot in which the writer looked the bucket up: 0 for a table
             without one, None when it did not look.
     """
@@ -73,6 +75,7 @@ class CommitMessage:
     changelog_files: tuple[DataFile, ...] = ()
     new_index_files: tuple[IndexFileMeta, ...] = ()
     deleted_index_files: tuple[IndexFileMeta, ...] = ()
+    looked_up_index: frozenset[str] | None = None
     checked_snapshot: int | None = None
 
 
@@ -221,21 +224,26 @@ class TableWriter:
             self._flush(everything=True)
             while self._open:
                 self._close_oldest()
+            messages = [self._message(bucket) for bucket in self._written]
         except BaseException:
             self.abort()
             raise
         self._closed = True
-        return [
-            CommitMessage(
-                partition,
-                bucket,
-                self._assigner.total_buckets(partition),
-                new_files=tuple(written.new_files),
-                changelog_files=tuple(written.changelog_files),
-                checked_snapshot=self._checked,
-            )
-            for (partition, bucket), written in self._written.items()
-        ]
+        return messages
+
+    def _message(self, bucket: Bucket) -> CommitMessage:
+        written = self._written[bucket]
+        index = self._assigner.finished_index(*bucket)
+        return CommitMessage(
+            *bucket,
+            self._assigner.total_buckets(bucket[0]),
+            new_files=tuple(written.new_files),
+            changelog_files=tuple(written.changelog_files),
+            new_index_files=index.added,
+            deleted_index_files=index.replaced,
+            looked_up_index=index.looked_up,
+            checked_snapshot=self._checked,
+        )
 
     def abort(self) -> None:
         """Delete every file written; the writer takes no more rows."""
@@ -245,6 +253,7 @@ class TableWriter:
             writer.abort()
         self._finished.clear()
         self._open.clear()
+        self._assigner.abort()
 
     # Flushing ---------------------------------------------------------------------------------
 

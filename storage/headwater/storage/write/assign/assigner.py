@@ -9,11 +9,40 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from headwater.storage.errors import Invalid
+from headwater.storage.index.index_file import IndexFileMeta
 from headwater.storage.rows.bucket import bucket_numbers
 from headwater.storage.rows.distribute import Codes, Numbers
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["Assigner", "FixedBuckets", "OneBucket", "hashed_buckets"]
+__all__ = [
+    "Assigner",
+    "BucketIndex",
+    "FixedBuckets",
+    "OneBucket",
+    "WithoutIndex",
+    "hashed_buckets",
+]
+
+
+@dataclass(frozen=True)
+class BucketIndex:
+    """The index of a bucket's keys, where keys stay in the bucket that they came to.
+
+    Attributes:
+        added: The file that was written, if there are new keys.
+        replaced: The file that it was made from.
+        looked_up: The index files of the whole partition that keys were looked up in; None when
+            keys were not looked up.
+    """
+
+    added: tuple[IndexFileMeta, ...] = ()
+    replaced: tuple[IndexFileMeta, ...] = ()
+    looked_up: frozenset[str] | None = None
+
+
+NO_INDEX = BucketIndex()
+"""Of a bucket that follows from the key alone."""
 
 
 class Assigner(Protocol):
@@ -35,9 +64,31 @@ class Assigner(Protocol):
         """The number of buckets that manifests say a partition has."""
         ...
 
+    def finished_index(self, partition: bytes, bucket: int) -> BucketIndex:
+        """The index of a bucket's keys when all rows are written."""
+        ...
+
+    def abort(self) -> None:
+        """Delete what was written."""
+        ...
+
+
+class WithoutIndex:
+    """A part of assigners that need no index."""
+
+    def expect(self, rows: pa.Table) -> None:
+        """Nothing depends on what comes."""
+
+    def finished_index(self, partition: bytes, bucket: int) -> BucketIndex:
+        """None."""
+        return NO_INDEX
+
+    def abort(self) -> None:
+        """Nothing was written."""
+
 
 @dataclass(frozen=True)
-class FixedBuckets:
+class FixedBuckets(WithoutIndex):
     """The same number of buckets in each partition; rows without buckets are all in bucket 0.
 
     Attributes:
@@ -46,12 +97,11 @@ class FixedBuckets:
 
     storage: TableStorage
 
-    def expect(self, rows: pa.Table) -> None:
-        """Nothing depends on what comes."""
-
     def place(self, partitions: Sequence[bytes], codes: Codes, rows: pa.Table) -> Numbers:
         """By the hash of the bucket key."""
         total = self.storage.schema.table_options.bucket
+        if total < 1 and self.storage.schema.primary_keys:
+            raise Invalid(f"table {self.storage.name} has no fixed buckets that rows belong to")
         if total < 1:
             # Paimon puts the files of an unbucketed table into bucket 0.
             return np.zeros(rows.num_rows, np.int32)
@@ -63,7 +113,7 @@ class FixedBuckets:
 
 
 @dataclass(frozen=True)
-class OneBucket:
+class OneBucket(WithoutIndex):
     """All rows into the same bucket, because it is known that they belong there.
 
     Attributes:
@@ -73,9 +123,6 @@ class OneBucket:
 
     bucket: int
     total: int
-
-    def expect(self, rows: pa.Table) -> None:
-        """Nothing depends on what comes."""
 
     def place(self, partitions: Sequence[bytes], codes: Codes, rows: pa.Table) -> Numbers:
         """That bucket."""

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.files.layout import POSTPONE_BUCKET
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import Assigner, FixedBuckets
+from headwater.storage.write.assign.dynamic import DynamicBuckets
 from headwater.storage.write.assign.options import AssignmentOptions
 from headwater.storage.write.assign.postponed import POSTPONED, BucketsOfPartitions
 from headwater.storage.write.bucket_state import BucketStates
 
-__all__ = ["new_assigner"]
+__all__ = ["new_assigner", "refuse_keys_across_partitions"]
+
+
+def refuse_keys_across_partitions(table: str, schema: TableSchema) -> None:
+    """Refuse to look for keys that may be in any partition.
+
+    Args:
+        table: The table's name in error messages.
+        schema: Its schema.
+
+    Raises:
+        Unsupported: The primary key of a table with dynamic buckets lacks a partition column.
+    """
+    missing = [name for name in schema.partition_keys if name not in schema.primary_keys]
+    if schema.primary_keys and schema.table_options.bucket == -1 and missing:
+        raise unsupported_mode(
+            "keys across partitions",
+            f"table {table}: partition column '{missing[0]}' is not part of the primary key",
+        )
 
 
 def new_assigner(
@@ -27,7 +48,11 @@ def new_assigner(
         is_alone: False if other writers of the same commit know nothing of this one's rows.
         is_stream: True if the write is one of a stream's many.
     """
-    if storage.schema.table_options.bucket != POSTPONE_BUCKET:
+    bucket = storage.schema.table_options.bucket
+    if bucket == -1 and storage.schema.primary_keys:
+        refuse_keys_across_partitions(storage.name, storage.schema)
+        return DynamicBuckets(storage, states)
+    if bucket != POSTPONE_BUCKET:
         return FixedBuckets(storage)
     if is_stream or AssignmentOptions(storage.schema.options).postpones_batches:
         return POSTPONED

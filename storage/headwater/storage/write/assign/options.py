@@ -43,6 +43,22 @@ class AssignmentOptions(TableOptions):
         """Buckets that a new partition is given at most by the number or size of its rows."""
         return self._count("postpone.batch-write-fixed-bucket.max-parallelism") or 2048
 
+    @property
+    def dynamic_target_rows(self) -> int:
+        """Keys that a dynamic bucket is meant for."""
+        return self._count("dynamic-bucket.target-row-num") or 2_000_000
+
+    @property
+    def dynamic_most_buckets(self) -> int | None:
+        """Dynamic buckets of a partition at most; None when nothing limits them."""
+        key = "dynamic-bucket.max-buckets"
+        return None if self.raw.get(key, "-1").strip() == "-1" else self._count(key)
+
+    @property
+    def dynamic_initial_buckets(self) -> int:
+        """Dynamic buckets that a new partition is spread over from the beginning."""
+        return self._count("dynamic-bucket.initial-buckets") or 1
+
     def _count(self, key: str) -> int | None:
         if key not in self.raw:
             return None

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.rows.distribute import Codes, Numbers, partition_codes
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.write.assign.assigner import OneBucket, hashed_buckets
+from headwater.storage.write.assign.assigner import OneBucket, WithoutIndex, hashed_buckets
 from headwater.storage.write.assign.options import AssignmentOptions
 from headwater.storage.write.bucket_state import BucketStates
 
@@ -65,7 +65,7 @@ class _Expected:
 
 
 @dataclass
-class BucketsOfPartitions:
+class BucketsOfPartitions(WithoutIndex):
     """Writes rows to buckets at once; each partition has a number of buckets of its own.
 
     Attributes:

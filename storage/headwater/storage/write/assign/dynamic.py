@@ -1,0 +1,252 @@
+"""Dynamic buckets (``bucket`` = -1, with a primary key): a key stays in the bucket it came to.
+
+The keys of a bucket are known by their hashes, which lie in its index file. A key whose hash is
+there goes to that bucket; others fill the buckets up to ``dynamic-bucket.target-row-num`` hashes
+each, then new ones. A commit is refused when the indexes of its partitions are not those any more
+that keys were looked up in, so that two writers never put one key into two buckets.
+
+With ``dynamic-bucket.initial-buckets`` new keys are spread over so many classes by their hashes,
+and each class has buckets of its own: it is what Paimon does with so many assigners at a time. In
+Spark the rows of a class come to one task, so that tasks need not know of each other.
+
+The hashes of a partition are held in memory while it is written to: 6 bytes for each key.
+
+Source: ``PartitionIndex.java``, ``HashBucketAssigner.java``, ``DynamicBucketIndexMaintainer.java``,
+``BucketAssigner.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headwater.storage.errors import CorruptData, HeadwaterError, Invalid
+from headwater.storage.index.hash_index import Hashes, read_hash_index, write_hash_index
+from headwater.storage.index.index_file import (
+    HASH,
+    IndexFileMeta,
+    IndexManifestEntry,
+    index_file_path,
+)
+from headwater.storage.index.manifest import index_entries
+from headwater.storage.rows.bucket import hash_rows, key_hashes
+from headwater.storage.rows.distribute import Codes, Numbers
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.assign.assigner import BucketIndex
+from headwater.storage.write.assign.options import AssignmentOptions
+from headwater.storage.write.bucket_state import BucketStates, describe_partition
+
+__all__ = ["DynamicBuckets", "classes_of"]
+
+# Java's short, which Paimon keeps buckets in.
+_MOST_BUCKETS = 32767
+
+
+def classes_of(options: AssignmentOptions) -> int:
+    """The number of classes that keys fall into by their hashes."""
+    most = options.dynamic_most_buckets
+    return min(options.dynamic_initial_buckets, most or _MOST_BUCKETS)
+
+
+@dataclass
+class _Partition:
+    """The keys of one partition.
+
+    Attributes:
+        hashes: Of all keys, ascending.
+        buckets: The bucket of each.
+        counts: The number of hashes in each bucket.
+        files: The index file of each bucket before the write.
+        changed: Buckets that have got keys.
+    """
+
+    hashes: Hashes = field(default_factory=lambda: np.zeros(0, np.int32))
+    buckets: npt.NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
+    counts: dict[int, int] = field(default_factory=dict)
+    files: dict[int, IndexFileMeta] = field(default_factory=dict)
+    changed: set[int] = field(default_factory=set)
+
+    def known(self, hashes: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+        """A mask of the hashes that are there, and the place of each or where it would be."""
+        places = np.searchsorted(self.hashes, hashes)
+        if not len(self.hashes):
+            return np.zeros(len(hashes), np.bool_), places
+        near = np.minimum(places, len(self.hashes) - 1)
+        return self.hashes[near] == hashes, places
+
+    def add(self, hashes: Hashes, buckets: npt.NDArray[np.int16]) -> None:
+        """Keys that were not there, in any order."""
+        order = np.argsort(hashes)
+        _, places = self.known(hashes[order])
+        self.hashes = np.insert(self.hashes, places, hashes[order])
+        self.buckets = np.insert(self.buckets, places, buckets[order])
+        self.changed |= set(np.unique(buckets).tolist())
+
+
+@dataclass
+class DynamicBuckets:
+    """Finds the buckets of one writer's rows, and keeps the indexes of these buckets.
+
+    Attributes:
+        storage: The table.
+        states: The buckets that rows are added to; None when their rows are replaced.
+    """
+
+    storage: TableStorage
+    states: BucketStates | None
+    _partitions: dict[bytes, _Partition] = field(default_factory=dict)
+    _present: dict[bytes, list[IndexManifestEntry]] | None = None
+    _written: list[tuple[bytes, int, IndexFileMeta]] = field(default_factory=list)
+
+    def expect(self, rows: pa.Table) -> None:
+        """Nothing depends on what comes later."""
+
+    def place(self, partitions: Sequence[bytes], codes: Codes, rows: pa.Table) -> Numbers:
+        """Each key where it is, and new ones where there is room."""
+        fields = self.storage.schema.key_fields
+        columns = [rows.column(item.name) for item in fields]
+        hashes = key_hashes(columns, [item.type for item in fields])
+        numbers = np.empty(len(hashes), np.int32)
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(partitions)))
+        for partition, own in zip(partitions, np.split(order, ends[:-1]), strict=True):
+            numbers[own] = self._place(partition, hashes[own])
+        return numbers
+
+    def total_buckets(self, partition: bytes) -> int:
+        """-1: it grows."""
+        return -1
+
+    def finished_index(self, partition: bytes, bucket: int) -> BucketIndex:
+        """The index file of a bucket that rows were written to, written now if it has changed."""
+        known = self._partitions[partition]
+        looked_up = None
+        if self.states is not None:
+            looked_up = frozenset(file.file_name for file in known.files.values())
+        if bucket not in known.changed:
+            return BucketIndex(looked_up=looked_up)
+        own = known.hashes[known.buckets == bucket]
+        file = write_hash_index(self.storage, partition, bucket, own)
+        self._written.append((partition, bucket, file))
+        old = (known.files[bucket],) if bucket in known.files else ()
+        return BucketIndex((file,), old, looked_up)
+
+    def abort(self) -> None:
+        """Delete the index files that were written."""
+        for partition, bucket, file in self._written:
+            # What cannot be deleted is an orphan that nothing refers to.
+            with suppress(HeadwaterError):
+                self.storage.files.delete(index_file_path(self.storage, partition, bucket, file))
+        self._written.clear()
+
+    # One partition -----------------------------------------------------------------------------
+
+    def _place(self, partition: bytes, hashes: Hashes) -> npt.NDArray[np.int16]:
+        if partition not in self._partitions:
+            self._partitions[partition] = self._load(partition)
+        known = self._partitions[partition]
+        is_known, _ = known.known(hashes)
+        new = hashes[~is_known]
+        if len(new):
+            distinct, first = np.unique(new, return_index=True)
+            # In the order of the rows: the first keys fill the first buckets.
+            arrived = distinct[np.argsort(first, kind="stable")]
+            known.add(arrived, self._assign(partition, known, arrived))
+        _, places = known.known(hashes)
+        numbers: npt.NDArray[np.int16] = known.buckets[places]
+        return numbers
+
+    def _assign(self, partition: bytes, known: _Partition, hashes: Hashes) -> npt.NDArray[np.int16]:
+        """The buckets of new keys."""
+        classes = classes_of(AssignmentOptions(self.storage.schema.options))
+        buckets = np.empty(len(hashes), np.int16)
+        # BucketAssigner.computeAssigner, with as many channels as assigners.
+        start = abs(int(np.fmod(_hash_of(partition), np.int32(classes))))
+        own = (start + np.abs(np.fmod(hashes, np.int32(classes)))) % classes
+        for number in np.unique(own).tolist():
+            rows = np.flatnonzero(own == number)
+            at = 0
+            for bucket, room in self._room(known, number, classes):
+                part = rows[at : at + room]
+                buckets[part] = bucket
+                known.counts[bucket] = known.counts.get(bucket, 0) + len(part)
+                at += len(part)
+                if at == len(rows):
+                    break
+            if at < len(rows):
+                buckets[rows[at:]] = self._overfull(known, number, classes, hashes[rows[at:]])
+        return buckets
+
+    def _room(self, known: _Partition, number: int, classes: int) -> Iterator[tuple[int, int]]:
+        """The buckets of a class that may take keys, and how many each."""
+        options = AssignmentOptions(self.storage.schema.options)
+        target = options.dynamic_target_rows
+        for bucket, count in sorted(known.counts.items()):
+            if bucket % classes == number and count < target:
+                yield bucket, target - count
+        for bucket in range(number, options.dynamic_most_buckets or _MOST_BUCKETS, classes):
+            if bucket not in known.counts:
+                yield bucket, target
+
+    def _overfull(
+        self, known: _Partition, number: int, classes: int, hashes: Hashes
+    ) -> npt.NDArray[np.int16]:
+        """Full buckets of a class, evenly: there may be no more."""
+        options = AssignmentOptions(self.storage.schema.options)
+        if options.dynamic_most_buckets is None:
+            raise Invalid(
+                f"table {self.storage.name}: a partition can have {_MOST_BUCKETS} buckets at most; "
+                "raise 'dynamic-bucket.target-row-num'"
+            )
+        own = [bucket for bucket in sorted(known.counts) if bucket % classes == number]
+        places = np.abs(hashes.astype(np.int64)) // classes % len(own)
+        chosen: npt.NDArray[np.int16] = np.array(own, np.int16)[places]
+        for bucket, count in zip(*np.unique(chosen, return_counts=True), strict=True):
+            known.counts[int(bucket)] += int(count)
+        return chosen
+
+    def _load(self, partition: bytes) -> _Partition:
+        """The keys that a partition has."""
+        if self.states is None:
+            return _Partition()
+        if self._present is None:
+            self._present = {}
+            for entry in index_entries(self.storage, self.states.snapshot):
+                if entry.index_file.index_type == HASH:
+                    self._present.setdefault(entry.partition, []).append(entry)
+        entries = self._present.get(partition, [])
+        self.states.load([partition])
+        with_files = set(self.states.partitions[partition].max_sequence)
+        missing = sorted(with_files - {entry.bucket for entry in entries})
+        if missing:
+            raise CorruptData(
+                f"table {self.storage.name}: bucket {missing[0]} in "
+                f"{describe_partition(self.storage, partition)} has files but no hash index, so "
+                "that it is not known which keys are in it; overwrite the partition with its rows"
+            )
+        found = _Partition()
+        if not entries:
+            return found
+        parts = [read_hash_index(self.storage, entry) for entry in entries]
+        numbers = [
+            np.full(len(part), entry.bucket, np.int16)
+            for part, entry in zip(parts, entries, strict=True)
+        ]
+        hashes = np.concatenate(parts)
+        order = np.argsort(hashes, kind="stable")
+        found.hashes, found.buckets = hashes[order], np.concatenate(numbers)[order]
+        found.counts = {e.bucket: len(part) for part, e in zip(parts, entries, strict=True)}
+        found.files = {entry.bucket: entry.index_file for entry in entries}
+        return found
+
+
+def _hash_of(partition: bytes) -> np.int32:
+    """``BinaryRow.hashCode`` of a serialised partition, whose first 4 bytes are its arity."""
+    row = np.frombuffer(partition[4:], np.uint8)
+    hashed: np.int32 = hash_rows(row, np.array([0, len(row)])).view(np.int32)[0]
+    return hashed
