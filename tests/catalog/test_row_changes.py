@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
 
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
-from headwater.storage.errors import Conflict
+from headwater.storage.errors import Conflict, Invalid, NotFound
+from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.index.manifest import index_entries
+from headwater.storage.jobs.change import merge_into_table, update_table
 from headwater.storage.jobs.delete import delete_from_table
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.schema.change import SetOption
@@ -35,7 +44,7 @@ KINDS: Mapping[str, Mapping[str, object]] = {
     "marked buckets": {"options": {**VECTORS, **BUCKETS}},
     "keyed": {"options": {"bucket": "2"}, "primary_keys": ["p", "id"], "partition_keys": ["p"]},
 }
-Row = tuple[int, str, int | None]
+Row = tuple[int, str, Any]
 
 
 @pytest.fixture
@@ -46,10 +55,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 def make(lake: Lake, kind: str, rows: Sequence[Row] = (), **options: str) -> Table:
-    settings = dict(KINDS[kind])
-    own = settings.pop("options", {})
+    shape = dict(KINDS[kind])
+    own = shape.pop("options", {})
     assert isinstance(own, dict)
-    table = lake.create_table("db.t", SCHEMA, options={**own, **options}, **settings)  # type: ignore[arg-type]
+    table = lake.create_table("db.t", SCHEMA, options={**own, **options}, **shape)  # type: ignore[arg-type]
     if rows:
         table.write(as_table(rows))
     return table
@@ -69,11 +78,22 @@ def numbered(*ids: int) -> list[Row]:
     return [(one, "ab"[one % 2], one * 10) for one in ids]
 
 
-every_kind = pytest.mark.parametrize("kind", KINDS)
-append_kinds = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "keyed"])
-marked_kinds = pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind.startswith("marked")]
-)
+def _kinds(wanted: Callable[[str], bool]) -> pytest.MarkDecorator:
+    """Tables of several kinds, of which the usual tests ask two."""
+    usual = ("marked", "keyed")
+    return pytest.mark.parametrize(
+        "kind",
+        [
+            pytest.param(kind, marks=() if kind in usual else pytest.mark.modes)
+            for kind in KINDS
+            if wanted(kind)
+        ],
+    )
+
+
+every_kind = _kinds(lambda kind: True)
+append_kinds = _kinds(lambda kind: kind != "keyed")
+marked_kinds = _kinds(lambda kind: kind.startswith("marked"))
 
 
 def vectors_of(table: Table) -> dict[str, int | None]:
@@ -223,6 +243,69 @@ def test_what_always_conflicts_leaves_nothing_behind(lake: Lake, kind: str) -> N
     assert there == named
 
 
+class Killed(BaseException):
+    """The process died."""
+
+
+@dataclass
+class MortalFiles(LocalFileAccess):
+    """Local files whose process dies at its nth change."""
+
+    left: int = 10**9
+
+    def _change(self) -> None:
+        if self.left <= 0:
+            raise Killed
+        self.left -= 1
+
+    def delete(self, path: str) -> None:
+        self._change()
+        super().delete(path)
+
+    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self._change()
+        super().write(path, data, durable=durable)
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
+        self._change()
+        with super().open_output(path) as output:
+            yield output
+
+
+@pytest.mark.modes
+@pytest.mark.parametrize("kind", ["marked", "marked buckets", "rewritten"])
+def test_an_update_killed_at_any_change_happened_or_did_not(lake: Lake, kind: str) -> None:
+    before = numbered(*range(8))
+    after = [(id, p, 5 if id < 4 else v) for id, p, v in numbered(*range(1, 8))]
+    steps = 0
+    while True:
+        lake.drop_table("db.t", ignore_if_not_exists=True)
+        table = make(lake, kind, before)
+        # So that a former vector is merged, and the one of another file moved.
+        table.delete("id = 0")
+        mortal = replace(table.storage, files=MortalFiles(left=steps))
+        predicate = table._predicate("id < 4", table.storage)
+        killed = False
+        try:
+            update_table(mortal, table.pointer, LocalExecutor(), {"v": 5}, predicate)
+        except Killed:
+            killed = True
+        table = lake.table("db.t")
+        found = rows_of(table)
+        assert found in (before[1:], after)
+        if found != after:
+            table.update({"v": 5}, where="id < 4")
+        assert rows_of(table) == after
+        table.remove_orphan_files(older_than=timedelta(0))
+        assert rows_of(table) == after
+        assert rows_of(table, snapshot_id=2) == before[1:]
+        if not killed:
+            break
+        steps += 1
+    assert steps >= 5
+
+
 # Whatever else looks at the table ---------------------------------------------------------------
 
 
@@ -243,3 +326,213 @@ def test_expiry_tags_and_rollback_keep_what_they_need(lake: Lake, kind: str) -> 
     assert rows_of(table) == numbered(0, *range(4, 10))
     table.delete("id = 5")
     assert rows_of(table) == numbered(0, 4, *range(6, 10))
+
+
+# Updating ---------------------------------------------------------------------------------------
+
+
+@every_kind
+def test_updates_change_the_rows_that_match(lake: Lake, kind: str) -> None:
+    table = make(lake, kind, numbered(*range(10)))
+    snapshot = table.update({"v": pc.field("v") + pc.field("id")}, where="id < 3")
+    assert snapshot is not None
+    expected = [(id, p, v + id if id < 3 else v) for id, p, v in numbered(*range(10))]
+    assert rows_of(table) == expected
+    table.update({"v": pl.col("v") * 2 + 1}, where="id = 3 OR v = 11")
+    table.update({"v": None}, where="id = 5")
+    table.update({"v": 7}, where="id = 6")
+    changed = {1: 23, 3: 61, 5: None, 6: 7}
+    expected = [(id, p, changed.get(id, v)) for id, p, v in expected]
+    assert rows_of(table) == expected
+    assert table.update({"v": 1}, where="id = 99") is None
+    table.compact()
+    assert rows_of(table) == expected
+    table.update({"v": 0})
+    assert {v for _, _, v in rows_of(table)} == {0}
+    assert table.scan().count() == 10
+
+
+@append_kinds
+def test_an_update_may_move_rows_and_swap_columns(lake: Lake, kind: str) -> None:
+    table = make(lake, kind, [(1, "a", 10), (2, "b", 20), (3, "a", 30)])
+    table.update({"p": "c", "id": pc.field("v"), "v": pc.field("id")}, where="id != 3")
+    assert rows_of(table) == [(3, "a", 30), (10, "c", 1), (20, "c", 2)]
+    assert rows_of(table, where="p = 'c' AND id = 20") == [(20, "c", 2)]
+
+
+def test_streams_hear_of_a_primary_key_table_s_updates_alone(lake: Lake) -> None:
+    for kind, expected in (("keyed", [(1, "b", 5)]), ("marked", []), ("rewritten", [])):
+        table = make(lake, kind, numbered(1, 2))
+        assert table.update({"v": 5}, where="id = 1") is not None
+        changes = table.changes(1, skip_overwrites=True).to_arrow().select(SCHEMA.names)
+        assert list(zip(*changes.to_pydict().values(), strict=True)) == expected
+        lake.drop_table("db.t")
+
+
+@every_kind
+def test_updates_that_do_not_fit_change_nothing(lake: Lake, kind: str) -> None:
+    table = make(lake, kind, numbered(1, 2, 3))
+    before = table.storage.files.walk(table.storage.layout.location)
+    there = {file.path for file in before}
+    with pytest.raises(Invalid, match="'v'"):
+        table.update({"v": "many"})
+    with pytest.raises(Invalid, match="'v'"):
+        table.update({"v": pc.field("nope")})
+    with pytest.raises(Invalid, match="'v'"):
+        table.update({"v": pl.col("nope")})
+    with pytest.raises(Invalid, match="primary key" if kind == "keyed" else "NOT NULL"):
+        table.update({"p": None})
+    with pytest.raises(NotFound, match="nope"):
+        table.update({"nope": 1})
+    with pytest.raises(Invalid, match="a column and its new value"):
+        table.update({})
+    after = table.storage.files.walk(table.storage.layout.location)
+    assert {file.path for file in after} == there
+    assert rows_of(table) == numbered(1, 2, 3)
+
+
+@every_kind
+def test_updates_at_once_lose_nothing(lake: Lake, kind: str) -> None:
+    table = make(lake, kind, numbered(*range(6)))
+    other = lake.table("db.t")
+    racing = Racing(table.pointer, lambda: other.update({"v": pc.field("v") + 1}, where="id < 4"))
+    predicate = table._predicate("id > 1", table.storage)
+    changes = {"v": pc.field("v") * 10}
+    update_table(table.storage, racing, LocalExecutor(), changes, predicate)
+    expected = [(id, p, v + 1 if id < 4 else v) for id, p, v in numbered(*range(6))]
+    assert rows_of(table) == [(id, p, v * 10 if id > 1 else v) for id, p, v in expected]
+
+
+# Merging ----------------------------------------------------------------------------------------
+
+
+@every_kind
+def test_a_merge_updates_what_matches_and_inserts_the_rest(lake: Lake, kind: str) -> None:
+    table = make(lake, kind, numbered(*range(6)))
+    source = as_table([(1, "b", 100), (4, "a", 400), (8, "a", 800)])
+    snapshot = table.merge(source, on=["id", "p"])
+    assert snapshot is not None
+    expected = {row[0]: row for row in numbered(*range(6))}
+    expected |= {1: (1, "b", 100), 4: (4, "a", 400), 8: (8, "a", 800)}
+    assert rows_of(table) == sorted(expected.values())
+    # Columns that the source lacks keep their values; here nothing may be inserted.
+    table.merge({"id": [1, 50], "v": [7, 7]}, on=["id"], when_not_matched=None)
+    expected[1] = (1, "b", 7)
+    table.merge({"id": [2, 3, 60]}, on=["id"], when_matched="delete", when_not_matched=None)
+    del expected[2], expected[3]
+    table.merge(as_table([(4, "b", 0), (9, "b", 90)]), on=["id"], when_matched=None)
+    expected[9] = (9, "b", 90)
+    assert rows_of(table) == sorted(expected.values())
+    assert table.merge(as_table([(70, "a", 0)]), on=["id"], when_not_matched=None) is None
+    table.compact()
+    assert rows_of(table) == sorted(expected.values())
+
+
+@append_kinds
+def test_a_source_row_may_match_many_but_a_row_only_one(lake: Lake, kind: str) -> None:
+    table = make(lake, kind, [(1, "a", 1), (2, "a", 2), (3, "b", 3), (4, "b", None)])
+    before = table.latest_snapshot()
+    twice = pa.table({"p": ["a", "a"], "v": [5, 6]})
+    for when_matched in ("update", "delete"):
+        with pytest.raises(Invalid, match="several rows of the source match the row with p = 'a'"):
+            table.merge(twice, on=["p"], when_matched=when_matched, when_not_matched=None)
+    assert table.latest_snapshot() == before
+    table.merge({"p": ["a", "c", "c"], "v": [5, 6, 6]}, on=["p"], when_not_matched=None)
+    assert rows_of(table) == [(1, "a", 5), (2, "a", 5), (3, "b", 3), (4, "b", None)]
+    # Null equals nothing.
+    table.merge(as_table([(9, "z", None)]), on=["v"])
+    assert rows_of(table)[-1] == (9, "z", None)
+
+
+def test_keys_are_not_changed_by_a_merge(lake: Lake) -> None:
+    table = make(lake, "keyed", numbered(1, 2))
+    with pytest.raises(Invalid, match="the source changes column 'id'"):
+        table.merge(as_table([(7, "a", 20)]), on=["v"], when_not_matched=None)
+    table.merge(as_table([(2, "a", 20), (5, "a", 50)]), on=["v"])
+    assert rows_of(table) == [*numbered(1, 2), (5, "a", 50)]
+
+
+def test_a_merge_into_an_empty_table_inserts(lake: Lake) -> None:
+    table = make(lake, "marked")
+    snapshot = table.merge(as_table(numbered(1, 2)), on=["id"])
+    assert snapshot is not None
+    assert snapshot.commit_kind is CommitKind.APPEND
+    assert rows_of(table) == numbered(1, 2)
+
+
+@every_kind
+def test_merges_at_once_insert_once(lake: Lake, kind: str) -> None:
+    table = make(lake, kind, numbered(0))
+    source = as_table(numbered(0, 2, 4))
+    racing = Racing(table.pointer, lambda: lake.table("db.t").merge(source, on=["id"]))
+    merge_into_table(table.storage, racing, LocalExecutor(), source, ["id"], "update", True)
+    assert rows_of(table) == numbered(0, 2, 4)
+
+
+def test_tables_whose_rows_are_merged_are_not_updated(lake: Lake) -> None:
+    options = {"bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
+    table = lake.create_table("db.sums", SCHEMA, primary_keys=["id"], options=options)
+    table.write(as_table(numbered(1)))
+    with pytest.raises(Invalid, match="merge-engine=aggregation"):
+        table.update({"v": 1})
+    with pytest.raises(Invalid, match="merge-engine=aggregation"):
+        table.merge(as_table(numbered(1)), on=["id"])
+    with pytest.raises(Invalid, match="nothing can be deleted by key"):
+        table.merge(as_table(numbered(1)), on=["id"], when_matched="delete", when_not_matched=None)
+
+
+# Against a model --------------------------------------------------------------------------------
+
+IDS = st.integers(0, 11)
+STEPS = st.lists(
+    st.tuples(st.just("write"), st.lists(IDS, unique=True, min_size=1))
+    | st.tuples(st.just("delete"), st.lists(IDS, min_size=1))
+    | st.tuples(st.just("update"), st.lists(IDS, min_size=1))
+    | st.tuples(st.sampled_from(["merge", "remove"]), st.lists(IDS, unique=True, min_size=1))
+    | st.tuples(st.just("compact"), st.just([])),
+    max_size=8,
+)
+
+
+@pytest.mark.modes
+@every_kind
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(STEPS)
+def test_any_changes_are_those_of_a_model(
+    lake: Lake, kind: str, steps: list[tuple[str, list[int]]]
+) -> None:
+    lake.drop_table("db.t", ignore_if_not_exists=True)
+    table = make(lake, kind)
+    model: list[Row] = []
+    for number, (step, ids) in enumerate(steps):
+        chosen = set(ids)
+        where = f"id IN ({', '.join(map(str, ids))})"
+        new: list[Row] = [(one, "ab"[one % 2], 1000 * number + one) for one in ids]
+        matched = {row[0] for row in model} & chosen
+        if step == "write":
+            table.write(as_table(new))
+            kept = model if kind != "keyed" else [row for row in model if row[0] not in chosen]
+            model = [*kept, *new]
+        elif step == "delete":
+            table.delete(where)
+            model = [row for row in model if row[0] not in chosen]
+        elif step == "update":
+            table.update({"v": pc.field("v") + 7}, where=where)
+            model = [(i, p, v + 7 if i in chosen and v is not None else v) for i, p, v in model]
+        elif step == "compact":
+            table.compact()
+        elif step == "merge":
+            table.merge(as_table(new), on=["id"])
+            by_id = {row[0]: row for row in new}
+            model = [by_id.get(row[0], row) for row in model]
+            model += [row for row in new if row[0] not in matched]
+        else:
+            table.merge({"id": ids}, on=["id"], when_matched="delete", when_not_matched=None)
+            model = [row for row in model if row[0] not in chosen]
+        assert sorted(rows_of(table)) == sorted(model)
+        assert table.scan().count() == len(model)
+    assert set(vectors_of(table)) <= {file.name for file in table.files()}

@@ -135,7 +135,8 @@ def test_java_heeds_deletions_of_append_tables(
     assert found(java.read(name)) == left == found(table.scan().to_arrow())
 
 
-@append_tables
+# pypaimon 2.1.0 does not know the 64-bit form (`DeletionVector.read`).
+@pytest.mark.parametrize("kind", [kind for kind in APPEND if kind != "64 bits"])
 @pytest.mark.interop
 def test_pypaimon_heeds_deletions_of_append_tables(lake: Lake, pypaimon: Client, kind: str) -> None:
     table, left = deleted_from(lake, pypaimon.label, kind)

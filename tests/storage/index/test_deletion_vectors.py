@@ -35,7 +35,7 @@ POSITIONS = st.sets(st.integers(0, 300_000)) | st.integers(0, 70_000).map(range)
 
 
 @BOTH
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(POSITIONS, st.binary(max_size=9))
 def test_what_is_written_is_read(wide: bool, positions: set[int], more: bytes) -> None:
     data, length = DeletionVector.of(list(positions)).encoded(wide=wide)
@@ -86,7 +86,7 @@ def test_damage_is_found(wide: bool) -> None:
             DeletionVector.decoded(data, wrong, "here")
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.sets(st.integers(0, 60)), st.integers(0, 30), st.integers(0, 40))
 def test_batches_lose_the_deleted_rows(positions: set[int], start: int, rows: int) -> None:
     vector = DeletionVector.of(sorted(positions))

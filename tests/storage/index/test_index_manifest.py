@@ -72,7 +72,7 @@ def table(new_table: NewTable) -> StoredTable:
     return new_table(COLUMNS, options={"manifest.compression": "null"})
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.builds(IndexManifestEntry, st.just(FileKind.ADD), st.binary(), INTS, FILES)))
 def test_what_is_written_is_read(table: StoredTable, entries: list[IndexManifestEntry]) -> None:
     assert read_index_manifest(table.storage, write_index_manifest(table.storage, entries)) == (

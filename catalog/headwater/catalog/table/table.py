@@ -6,8 +6,9 @@ SDK, Spark and command line use tables through this class alone. It knows the ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Literal
 
 import pyarrow as pa
 
@@ -19,6 +20,7 @@ from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unavailable
 from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.jobs.change import merge_into_table, update_table
 from headwater.storage.jobs.compact import compact_table
 from headwater.storage.jobs.delete import delete_from_table
 from headwater.storage.jobs.executor import Executor, LocalExecutor
@@ -30,6 +32,7 @@ from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.jobs.write import Replacement, WritePlan, with_partition, write_rows
 from headwater.storage.maintenance.expire import ExpireResult, Retention
 from headwater.storage.maintenance.orphans import OrphanFiles
+from headwater.storage.maintenance.row_matchers import Assignment, WhenMatched
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.ingest import TabularData, arrow_table
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -196,6 +199,80 @@ class Table(TableLifecycle):
         assert predicate is not None
         watched = self._watched("deleting rows", executor)
         return delete_from_table(self._storage, self.pointer, watched, predicate)
+
+    def update(
+        self,
+        changes: Mapping[str, Assignment],
+        *,
+        where: str | Predicate | None = None,
+        executor: Executor = _THIS_PROCESS,
+    ) -> Snapshot | None:
+        """Give some columns of the rows for which a filter is true new values, as one commit.
+
+        In a primary-key table the changed rows are upserts. When another commit changes the same
+        rows meanwhile, they are read again, up to ``commit.max-retries`` times.
+
+        Args:
+            changes: New values by column: constants, or expressions over the old row, of Arrow
+                (``pc.field("amount") + 1``) or Polars (``pl.col("amount") * 2``).
+            where: A SQL condition; all rows without one.
+            executor: Runs the compaction that may be due then; this process unless given.
+
+        Returns:
+            The snapshot made; None when no row matched.
+
+        Raises:
+            Invalid: A value does not fit its column, or the column is part of the primary key.
+            NotFound: A column does not exist.
+            Conflict: Other commits changed the same rows each time.
+            OutcomeUnknown: The commit may have happened.
+        """
+        predicate = self._predicate(where, self._storage)
+        watched = self._watched("updating rows", executor)
+        return update_table(self._storage, self.pointer, watched, changes, predicate)
+
+    def merge(
+        self,
+        source: TabularData,
+        on: Sequence[str],
+        *,
+        when_matched: WhenMatched | None = "update",
+        when_not_matched: Literal["insert"] | None = "insert",
+        executor: Executor = _THIS_PROCESS,
+    ) -> Snapshot | None:
+        """Merge rows into the table, as one commit.
+
+        A row of the source matches the table's rows that are equal to it in the columns `on`; null
+        equals nothing. When another commit changes the same rows meanwhile, they are matched again,
+        up to ``commit.max-retries`` times.
+
+        Args:
+            source: Rows with some or all of the table's columns, those of `on` among them.
+            on: The columns.
+            when_matched: ``update`` gives the table's row the values of the source's columns and
+                keeps the others, ``delete`` deletes it, None leaves it.
+            when_not_matched: ``insert`` adds the source's rows that match none, None drops them.
+            executor: Runs the compaction that may be due then; this process unless given.
+
+        Returns:
+            The snapshot made; None when there was nothing to change.
+
+        Raises:
+            Invalid: Several rows of the source match one row of the table, or the source does not
+                fit the table.
+            NotFound: A column does not exist.
+            Conflict: Other commits changed the same rows each time.
+            OutcomeUnknown: The commit may have happened.
+        """
+        return merge_into_table(
+            self._storage,
+            self.pointer,
+            self._watched("merging rows", executor),
+            arrow_table(source),
+            on,
+            when_matched,
+            when_not_matched is not None,
+        )
 
     def _watched(self, action: str, executor: Executor) -> Executor:
         return WatchedExecutor(f"{self.name}: {action}", executor)

@@ -44,7 +44,7 @@ from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.file_encoding import refuse_formats
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
-__all__ = ["DeletionTask", "plan_deletion", "run_deletion"]
+__all__ = ["DeletionTask", "check_deletes", "plan_deletion", "run_deletion"]
 
 _BATCH_ROWS = 65536
 # No column of a table has a name with this character.
@@ -95,20 +95,8 @@ def plan_deletion(
         Invalid: The table ignores deletes.
         Unsupported: The table cannot be written.
     """
-    storage.refuse(Operation.READ | Operation.WRITE)
-    refuse_formats(storage.schema)
+    check_deletes(storage)
     keyed = bool(storage.schema.primary_keys)
-    if keyed and storage.schema.table_options.ignore_delete:
-        raise Invalid(
-            f"table {storage.name} ignores deletes ('ignore-delete' is true), so nothing can be "
-            "deleted from it by key; overwrite it instead"
-        )
-    if keyed and not MergeRules.of(storage.schema).engine.deletes_keys:
-        engine = storage.schema.table_options.merge_engine
-        raise Invalid(
-            f"table {storage.name}: with merge-engine={engine} nothing can be deleted by key; "
-            f"overwrite it instead{_REMOVING.get(engine, '')}"
-        )
     splits = plan_snapshot(storage, snapshot, predicate=predicate).splits
     marks = storage.schema.table_options.deletion_vectors_enabled
     if not keyed and not (marks and has_one_file_a_bucket(storage, DELETION_VECTORS)):
@@ -131,6 +119,29 @@ def plan_deletion(
         DeletionTask(snapshot.id, tuple(group), states(*bucket))
         for bucket, group in buckets.items()
     ]
+
+
+def check_deletes(storage: TableStorage) -> None:
+    """Check that rows of a table can be deleted.
+
+    Raises:
+        Invalid: The table ignores deletes.
+        Unsupported: The table cannot be written.
+    """
+    storage.refuse(Operation.READ | Operation.WRITE)
+    refuse_formats(storage.schema)
+    keyed = bool(storage.schema.primary_keys)
+    if keyed and storage.schema.table_options.ignore_delete:
+        raise Invalid(
+            f"table {storage.name} ignores deletes ('ignore-delete' is true), so nothing can be "
+            "deleted from it by key; overwrite it instead"
+        )
+    if keyed and not MergeRules.of(storage.schema).engine.deletes_keys:
+        engine = storage.schema.table_options.merge_engine
+        raise Invalid(
+            f"table {storage.name}: with merge-engine={engine} nothing can be deleted by key; "
+            f"overwrite it instead{_REMOVING.get(engine, '')}"
+        )
 
 
 def run_deletion(

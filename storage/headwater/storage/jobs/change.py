@@ -1,0 +1,163 @@
+"""Updates of the rows that match a filter, and merges of a source's rows into a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from headwater.storage.capabilities import Operation
+from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.errors import Invalid
+from headwater.storage.jobs.compact import compact_since
+from headwater.storage.jobs.executor import Executor
+from headwater.storage.jobs.job import commit_or_delete, until_no_conflict
+from headwater.storage.maintenance.delete import check_deletes
+from headwater.storage.maintenance.row_changes import RowMatcher, change_rows
+from headwater.storage.maintenance.row_matchers import (
+    Assignment,
+    MergeRows,
+    UpdateRows,
+    WhenMatched,
+    merge_source,
+)
+from headwater.storage.options import MergeEngine
+from headwater.storage.predicate.filter import Predicate
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.table_storage import SnapshotPointer, TableStorage
+from headwater.storage.write.file_encoding import refuse_formats
+
+__all__ = ["merge_into_table", "update_table"]
+
+
+def update_table(
+    storage: TableStorage,
+    pointer: SnapshotPointer,
+    executor: Executor,
+    changes: Mapping[str, Assignment],
+    predicate: Predicate | None,
+) -> Snapshot | None:
+    """Give some columns of the rows that match a filter new values, as one commit.
+
+    Args:
+        storage: The table.
+        pointer: The authority on the latest snapshot.
+        executor: Runs the compaction that is due after it.
+        changes: New values by column: Arrow or Polars expressions over the old row, or constants.
+        predicate: The filter; rows for which it is null stay. None means all rows.
+
+    Returns:
+        The snapshot made; None when no row matched.
+
+    Raises:
+        Invalid: A value does not fit its column, or the column is part of the primary key.
+        NotFound: A column does not exist.
+        Unsupported: The table cannot be written.
+        Conflict: Other commits changed the same rows each time.
+        OutcomeUnknown: The commit may have happened.
+    """
+    _check_replacing(storage)
+    if not changes:
+        raise Invalid(f"table {storage.name}: an update needs a column and its new value")
+    for name in changes:
+        storage.schema.column(name)
+        if name in storage.schema.primary_keys:
+            raise Invalid(
+                f"table {storage.name}: column '{name}' is part of the primary key and cannot be "
+                "updated; delete the rows and write them anew"
+            )
+    return _change(
+        storage,
+        pointer,
+        executor,
+        lambda: UpdateRows(storage, predicate, changes),
+        is_serial=bool(storage.schema.primary_keys),
+    )
+
+
+def merge_into_table(
+    storage: TableStorage,
+    pointer: SnapshotPointer,
+    executor: Executor,
+    source: pa.Table,
+    on: Sequence[str],
+    when_matched: WhenMatched | None,
+    inserts: bool,
+) -> Snapshot | None:
+    """Merge a source's rows into a table, as one commit.
+
+    Args:
+        storage: The table.
+        pointer: The authority on the latest snapshot.
+        executor: Runs the compaction that is due after it.
+        source: Rows with some or all of the table's columns.
+        on: The columns in which a row of the source and one of the table that match are equal.
+        when_matched: Update the table's row by the source's columns, delete it, or leave it.
+        inserts: Add the source's rows that match none.
+
+    Returns:
+        The snapshot made; None when there was nothing to change.
+
+    Raises:
+        Invalid: Several rows of the source match one row, or the source does not fit the table.
+        NotFound: A column does not exist.
+        Unsupported: The table cannot be written.
+        Conflict: Other commits changed the same rows each time.
+        OutcomeUnknown: The commit may have happened.
+    """
+    if when_matched == "delete":
+        check_deletes(storage)
+    if when_matched == "update" or inserts:
+        _check_replacing(storage)
+    rows = merge_source(storage, source, on)
+    return _change(
+        storage,
+        pointer,
+        executor,
+        lambda: MergeRows(storage, rows, on, when_matched, inserts),
+        is_serial=bool(storage.schema.primary_keys) or inserts,
+    )
+
+
+def _check_replacing(storage: TableStorage) -> None:
+    storage.refuse(Operation.READ | Operation.WRITE)
+    refuse_formats(storage.schema)
+    engine = storage.schema.table_options.merge_engine
+    if storage.schema.primary_keys and engine is not MergeEngine.DEDUPLICATE:
+        raise Invalid(
+            f"table {storage.name}: with merge-engine={engine} a new row is merged with the one of "
+            "the same key and does not take its place; write the rows instead"
+        )
+
+
+def _change(
+    storage: TableStorage,
+    pointer: SnapshotPointer,
+    executor: Executor,
+    matcher: Callable[[], RowMatcher],
+    *,
+    is_serial: bool,
+) -> Snapshot | None:
+    """Change rows and commit, and do so again after a conflict.
+
+    With `is_serial` no other commit may have changed rows of the same buckets meanwhile.
+    """
+
+    def attempt() -> Snapshot | None:
+        base = pointer.latest()
+        messages = change_rows(storage, base, matcher())
+        if not messages:
+            return None
+        since = (0 if base is None else base.id) if is_serial else None
+        # Without rows that were taken away it is an append, which streams tell of.
+        takes = any(each.compact_before or each.new_index_files for each in messages)
+        kind = CommitKind.OVERWRITE if takes else None
+        commit = TableCommit(storage, pointer, storage.runtime.new_uuid())
+        return commit_or_delete(
+            commit, messages, lambda: commit.commit(messages, kind=kind, unchanged_since=since)
+        )
+
+    made = until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
+    if made is not None:
+        compact_since(storage, pointer, executor, made.id - 1)
+    return made

@@ -1,0 +1,256 @@
+"""Change rows where they stand: take away those that match, and add their new versions.
+
+In an append table the rows that match are marked by deletion vectors, or their files are written
+again without them; their new versions go to new files. In a primary-key table the new versions are
+upserts. The rows are read in this process, a batch at a time.
+
+Source: ``UpdatePaimonTableCommand.scala``, ``MergeIntoPaimonTable.scala``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headwater.storage.commit.table_commit import delete_message_files
+from headwater.storage.commit.vector_messages import released_vectors
+from headwater.storage.index.deletion_files import replaced_vectors
+from headwater.storage.index.deletion_vector import DeletionVector
+from headwater.storage.index.manifest import index_entries
+from headwater.storage.manifest.data_file import DataFile, FileSource
+from headwater.storage.predicate.filter import Predicate
+from headwater.storage.read.data_file_reader import DataFileReader
+from headwater.storage.read.split import BucketFiles, read_split
+from headwater.storage.rows.kinds import RowKind
+from headwater.storage.scan.plan import Split, plan_snapshot
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.assign.choice import new_assigner
+from headwater.storage.write.bucket_state import BucketStates
+from headwater.storage.write.data_file_writer import DataFileWriter
+from headwater.storage.write.table_writer import CommitMessage, TableWriter
+
+__all__ = ["Matched", "RowMatcher", "change_rows"]
+
+_BATCH_ROWS = 65536
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The rows of a batch that match.
+
+    Attributes:
+        taken: Their numbers in the batch, each once.
+        added: Their new versions, with the table's columns; None when they are deleted.
+    """
+
+    taken: npt.NDArray[np.int64]
+    added: pa.Table | None = None
+
+
+class RowMatcher(Protocol):
+    """Says which rows change, and into what."""
+
+    @property
+    def predicate(self) -> Predicate | None:
+        """A condition that every row that changes fulfils; files that cannot are left out."""
+        ...
+
+    def match(self, rows: pa.RecordBatch) -> Matched:
+        """The rows of a batch that change; called once for each row of the table at most."""
+        ...
+
+    def rest(self) -> pa.Table | None:
+        """Rows to add when all batches have been matched; None for none."""
+        ...
+
+
+def change_rows(
+    storage: TableStorage, snapshot: Snapshot | None, matcher: RowMatcher
+) -> list[CommitMessage]:
+    """Write what changes the rows of a snapshot.
+
+    Args:
+        storage: The table.
+        snapshot: The snapshot; None for a table without one.
+        matcher: Says which rows change.
+
+    Returns:
+        Messages to be committed together; none when nothing changes.
+
+    Raises:
+        Invalid: New rows do not fit the table.
+        CorruptData: A file is missing or damaged; the message names it.
+    """
+    states = BucketStates(storage, snapshot)
+    writer = TableWriter(
+        storage,
+        max_sequence_numbers=states,
+        checked_snapshot=0 if snapshot is None else snapshot.id,
+        assigner=new_assigner(storage, states),
+    )
+    taken: list[CommitMessage] = []
+    try:
+        with writer:
+            if snapshot is not None:
+                splits = plan_snapshot(storage, snapshot, predicate=matcher.predicate).splits
+                if storage.schema.primary_keys:
+                    _upsert(storage, splits, matcher, writer)
+                else:
+                    taken += _AppendChange(storage, snapshot, matcher, writer).messages(splits)
+            rest = matcher.rest()
+            if rest is not None and rest.num_rows:
+                writer.write(rest)
+            return [*taken, *writer.finish()]
+    except BaseException:
+        for message in taken:
+            delete_message_files(storage, message)
+        raise
+
+
+def _upsert(
+    storage: TableStorage, splits: Sequence[Split], matcher: RowMatcher, writer: TableWriter
+) -> None:
+    for split in splits:
+        for batch in read_split(
+            storage, split, predicate=matcher.predicate, batch_rows=_BATCH_ROWS
+        ):
+            matched = matcher.match(batch)
+            if not len(matched.taken):
+                continue
+            kind, rows = RowKind.UPDATE_AFTER, matched.added
+            if rows is None:
+                kind, rows = RowKind.DELETE, batch.take(pa.array(matched.taken))
+            writer.write(rows, pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows))
+
+
+@dataclass
+class _Bucket:
+    """The changes of one bucket of an append table."""
+
+    total_buckets: int
+    vectors: dict[str, DeletionVector] = field(default_factory=dict)
+    before: list[DataFile] = field(default_factory=list)
+    after: list[DataFile] = field(default_factory=list)
+
+
+@dataclass
+class _AppendChange:
+    """Takes rows out of the files of an append table."""
+
+    storage: TableStorage
+    snapshot: Snapshot
+    matcher: RowMatcher
+    writer: TableWriter
+    buckets: dict[tuple[bytes, int], _Bucket] = field(default_factory=dict)
+
+    def messages(self, splits: Sequence[Split]) -> list[CommitMessage]:
+        """The messages that take away the rows that match; their new versions are written."""
+        storage = self.storage
+        try:
+            for split in splits:
+                files = BucketFiles(
+                    storage, split.directory, split.partition_values, split.deletion_files
+                )
+                for file in split.files:
+                    self._take(split, file, files.open(file))
+            rewritten = [self._message(bucket, change) for bucket, change in self.buckets.items()]
+            if not storage.schema.table_options.deletion_vectors_enabled:
+                return [*rewritten, *released_vectors(storage, self.snapshot, rewritten)]
+        except BaseException:
+            for bucket, change in self.buckets.items():
+                delete_message_files(storage, self._message(bucket, change))
+            raise
+        return self._marked(rewritten)
+
+    def _message(self, bucket: tuple[bytes, int], change: _Bucket) -> CommitMessage:
+        return CommitMessage(
+            *bucket,
+            change.total_buckets,
+            compact_before=tuple(change.before),
+            compact_after=tuple(change.after),
+            checked_snapshot=self.snapshot.id,
+        )
+
+    def _marked(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+        """The messages with the deletion vectors of their buckets."""
+        entries = index_entries(self.storage, self.snapshot)
+        done: list[CommitMessage] = []
+        try:
+            for message in messages:
+                bucket = (message.partition, message.bucket)
+                new, old = replaced_vectors(
+                    self.storage,
+                    entries,
+                    *bucket,
+                    merge=self.buckets[bucket].vectors,
+                    remove={file.file_name for file in message.compact_before},
+                )
+                done.append(
+                    CommitMessage(
+                        *bucket,
+                        message.total_buckets,
+                        compact_before=message.compact_before,
+                        new_index_files=tuple(new),
+                        deleted_index_files=tuple(old),
+                        checked_snapshot=self.snapshot.id,
+                    )
+                )
+        except BaseException:
+            for message in done:
+                delete_message_files(self.storage, message)
+            raise
+        return done
+
+    def _take(self, split: Split, file: DataFile, opened: DataFileReader) -> None:
+        """Take the rows that match out of one file."""
+        storage = self.storage
+        columns = [item.name for item in storage.schema.fields]
+        before = opened.deletion_vector
+        found: list[npt.NDArray[np.int64]] = []
+        for start, batch in opened.positions(columns, self.matcher.predicate, _BATCH_ROWS):
+            live = before.kept(start, start + batch.num_rows)
+            matched = self.matcher.match(batch.filter(pa.array(live)))
+            if not len(matched.taken):
+                continue
+            found.append(np.flatnonzero(live)[matched.taken] + start)
+            if matched.added is not None:
+                self.writer.write(matched.added)
+        if not found:
+            return
+        bucket = self.buckets.setdefault(
+            (split.partition, split.bucket), _Bucket(split.total_buckets)
+        )
+        after = before.merged(DeletionVector.of(np.concatenate(found)))
+        if len(after) == file.row_count:
+            bucket.before.append(file)
+        elif storage.schema.table_options.deletion_vectors_enabled:
+            bucket.vectors[file.file_name] = after
+        else:
+            bucket.after += self._without(split, file, opened, after)
+            bucket.before.append(file)
+
+    def _without(
+        self, split: Split, file: DataFile, opened: DataFileReader, deleted: DeletionVector
+    ) -> list[DataFile]:
+        """A file's other rows, as new files in the old one's place in the order."""
+        columns = [item.name for item in self.storage.schema.fields]
+        writer = DataFileWriter(
+            self.storage,
+            split.partition,
+            split.bucket,
+            source=FileSource.APPEND,
+            first_sequence=file.min_sequence_number,
+        )
+        try:
+            for start, batch in opened.positions(columns, None, _BATCH_ROWS):
+                writer.write(pa.Table.from_batches([deleted.without(batch, start)]))
+            return writer.finish()
+        except BaseException:
+            writer.abort()
+            raise

@@ -1,0 +1,266 @@
+"""The rows that an update or a merge changes, and what they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.storage.errors import Invalid
+from headwater.storage.maintenance.row_changes import Matched
+from headwater.storage.predicate.filter import (
+    And,
+    Comparison,
+    Constant,
+    In,
+    Predicate,
+    filter_rows,
+    to_expression,
+)
+from headwater.storage.rows.ingest import coerce
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.values import storage_value
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Assignment", "MergeRows", "UpdateRows", "WhenMatched", "merge_source"]
+
+Assignment: TypeAlias = "pc.Expression | pl.Expr | object"
+"""A column's new value: an Arrow or Polars expression over the old row, or a constant."""
+WhenMatched: TypeAlias = Literal["update", "delete"]
+
+# No column of a table has a name with this character, which Polars does not take.
+_NUMBER = "\0number"
+_ROW, _SOURCE = "row", "source"
+_MOST_VALUES = 1000
+
+
+# Updates --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UpdateRows:
+    """The rows that a filter is true for, with new values in some columns.
+
+    Attributes:
+        storage: The table.
+        predicate: The filter; None means all rows.
+        changes: New values by column.
+    """
+
+    storage: TableStorage
+    predicate: Predicate | None
+    changes: Mapping[str, Assignment]
+
+    def match(self, rows: pa.RecordBatch) -> Matched:
+        """The rows of a batch that the filter is true for, and their new versions."""
+        numbers = np.arange(rows.num_rows)
+        found = pa.Table.from_batches([rows])
+        if self.predicate is not None:
+            numbered = pa.RecordBatch.from_arrays(
+                [*rows.columns, pa.array(numbers)], names=[*rows.schema.names, _NUMBER]
+            )
+            kept = filter_rows(numbered, to_expression(self.predicate, self.storage.schema))
+            numbers, found = kept.column(_NUMBER).to_numpy(), kept.drop_columns([_NUMBER])
+        return Matched(numbers, _assigned(found, self.changes) if len(numbers) else None)
+
+    def rest(self) -> pa.Table | None:
+        """None: an update adds no rows."""
+        return None
+
+
+def _assigned(rows: pa.Table, changes: Mapping[str, Assignment]) -> pa.Table:
+    """Rows with new values, each computed from the old row."""
+    result = rows
+    for name, value in changes.items():
+        at = rows.schema.get_field_index(name)
+        result = result.set_column(at, name, _value(rows, name, value))
+    return result
+
+
+def _value(rows: pa.Table, name: str, value: Assignment) -> pa.Array | pa.ChunkedArray:
+    if isinstance(value, pc.Expression):
+        from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions
+
+        steps = [
+            Declaration("table_source", TableSourceNodeOptions(rows)),
+            Declaration("project", ProjectNodeOptions([value], [name])),
+        ]
+        try:
+            # One thread: several would mix the rows up.
+            return Declaration.from_sequence(steps).to_table(use_threads=False).column(0)
+        except pa.ArrowException as error:
+            raise Invalid(f"column '{name}' cannot be set to {value}: {error}") from error
+    if type(value).__module__.split(".")[0] == "polars":
+        return _polars_value(rows, name, value)
+    try:
+        scalar = pa.scalar(value)
+    except pa.ArrowException as error:
+        raise Invalid(f"column '{name}' cannot be set to {value!r}: {error}") from error
+    return pa.repeat(scalar, rows.num_rows)
+
+
+def _polars_value(rows: pa.Table, name: str, value: object) -> pa.ChunkedArray:
+    import polars as pl
+
+    if not isinstance(value, pl.Expr):
+        raise Invalid(f"column '{name}' cannot be set to a {type(value).__name__} of Polars")
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    free = "value"
+    while free in rows.column_names:
+        free += "_"
+    try:
+        # Beside the columns of the frame, so that one value becomes as many as there are rows.
+        found = frame.with_columns(value.alias(free)).get_column(free)
+    except pl.exceptions.PolarsError as error:
+        raise Invalid(f"column '{name}' cannot be set to {value}: {error}") from error
+    return pa.chunked_array([found.to_arrow()])
+
+
+# Merges ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class MergeRows:
+    """The rows that have the same values as a source's in some columns.
+
+    Attributes:
+        storage: The table.
+        source: The source's rows, from `merge_source`.
+        on: The columns; null equals nothing.
+        when_matched: The change of the table's row; None leaves it.
+        inserts: True if the source's rows without a match are added.
+    """
+
+    storage: TableStorage
+    source: pa.Table
+    on: Sequence[str]
+    when_matched: WhenMatched | None
+    inserts: bool
+    _keys: pl.DataFrame = field(init=False)
+    _seen: npt.NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._keys = _numbered_keys(self.source, self.on, _SOURCE)
+        self._seen = np.zeros(self.source.num_rows, np.bool_)
+
+    @property
+    def predicate(self) -> Predicate | None:
+        """The values, or their range, in each of the columns."""
+        parts = [
+            part
+            for name in self.on
+            if (part := _among(self.storage.schema, name, self.source.column(name))) is not None
+        ]
+        return And(tuple(parts)) if parts else None
+
+    def match(self, rows: pa.RecordBatch) -> Matched:
+        """The rows of a batch that a row of the source matches.
+
+        Raises:
+            Invalid: Several rows of the source match one row, or a key would change.
+        """
+        own = _numbered_keys(pa.Table.from_batches([rows]), self.on, _ROW)
+        pairs = own.join(self._keys, on=[str(at) for at in range(len(self.on))], how="inner")
+        taken = pairs.get_column(_ROW).to_numpy()
+        source = pairs.get_column(_SOURCE).to_numpy()
+        self._seen[source] = True
+        if self.when_matched is None:
+            return Matched(np.empty(0, np.int64))
+        values, counts = np.unique(taken, return_counts=True)
+        if len(values) < len(taken):
+            twice = rows.slice(int(values[counts > 1][0]), 1).select(list(self.on)).to_pylist()[0]
+            raise Invalid(
+                f"table {self.storage.name}: several rows of the source match the row with "
+                f"{', '.join(f'{name} = {value!r}' for name, value in twice.items())}; make the "
+                "source's values distinct"
+            )
+        if self.when_matched == "delete" or not len(taken):
+            return Matched(taken)
+        return Matched(taken, self._updated(rows, taken, source))
+
+    def _updated(
+        self, rows: pa.RecordBatch, taken: npt.NDArray[np.int64], source: npt.NDArray[np.int64]
+    ) -> pa.Table:
+        result = pa.Table.from_batches([rows]).take(pa.array(taken))
+        new = self.source.take(pa.array(source))
+        for name in self.source.column_names:
+            if name in self.on:
+                continue
+            at = result.schema.get_field_index(name)
+            if name in self.storage.schema.primary_keys:
+                same = pc.equal(result.column(at), new.column(name))
+                if not pc.all(pc.fill_null(same, False)).as_py():
+                    raise Invalid(
+                        f"table {self.storage.name}: the source changes column '{name}' of rows "
+                        "that it matches, but it is part of the primary key; match on it, too, or "
+                        "leave it out of the source"
+                    )
+            result = result.set_column(at, result.schema.field(at), new.column(name))
+        return result
+
+    def rest(self) -> pa.Table | None:
+        """The source's rows that matched none."""
+        return self.source.filter(pa.array(~self._seen)) if self.inserts else None
+
+
+def _numbered_keys(rows: pa.Table, on: Sequence[str], name: str) -> pl.DataFrame:
+    """The columns of a match, called by their numbers, and the rows' numbers."""
+    import polars as pl
+
+    names = [*(str(at) for at in range(len(on))), name]
+    columns = [*(rows.column(each) for each in on), pa.array(np.arange(rows.num_rows))]
+    frame = pl.from_arrow(pa.table(columns, names=names))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def merge_source(storage: TableStorage, source: pa.Table, on: Sequence[str]) -> pa.Table:
+    """A source's rows in the types of the table's columns; it may have some of them only.
+
+    Raises:
+        Invalid: A column is not the table's, or a value does not fit it, or a row cannot be
+            matched by a column.
+    """
+    schema = storage.schema
+    if not on:
+        raise Invalid(f"table {storage.name}: name the columns that rows are to be matched by")
+    for name in on:
+        if not isinstance(schema.column(name).type, AtomicType):
+            raise Invalid(
+                f"table {storage.name}: rows cannot be matched by column '{name}' of type "
+                f"{schema.column(name).type}"
+            )
+        if name not in source.column_names:
+            raise Invalid(f"table {storage.name}: the source has no column '{name}'")
+    own = [item for item in schema.fields if item.name in source.column_names]
+    some = replace(schema, fields=tuple(own), primary_keys=(), partition_keys=())
+    return coerce(source, some, storage.name, storage.runtime.time_zone)
+
+
+def _among(schema: TableSchema, name: str, column: pa.ChunkedArray) -> Predicate | None:
+    """The condition that a column has one of some values, or lies between them."""
+    data_type = schema.column(name).type
+    if not isinstance(data_type, AtomicType) or data_type.root in (Root.FLOAT, Root.DOUBLE):
+        return None
+    values = pc.drop_null(column)
+    if not len(values):
+        return Constant(False)
+    distinct = pc.unique(values)
+    if len(distinct) <= _MOST_VALUES:
+        return In(name, tuple(storage_value(each.as_py(), data_type) for each in distinct))
+    try:
+        ends = pc.min_max(values)
+    except pa.ArrowNotImplementedError:
+        return None
+    low, high = (storage_value(ends[each].as_py(), data_type) for each in ("min", "max"))
+    return And((Comparison(name, ">=", low), Comparison(name, "<=", high)))
