@@ -54,6 +54,10 @@ class NullKeys(StrEnum):
     ERROR = "error"
 
 
+RECORD_EXPIRE_TIME = "record-level.expire-time"
+RECORD_TIME_FIELD = "record-level.time-field"
+"""The option that names the column by which rows expire."""
+
 _BYTE_UNITS = {"": 1, "b": 1, "bytes": 1}
 for _power, _names in enumerate((("k", "kb"), ("m", "mb"), ("g", "gb"), ("t", "tb")), 1):
     _BYTE_UNITS |= dict.fromkeys(_names, 1024**_power)
@@ -217,6 +221,17 @@ class TableOptions:
         """The sequence fields with which a ``-D`` row of their group ends its key's row."""
         text = self.raw.get("partial-update.remove-record-on-sequence-group")
         return () if text is None else tuple(text.split(","))
+
+    @property
+    def record_expire_time(self) -> int | None:
+        """Milliseconds after which a row is too old; None is never."""
+        text = self.raw.get(RECORD_EXPIRE_TIME)
+        return None if text is None else parse_duration(text, RECORD_EXPIRE_TIME)
+
+    @property
+    def record_time_field(self) -> str | None:
+        """The column that holds the time of each row."""
+        return self.raw.get(RECORD_TIME_FIELD)
 
     @property
     def bucket(self) -> int:

@@ -67,6 +67,8 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
         "partial-update.remove-record-on-sequence-group",
         "the sequence fields with which a `-D` row of their group does so",
     ),
+    _honoured("record-level.expire-time", "the age at which a compaction drops a row"),
+    _honoured("record-level.time-field", "the column that holds the time of each row"),
     _honoured("dynamic-partition-overwrite", "which partitions an overwrite replaces"),
     _honoured("streaming-read-append-overwrite", "whether a stream gives rows of overwrites"),
     # The moment that a read is of.

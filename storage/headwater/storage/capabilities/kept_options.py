@@ -102,7 +102,6 @@ _KEPT: Mapping[str, str] = {
         data-file.external-paths.specific-fs data-file.external-paths.weights
         fields.<column>.map.shared-shredding.column-placement-policy
         fields.<column>.map.shared-shredding.max-columns metadata.iceberg.<setting>
-        record-level.time-field
         """,
     "columns of types VARIANT, BLOB and VECTOR": """
         blob-as-descriptor blob-compaction.enabled blob-descriptor-field blob-descriptor.<setting>

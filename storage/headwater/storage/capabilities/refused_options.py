@@ -136,11 +136,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         "whether rows have ids that stay; they are read without them",
         refusals=(Refusal(_WRITES, _FALSE),),
     ),
-    Option(
-        "record-level.expire-time",
-        "the age at which compaction drops a row; until then it is read",
-        refusals=(Refusal(Operation.COMPACT, _UNSET, "rows that have expired would stay"),),
-    ),
     # Rows of other branches.
     *(
         Option(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from headwater.storage.capabilities import Operation
 from headwater.storage.compaction.levels import Levels
 from headwater.storage.compaction.options import CompactionOptions
+from headwater.storage.compaction.record_expiry import RecordExpiry
 from headwater.storage.compaction.universal import (
     CompactionUnit,
     full_compaction,
@@ -138,7 +139,9 @@ def _keyed_work(
     levels = Levels.of(files, options.highest_level)
     if full:
         small = [file for file in files if file.file_size < options.small_file_size(True)]
-        if any(file.level != levels.highest for file in files) or len(small) > 1:
+        expiry = RecordExpiry.of(storage)
+        expired = expiry is not None and any(map(expiry.has_expired, files))
+        if expired or any(file.level != levels.highest for file in files) or len(small) > 1:
             yield full_compaction(levels)
         return
     unit = pick_compaction(levels, options, storage.runtime.now_millis())

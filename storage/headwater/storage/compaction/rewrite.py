@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.plan import CompactionTask
+from headwater.storage.compaction.record_expiry import RecordExpiry
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.options import ChangelogProducer
@@ -76,6 +77,7 @@ class _Rewriter:
         self._directory = bucket_directory(storage, task.partition, task.bucket)
         values = partition_values(storage, task.partition)
         self._files = BucketFiles(storage, self._directory, values, task.deletion_files)
+        self._expiry = RecordExpiry.of(storage)
         self._writers: list[DataFileWriter] = []
         self.before: list[DataFile] = []
         self.after: list[DataFile] = []
@@ -123,7 +125,7 @@ class _Rewriter:
                 for file in run.files:
                     if file.file_name not in self._rewritten:
                         continue
-                    if self._is_large(file) and not self._may_delete(file):
+                    if self._is_large(file) and not self._loses_rows(file):
                         # What is rewritten before it must not share a file with what comes after.
                         self._merge(waiting)
                         waiting = []
@@ -151,6 +153,11 @@ class _Rewriter:
             return False
         return self._files.open(file).may_delete
 
+    def _loses_rows(self, file: DataFile) -> bool:
+        """True if a file must be rewritten though no other has rows of its keys."""
+        expires = self._expiry is not None and self._expiry.has_expired(file)
+        return expires or self._may_delete(file)
+
     def _move_up(self, file: DataFile) -> None:
         if file.level != self._level:
             self._replace([file], [file.at_level(self._level)])
@@ -161,7 +168,7 @@ class _Rewriter:
         files = [file for file in every if file.file_name in self._rewritten]
         if not files:
             return
-        if len(every) == 1 and not self._may_delete(files[0]):
+        if len(every) == 1 and not self._loses_rows(files[0]):
             self._move_up(files[0])
             return
         rows = (batch for section in sections for batch in self._merged(section))
@@ -175,6 +182,7 @@ class _Rewriter:
             keep_deletes=not self._task.unit.drops_deletes,
             ordered=True,
             keys_alone=lambda file: file.file_name not in self._rewritten,
+            kept=None if self._expiry is None else self._expiry.kept,
             batch_rows=_BATCH_ROWS,
         )
 
@@ -189,6 +197,7 @@ class _Rewriter:
             wanted,
             ordered=True,
             keys_alone=lambda file: file.level > 0,
+            kept=None if self._expiry is None else self._expiry.kept,
             batch_rows=_BATCH_ROWS,
         )
         for batch in merged:

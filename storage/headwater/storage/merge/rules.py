@@ -153,4 +153,4 @@ def added_rows(batch: pa.RecordBatch) -> pa.BooleanArray | None:
         return None
     retracting = pc.bit_wise_and(batch.column(at), pa.scalar(1, pa.int8()))
     added = pc.equal(retracting, pa.scalar(0, pa.int8()))
-    return None if pc.all(added).as_py() else added
+    return None if pc.all(added, min_count=0).as_py() else added

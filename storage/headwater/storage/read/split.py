@@ -253,6 +253,7 @@ class BucketFiles:
         keep_deletes: bool = False,
         ordered: bool = False,
         keys_alone: Callable[[DataFile], bool] = lambda file: False,
+        kept: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
         batch_rows: int = 65536,
     ) -> Iterator[pa.RecordBatch]:
         """Merge one section, see `merge_runs`.
@@ -265,6 +266,7 @@ class BucketFiles:
             ordered: As in `merge_runs`.
             keys_alone: For a merge engine with `compacted_rows_first`: the files, all of a level,
                 whose keys are left out of the result.
+            kept: Leaves out rows that are not to be merged.
             batch_rows: As in `merge_runs`.
         """
         rules = MergeRules.of(self.storage.schema)
@@ -280,7 +282,8 @@ class BucketFiles:
                     opened = self.open(file)
                     kind = [KIND_FIELD.name] if opened.may_delete else []
                     names = list(rules.keys if keys_only else dict.fromkeys([*wanted, *kind]))
-                    yield from opened.rows(names, predicate, rows, keys_only=True)
+                    batches = opened.rows(names, predicate, rows, keys_only=True)
+                    yield from batches if kept is None or keys_only else map(kept, batches)
 
             name = f"{self.directory}/{run.files[0].file_name}"
             return SortedRun(

@@ -191,7 +191,7 @@ class Pruner:
         never brings back an older version.
         """
         schema = self._storage.schema_by_id(entry.file.schema_id)
-        stats = self._evolved(entry.file, entry.file.key_stats, schema.key_fields, schema)
+        stats = _evolved(entry.file, entry.file.key_stats, schema.key_fields, schema, self._columns)
         keys = {item.name for item in self._storage.schema.key_fields}
         ranges = {name: found for name, found in stats.items() if name in keys}
         if not may_match(self._predicate, {**ranges, **self._ranges_of(entry.partition)}):
@@ -200,16 +200,7 @@ class Pruner:
 
     def by_value(self, entry: ManifestEntry) -> bool:
         """True if a file may hold rows that match, each row taken for itself."""
-        file = entry.file
-        schema = self._storage.schema_by_id(file.schema_id)
-        fields: Sequence[DataField] = schema.fields
-        columns = file.write_cols if file.value_stats_cols is None else file.value_stats_cols
-        if columns is not None:
-            by_name = schema.field_by_name
-            if any(name not in by_name for name in columns):
-                return True
-            fields = schema.columns(columns)
-        stats = self._evolved(file, file.value_stats, fields, schema)
+        stats = value_ranges(self._storage, entry.file, self._columns)
         if not may_match(self._predicate, {**stats, **self._ranges_of(entry.partition)}):
             return False
         return self._by_index(entry, self._storage.schema.fields)
@@ -234,26 +225,41 @@ class Pruner:
         self.excluded_by_index.add(file.file_name)
         return False
 
-    def _evolved(
-        self,
-        file: DataFile,
-        stats: SimpleStats,
-        fields: Sequence[DataField],
-        schema: TableSchema,
-    ) -> dict[str, ColumnRange]:
-        """Statistics of the predicate's columns, by present name."""
-        ranges: dict[str, ColumnRange] = {}
-        found: dict[str, ColumnRange] | None = None
-        for item in self._columns:
-            old = schema.field_by_id.get(item.id)
-            if old is None:
-                # The file is older than the column: all null.
-                ranges[item.name] = ColumnRange(None, None, file.row_count, file.row_count)
-            elif _comparable_types(old.type, item.type):
-                found = _ranges(stats, fields, file.row_count) if found is None else found
-                if old.name in found:
-                    ranges[item.name] = found[old.name]
-        return ranges
+
+def value_ranges(
+    storage: TableStorage, file: DataFile, columns: Sequence[DataField]
+) -> dict[str, ColumnRange]:
+    """A file's statistics of some of the table's present columns, by name, where they are known."""
+    schema = storage.schema_by_id(file.schema_id)
+    fields: Sequence[DataField] = schema.fields
+    stored = file.write_cols if file.value_stats_cols is None else file.value_stats_cols
+    if stored is not None:
+        if any(name not in schema.field_by_name for name in stored):
+            return {}
+        fields = schema.columns(stored)
+    return _evolved(file, file.value_stats, fields, schema, columns)
+
+
+def _evolved(
+    file: DataFile,
+    stats: SimpleStats,
+    fields: Sequence[DataField],
+    schema: TableSchema,
+    columns: Sequence[DataField],
+) -> dict[str, ColumnRange]:
+    """Statistics of present columns, by present name."""
+    ranges: dict[str, ColumnRange] = {}
+    found: dict[str, ColumnRange] | None = None
+    for item in columns:
+        old = schema.field_by_id.get(item.id)
+        if old is None:
+            # The file is older than the column: all null.
+            ranges[item.name] = ColumnRange(None, None, file.row_count, file.row_count)
+        elif _comparable_types(old.type, item.type):
+            found = _ranges(stats, fields, file.row_count) if found is None else found
+            if old.name in found:
+                ranges[item.name] = found[old.name]
+    return ranges
 
 
 def indexed_columns(

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.options import ChangelogProducer, MergeEngine, TableOptions
+from headwater.storage.options import (
+    RECORD_TIME_FIELD,
+    ChangelogProducer,
+    MergeEngine,
+    TableOptions,
+)
 from headwater.storage.schema.bucket_key import check_bucket_function
 from headwater.storage.schema.column_directives import apply_directives
 from headwater.storage.schema.default_values import check_default_value
@@ -22,7 +27,7 @@ from headwater.storage.schema.sequence_groups import check_partial_update
 from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
 from headwater.storage.schema.table_type import TableType, table_type
 from headwater.storage.schema.type_rules import check_kept_types
-from headwater.storage.types.atomic_type import AtomicType
+from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
     ArrayType,
     DataField,
@@ -36,6 +41,7 @@ from headwater.storage.types.data_type import (
 __all__ = [
     "KEY_FIELD_PREFIX",
     "SYSTEM_FIELD_NAMES",
+    "check_record_time",
     "check_schema",
     "keys_from_option",
     "new_table_schema",
@@ -213,6 +219,7 @@ def _check_options(schema: TableSchema) -> None:
     kind_field = options.row_kind_field
     if kind_field is not None and kind_field not in schema.field_by_name:
         raise Invalid(f"rowkind.field column '{kind_field}' does not exist")
+    check_record_time(schema)
     if options.snapshot_retained_min < 1:
         raise Invalid("'snapshot.num-retained.min' must be at least 1")
     if options.snapshot_retained_min > options.snapshot_retained_max:
@@ -224,6 +231,7 @@ def _check_options(schema: TableSchema) -> None:
         options.merge_engine,
         options.sequence_descending,
         options.ignore_delete,
+        options.record_expire_time,
         options.zstd_level,
         options.target_file_size(bool(schema.primary_keys)),
         options.snapshot_time_retained,
@@ -247,6 +255,24 @@ def _check_deletion_vectors(options: TableOptions) -> None:
             "deletion vectors work with the changelog-producer none, input or lookup, not "
             f"{options.changelog_producer}"
         )
+
+
+def check_record_time(schema: TableSchema) -> None:
+    """Check the column by which rows expire; raises Invalid if it holds no times."""
+    name = schema.table_options.record_time_field
+    if name is None:
+        return
+    if name not in schema.field_by_name:
+        raise Invalid(f"{RECORD_TIME_FIELD} column '{name}' does not exist")
+    found = schema.field_by_name[name].type
+    if not isinstance(found, AtomicType) or found.root not in _RECORD_TIMES:
+        raise Invalid(
+            f"{RECORD_TIME_FIELD} column '{name}' must be of type INT, BIGINT or TIMESTAMP, not "
+            f"{found}"
+        )
+
+
+_RECORD_TIMES = (Root.INT, Root.BIGINT, Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 
 
 def _check_first_row(options: TableOptions) -> None:
