@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -296,6 +297,44 @@ def test_a_write_starts_over_when_others_added_keys(
     table.write(_many(1, [5, 77, 200], "mine"))
     expected = {(1, k): "other" for k in range(30)} | {(1, k): "mine" for k in (5, 77, 200)}
     _check(table, expected)
+
+
+@pytest.mark.modes
+def test_writers_at_the_same_time_put_no_key_into_two_buckets(tmp_path: Path) -> None:
+    _table(tmp_path, {"commit.max-retries": "60", "dynamic-bucket.target-row-num": "7"})
+    rounds = [[*range(start, start + 12, 2)] for start in (0, 5, 10, 3, 14)]
+
+    def write(writer: int) -> None:
+        with connect(str(tmp_path)) as lake:
+            for number, keys in enumerate(rounds):
+                partition = (writer + number) % 2
+                # Not all writers bring the keys in the same order.
+                ordered = keys if writer % 2 else keys[::-1]
+                lake.table("d.t").write(_many(partition, ordered, f"{writer}.{number}"))
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(write, range(3)))
+    table = connect(str(tmp_path)).table("d.t")
+    expected = {(p, key) for keys in rounds for key in keys for p in (0, 1)}
+    found = _found(table)
+    assert set(found) == expected
+    _check(table, found)
+    # Streams give each row that was written, once.
+    assert table.changes(0).to_arrow().num_rows == 3 * sum(map(len, rounds))
+
+
+def test_a_difference_across_an_overwrite_is_refused(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write(_many(1, range(10)))
+    table.write(_many(1, [3, 20]))
+    grown = table.changes(1, 2, mode="diff").to_arrow()
+    assert sorted(zip(grown["_ROW_KIND"].to_pylist(), grown["k"].to_pylist(), strict=True)) == [
+        ("+I", 20)
+    ]
+    # Key 9 was in the second bucket, and is now in the first.
+    table.overwrite(_many(1, [9, 8]))
+    with pytest.raises(Invalid, match="spread over other buckets"):
+        table.changes(1, 3, mode="diff").to_arrow()
 
 
 def test_damaged_indexes_are_named(tmp_path: Path) -> None:

@@ -324,6 +324,15 @@ def test_a_deletion_does_not_overtake_rows_that_are_spread_meanwhile(tmp_path: P
     assert _found(table) == {(1, 1): "new"}
 
 
+def test_a_difference_across_another_number_of_buckets_is_refused(tmp_path: Path) -> None:
+    table = _table(tmp_path, {"postpone.default-bucket-num": "2"})
+    table.write(_many(1, 10))
+    more = table.with_options({"postpone.default-bucket-num": "3"})
+    more.overwrite(_many(1, 10))
+    with pytest.raises(Invalid, match="spread over other buckets"):
+        table.changes(1, 2, mode="diff").to_arrow()
+
+
 def test_what_would_be_read_wrongly_is_refused(tmp_path: Path) -> None:
     table = _table(tmp_path, {"postpone.merge-on-read": "true"})
     table.write(_data([(1, 1, "a")]))

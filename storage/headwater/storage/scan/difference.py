@@ -9,12 +9,15 @@ Source: ``SnapshotReaderImpl.readIncrementalDiff``, ``IncrementalDiffStartingSca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
 
 from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import POSTPONE_BUCKET
-from headwater.storage.index.index_file import DELETION_VECTORS
+from headwater.storage.index.hash_index import read_hash_index
+from headwater.storage.index.index_file import DELETION_VECTORS, HASH
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.predicate.filter import Predicate
@@ -46,7 +49,7 @@ def plan_difference(
 
     Raises:
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
-        Invalid: The table had other numbers of buckets.
+        Invalid: Rows of a key may have lain in another bucket.
         Unsupported: The table has deletion vectors; or it has no primary key, and files of the
             earlier snapshot were rewritten since.
     """
@@ -62,6 +65,7 @@ def plan_difference(
     _check_buckets(storage, before, after)
     old = _by_bucket(storage, before, predicate)
     new = _by_bucket(storage, after, predicate)
+    _check_partitions(storage, before, after, old, new)
     splits: list[Split] = []
     for bucket in dict.fromkeys([*old, *new]):
         entries = [*old.get(bucket, ()), *new.get(bucket, ())]
@@ -85,6 +89,53 @@ def _check_buckets(storage: TableStorage, before: Snapshot, after: Snapshot) -> 
             f"{numbers[1]} in snapshot {after.id}; their difference cannot be read bucket by "
             "bucket. Read the changes between them instead (mode delta or changelog)"
         )
+
+
+def _check_partitions(
+    storage: TableStorage,
+    before: Snapshot,
+    after: Snapshot,
+    old: Mapping[_Bucket, Sequence[ManifestEntry]],
+    new: Mapping[_Bucket, Sequence[ManifestEntry]],
+) -> None:
+    """No key has moved to another bucket of its partition, which an overwrite may have done."""
+    totals = {partition: entries[0].total_buckets for (partition, _), entries in old.items()}
+    moved = any(
+        totals.get(partition, entries[0].total_buckets) != entries[0].total_buckets
+        for (partition, _), entries in new.items()
+    )
+    if storage.schema.primary_keys and storage.schema.table_options.bucket == -1:
+        moved = _keys_moved(storage, before, after, {partition for partition, _ in new})
+    if moved:
+        raise Invalid(
+            f"table {storage.name}: between snapshots {before.id} and {after.id} rows of a "
+            "partition were spread over other buckets; their difference cannot be read bucket by "
+            "bucket. Read the changes between them instead (mode delta or changelog)"
+        )
+
+
+def _keys_moved(
+    storage: TableStorage, before: Snapshot, after: Snapshot, partitions: Collection[bytes]
+) -> bool:
+    """True if a dynamic bucket has lost a key while its partition still has rows."""
+    old, new = (
+        {
+            (entry.partition, entry.bucket): entry
+            for entry in index_entries(storage, snapshot)
+            if entry.index_file.index_type == HASH and entry.partition in partitions
+        }
+        for snapshot in (before, after)
+    )
+    for bucket, entry in old.items():
+        later = new.get(bucket)
+        if later is not None and later.index_file == entry.index_file:
+            continue
+        if later is None:
+            return True
+        hashes = read_hash_index(storage, later)
+        if not np.isin(read_hash_index(storage, entry), hashes).all():
+            return True
+    return False
 
 
 def _by_bucket(
