@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 from headwater.storage.commit.checks import (
     bucket_counts_stay,
@@ -36,6 +34,7 @@ from headwater.storage.commit.fate import Patience, commit_snapshot
 from headwater.storage.commit.index_changes import IndexChanges
 from headwater.storage.commit.late_rows import LateRows
 from headwater.storage.commit.own_history import BATCH_IDENTIFIER, CommittedUpTo, OwnHistory
+from headwater.storage.commit.writer_version import writer_version
 from headwater.storage.errors import (
     Conflict,
     CorruptData,
@@ -538,7 +537,7 @@ class TableCommit:
             "changelogManifestListSize": None if changelog_list is None else changelog_list[1],
             "indexManifest": index_manifest,
             "commitUser": self._user,
-            "writerVersion": _writer_version(),
+            "writerVersion": writer_version(),
             "commitIdentifier": attempt.identifier,
             "commitKind": str(attempt.kind),
             "timeMillis": max(runtime.now_millis(), 0 if base is None else base.time_millis),
@@ -605,12 +604,3 @@ def _deleted(entry: ManifestEntry) -> ManifestEntry:
     return ManifestEntry(
         FileKind.DELETE, entry.partition, entry.bucket, entry.total_buckets, entry.file
     )
-
-
-@cache
-def _writer_version() -> str:
-    """The name and version of this program; to look it up takes milliseconds."""
-    try:
-        return f"headwater-{version('headwater')}"
-    except PackageNotFoundError:
-        return "headwater"

@@ -172,8 +172,15 @@ def write_manifest(storage: TableStorage, entries: Sequence[ManifestEntry]) -> M
     return _put_manifest(storage, name, entries, _encode(storage, entries))
 
 
-def write_manifests(storage: TableStorage, entries: Sequence[ManifestEntry]) -> list[ManifestFile]:
+def write_manifests(
+    storage: TableStorage, entries: Sequence[ManifestEntry], *, at_least: float | None = None
+) -> list[ManifestFile]:
     """Write entries, in order, as manifests of about ``manifest.target-file-size`` at most.
+
+    Args:
+        storage: The table.
+        entries: The entries.
+        at_least: Let no manifest be smaller than so many times that size, if it can be helped.
 
     Returns:
         The manifests; none when there are no entries.
@@ -186,7 +193,11 @@ def write_manifests(storage: TableStorage, entries: Sequence[ManifestEntry]) -> 
     uuid = storage.runtime.new_uuid()
     encoded = _encode(storage, entries)
     target = storage.schema.table_options.manifest_target_file_size
-    parts = min(len(entries), max(1, math.ceil(len(encoded) / target)))
+    if at_least is None:
+        parts = math.ceil(len(encoded) / target)
+    else:
+        parts = math.floor(len(encoded) / (target * at_least))
+    parts = min(len(entries), max(1, parts))
     if parts == 1:
         return [_put_manifest(storage, f"manifest-{uuid}-0", entries, encoded)]
     each = math.ceil(len(entries) / parts)
