@@ -113,7 +113,10 @@ def test_a_partition_that_is_written_to_meanwhile_is_looked_at_again(
     lake: Lake, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = daily(
-        lake, partition__expiration_time="7 d", partition__expiration_strategy="update-time"
+        lake,
+        partition__expiration_time="7 d",
+        write_only="true",
+        partition__expiration_strategy="update-time",
     )
     fill(table, "a", "b")
     clock.turn(days=8)

@@ -21,6 +21,8 @@ from headwater.storage.errors import Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.jobs.expire import delete_tag_data
+from headwater.storage.jobs.tags import tell_of_tag
+from headwater.storage.maintenance.partition_done import delete_success_file
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.change import SchemaChange, check_changes
 from headwater.storage.schema.table_schema import TableSchema
@@ -358,6 +360,7 @@ class TableHistory:
         """
         millis = None if retained is None else retained // timedelta(milliseconds=1)
         self._catalog.tags.create(self.identifier, name, snapshot_id, retained_millis=millis)
+        tell_of_tag(self._storage, name)
 
     def delete_tag(self, name: str) -> None:
         """Delete a tag, and the files that it alone kept.
@@ -367,6 +370,7 @@ class TableHistory:
         """
         tagged = self.tag(name).snapshot
         self._catalog.tags.delete(self.identifier, name)
+        delete_success_file(self._files, self._storage.layout.tag_success_file(name))
         delete_tag_data(self._storage, tagged, self.pointer.latest())
 
     def expire_tags(

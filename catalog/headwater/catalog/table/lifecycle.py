@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
+from functools import cached_property, partial
 
 from headwater.catalog.table.reading import ReadableTable
 from headwater.storage.capabilities import Operation
-from headwater.storage.errors import Invalid
+from headwater.storage.commit.manifest_compaction import compact_manifests
+from headwater.storage.compaction.options import CompactionOptions
+from headwater.storage.errors import HeadwaterError, Invalid
+from headwater.storage.jobs.expire import expire_snapshots
 from headwater.storage.jobs.partitions import expire_partitions
-from headwater.storage.maintenance.lifecycle_options import DoneAction, LifecycleOptions
+from headwater.storage.jobs.tags import TagEnds, create_due_tags, delete_tag
+from headwater.storage.maintenance.lifecycle_options import (
+    DoneAction,
+    LifecycleOptions,
+    TagCreation,
+)
 from headwater.storage.maintenance.partition_done import (
     idle_partitions,
     partition_success_file,
     write_success_file,
 )
 from headwater.storage.maintenance.partition_expiry import ExpiredPartitions, PartitionRetention
-from headwater.storage.rows.partition import static_partition
+from headwater.storage.rows.partition import partition_spec, static_partition
+from headwater.storage.snapshot.files import read_snapshot_file
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.values import partition_text
 
 __all__ = ["TableLifecycle"]
 
+_LOG = logging.getLogger(__name__)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -121,6 +134,103 @@ class TableLifecycle(ReadableTable):
             for action in actions:
                 self._tell(action, specs)
         return specs
+
+    def create_due_tags(self) -> list[str]:
+        """Make the tags that are due by ``tag.automatic-creation``, as each commit does.
+
+        Returns:
+            The names of the tags made; a tag that another has made meanwhile is not among them.
+
+        Raises:
+            Invalid: An option has a value that it cannot have.
+        """
+        return create_due_tags(self._storage, self.pointer.latest())
+
+    def compact_manifests(self) -> Snapshot | None:
+        """List the table's files anew, in the order of their partitions; no data changes.
+
+        A plan that reads few partitions then reads few manifests. The smaller
+        ``manifest.target-file-size``, the fewer files of others they list.
+
+        Returns:
+            The snapshot made; None when the manifests are in order.
+
+        Raises:
+            Conflict: Other commits came first each time.
+            OutcomeUnknown: The commit may have happened.
+        """
+        return compact_manifests(self._storage, self.pointer)
+
+    # After a commit ---------------------------------------------------------------------------
+
+    def keep_up(self, *, at_end: bool = True, written: Collection[bytes] = ()) -> None:
+        """Do what is due after a commit: tags, and the expiry of tags, partitions and snapshots.
+
+        Writers call it; those of other engines do the like. A table with ``write-only`` leaves it
+        to others. What fails is logged, and is due again after the next commit: the rows are
+        committed.
+
+        Args:
+            at_end: True after a batch, false between the batches of a stream.
+            written: The partitions that were written to, serialised.
+        """
+        options = LifecycleOptions.of(self._storage)
+        write_only = CompactionOptions(options.raw).write_only
+        steps: list[tuple[str, Callable[[], object]]] = []
+        try:
+            makes_tags = options.tag_creation
+            if (at_end and makes_tags is TagCreation.BATCH) or (
+                not write_only and makes_tags not in (TagCreation.NONE, TagCreation.BATCH)
+            ):
+                steps.append(("making tags", self.create_due_tags))
+            if at_end and options.marks_partitions_at_end and written:
+                specs = [dict(partition_spec(self._storage, each)) for each in sorted(written)]
+                steps.append(("marking partitions", partial(self.mark_partitions_done, *specs)))
+            if not write_only:
+                if options.expires_tags:
+                    steps.append(("expiring tags", self._expire_timed_tags))
+                if options.partition_expiration is not None and self.schema.partition_keys:
+                    always = at_end and options.expires_partitions_at_end
+                    expiry = partial(self._expire_due_partitions, always=always)
+                    steps.append(("expiring partitions", expiry))
+                steps.append(("expiring snapshots", self._expire_by_options))
+        except Invalid as error:
+            _LOG.warning("table %s: no upkeep after the commit: %s", self.name, error.message)
+        for name, step in steps:
+            try:
+                step()
+            except HeadwaterError as error:
+                _LOG.warning(
+                    "table %s: %s after the commit failed: %s", self.name, name, error.message
+                )
+
+    def _expire_timed_tags(self) -> None:
+        for name in self._tag_ends.expired(self._storage):
+            delete_tag(self._storage, name, self.pointer.latest())
+
+    def _expire_due_partitions(self, *, always: bool) -> None:
+        """Expire partitions after the first commit of each ``partition.expiration-check-interval``.
+
+        Paimon's writers count from when they began, which says nothing where a writer is a call.
+        """
+        latest = self.pointer.latest()
+        if latest is None:
+            return
+        interval = LifecycleOptions.of(self._storage).partition_check_interval
+        is_first = always or not interval
+        if not is_first:
+            before = read_snapshot_file(self._files, self._storage.layout, latest.id - 1)
+            own = latest.time_millis // interval
+            is_first = before is None or before.time_millis // interval != own
+        if is_first:
+            self.expire_partitions()
+
+    def _expire_by_options(self) -> None:
+        expire_snapshots(self._storage, self.pointer.latest())
+
+    @cached_property
+    def _tag_ends(self) -> TagEnds:
+        return TagEnds()
 
     def _tell(self, action: DoneAction, specs: list[dict[str, str]]) -> None:
         match action:

@@ -99,7 +99,10 @@ class Table(TableLifecycle):
         def attempt() -> Snapshot | None:
             plan = WritePlan(self._storage).upon(self.pointer.latest())
             messages = self._write_rows(plan, data, row_kinds)
-            return plan.commit(self._new_commit(), messages, executor, properties=properties)
+            return self._kept_up(
+                plan.commit(self._new_commit(), messages, executor, properties=properties),
+                messages,
+            )
 
         return until_no_conflict(retries, attempt)
 
@@ -154,11 +157,16 @@ class Table(TableLifecycle):
             data = with_partition(self._storage, arrow_table(data), partition)
         plan = WritePlan(self._storage, Replacement(partition, dynamic))
         messages = self._write_rows(plan, data)
-        return plan.commit(self._new_commit(), messages, executor, properties=properties)
+        return self._kept_up(
+            plan.commit(self._new_commit(), messages, executor, properties=properties), messages
+        )
 
     def truncate(self) -> Snapshot:
         """Delete all rows as one commit."""
-        return self._new_commit().overwrite([], PartitionFilter.whole_table(self._storage))
+        whole = PartitionFilter.whole_table(self._storage)
+        snapshot = self._new_commit().overwrite([], whole)
+        self.keep_up()
+        return snapshot
 
     def drop_partitions(self, *partitions: Mapping[str, object]) -> Snapshot:
         """Delete all rows of some partitions as one commit.
@@ -172,7 +180,9 @@ class Table(TableLifecycle):
         if not partitions or not all(partitions):
             raise Invalid(f"table {self.name}: name the partitions to drop by their values")
         replaced = PartitionFilter.static(self._storage, *partitions)
-        return self._new_commit().overwrite([], replaced)
+        snapshot = self._new_commit().overwrite([], replaced)
+        self.keep_up()
+        return snapshot
 
     def delete(
         self, where: str | Predicate, *, executor: Executor = _THIS_PROCESS
@@ -198,7 +208,7 @@ class Table(TableLifecycle):
         predicate = self._predicate(where, self._storage)
         assert predicate is not None
         watched = self._watched("deleting rows", executor)
-        return delete_from_table(self._storage, self.pointer, watched, predicate)
+        return self._kept_up(delete_from_table(self._storage, self.pointer, watched, predicate))
 
     def update(
         self,
@@ -277,6 +287,14 @@ class Table(TableLifecycle):
     def _watched(self, action: str, executor: Executor) -> Executor:
         return WatchedExecutor(f"{self.name}: {action}", executor)
 
+    def _kept_up(
+        self, snapshot: Snapshot | None, messages: Sequence[CommitMessage] = ()
+    ) -> Snapshot | None:
+        """The snapshot of a commit, once what is due after it is done."""
+        if snapshot is not None:
+            self.keep_up(written={message.partition for message in messages})
+        return snapshot
+
     def _new_commit(self) -> TableCommit:
         return TableCommit(self._storage, self.pointer, self._runtime.new_uuid())
 
@@ -310,7 +328,9 @@ class Table(TableLifecycle):
             OutcomeUnknown: The commit may have happened.
         """
         watched = self._watched("compacting", executor)
-        return compact_table(self._storage, self.pointer, watched, partition=partition, full=full)
+        return self._kept_up(
+            compact_table(self._storage, self.pointer, watched, partition=partition, full=full)
+        )
 
     def rewrite_file_indexes(
         self,

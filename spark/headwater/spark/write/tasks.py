@@ -167,6 +167,11 @@ class _Files:
     writer: str
     messages: list[CommitMessage]
 
+    @property
+    def partitions(self) -> set[bytes]:
+        """The partitions that they lie in, serialised."""
+        return {message.partition for message in self.messages}
+
     @staticmethod
     def of(messages: Sequence[WriterCommitMessage | None]) -> _Files | None:
         """None when no task wrote anything."""
@@ -191,6 +196,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
             commit = TableCommit(table.storage, table.pointer, files.writer)
             plan = _plan(self._options, table.storage, self._is_stream)
             plan.commit(commit, files.messages, _THIS_PROCESS)
+            table.keep_up(written=files.partitions)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete what tasks wrote, as another failed."""
@@ -216,6 +222,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         plan = _plan(self._options, table.storage, self._is_stream)
         if commit.filter_committed([batchId]):
             plan.commit(commit, files.messages, _THIS_PROCESS, identifier=batchId)
+            table.keep_up(at_end=False)
         else:
             commit.abort(files.messages)
             # The earlier run may have ended before it compacted.

@@ -41,17 +41,14 @@ _KEPT: Mapping[str, str] = {
         sink.clustering.strategy sort-compaction.local-sample.magnification
         sort-compaction.range-strategy zorder.var-length-contribution
         """,
-    "work that others do along with a commit: expire partitions, create tags, call Java classes,"
-    " tell Hive. A commit of this engine does none of it, as one with `write-only`": """
-        commit.callback.#.param commit.callbacks end-input.check-partition-expire
-        metastore.tag-to-partition metastore.tag-to-partition.preview partition.end-input-to-done
-        partition.expiration-check-interval partition.idle-time-to-report-statistic
+    "work that others do along with a commit: call Java classes, tell Hive. A commit of this engine"
+    " does none of it": """
+        commit.callback.#.param commit.callbacks
+        metastore.tag-to-partition metastore.tag-to-partition.preview
+        partition.idle-time-to-report-statistic
         partition.mark-done-action.custom.class partition.mark-done-action.http.params
-        partition.mark-done-action.http.url sink.process-time-zone sink.watermark-time-zone
-        snapshot.watermark-idle-timeout tag.automatic-completion tag.automatic-creation
-        tag.batch.customized-name tag.callback.#.param tag.callbacks tag.create-success-file
-        tag.creation-delay tag.creation-period tag.creation-period-duration tag.num-retained-max
-        tag.period-formatter tag.time-expire-enabled visibility-callback.check-interval
+        partition.mark-done-action.http.url snapshot.watermark-idle-timeout
+        tag.callback.#.param tag.callbacks visibility-callback.check-interval
         visibility-callback.enabled visibility-callback.timeout
         """,
     "commits: this engine makes none without rows, and gives each file a new name": """

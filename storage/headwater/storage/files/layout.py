@@ -125,6 +125,10 @@ class TableLayout:
         """A tag file."""
         return f"{self.tag_directory}/tag-{name}"
 
+    def tag_success_file(self, name: str) -> str:
+        """The file that says that a tag is complete."""
+        return f"{self.tag_directory}/tag-success-file/{name}_SUCCESS"
+
     @property
     def consumer_directory(self) -> str:
         """The directory of the consumer files."""

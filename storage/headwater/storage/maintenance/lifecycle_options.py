@@ -72,11 +72,6 @@ class LifecycleOptions(TableOptions):
         text = self.raw.get(key)
         return None if text is None else parse_duration(text, key)
 
-    @property
-    def write_only(self) -> bool:
-        """True if writers leave upkeep to others."""
-        return self._boolean("write-only", self._boolean("write.compaction-skip", False))
-
     # Partitions.
 
     @property
@@ -100,6 +95,12 @@ class LifecycleOptions(TableOptions):
         limit = self.partition_expiration_limit
         batch = self._integer("partition.expiration-batch-size", limit)
         return batch if batch > 0 else limit
+
+    @property
+    def partition_check_interval(self) -> int:
+        """Milliseconds from one expiry of partitions by writers to the next."""
+        millis = self._duration("partition.expiration-check-interval")
+        return 3_600_000 if millis is None else millis
 
     @property
     def expires_partitions_at_end(self) -> bool:

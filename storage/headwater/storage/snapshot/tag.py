@@ -25,6 +25,7 @@ __all__ = [
     "expired_tags",
     "list_tag_files",
     "read_tag_file",
+    "tag_names",
     "write_tag_file",
 ]
 
@@ -109,17 +110,22 @@ def read_tag_file(files: FileAccess, layout: TableLayout, name: str) -> Tag | No
         return None
 
 
+def tag_names(files: FileAccess, layout: TableLayout) -> list[str]:
+    """The names of a table's and branch's tags, in order."""
+    return sorted(
+        status.name.removeprefix(_PREFIX)
+        for status in files.list(layout.tag_directory)
+        if status.name.startswith(_PREFIX)
+    )
+
+
 def list_tag_files(files: FileAccess, layout: TableLayout) -> list[Tag]:
     """All tags of a table and branch, by name.
 
     Raises:
         CorruptData: A file is not a tag.
     """
-    names = sorted(
-        status.name.removeprefix(_PREFIX)
-        for status in files.list(layout.tag_directory)
-        if status.name.startswith(_PREFIX)
-    )
+    names = tag_names(files, layout)
     # A tag deleted since the listing is no longer a tag.
     return [tag for name in names if (tag := read_tag_file(files, layout, name)) is not None]
 

@@ -17,7 +17,6 @@ from headwater.catalog.sql.history.snapshot_reads import (
     snapshot_not_found,
 )
 from headwater.catalog.sql.history.statistics import read_schema
-from headwater.catalog.sql.outbox.mirror_files import tag_names
 from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.listing import name_page
 from headwater.catalog.sql.queries.lookup import find_table, lock_branch
@@ -28,6 +27,7 @@ from headwater.storage.snapshot.tag import (
     check_tag_name,
     delete_tag_file,
     read_tag_file,
+    tag_names,
     write_tag_file,
 )
 

@@ -17,12 +17,12 @@ from headwater.catalog.sql.outbox.mirror_files import (
     delete_snapshots_after,
     numbered_files,
     put,
-    tag_names,
 )
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.storage.errors import NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.snapshot.tag import tag_names
 
 __all__ = ["follow_fork", "follow_forward", "follow_move"]
 

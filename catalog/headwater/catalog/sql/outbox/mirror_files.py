@@ -9,7 +9,7 @@ from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.files.access import FileAccess, FileStatus
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.snapshot.changelog import changelog_file_ids
-from headwater.storage.snapshot.tag import read_tag_file
+from headwater.storage.snapshot.tag import read_tag_file, tag_names
 
 __all__ = [
     "PlaceTaken",
@@ -18,7 +18,6 @@ __all__ = [
     "is_taken",
     "numbered_files",
     "put",
-    "tag_names",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -60,16 +59,6 @@ def numbered_files(statuses: list[FileStatus], prefix: str) -> list[int]:
     """The numbers of files named `prefix` and a number, ascending."""
     texts = (s.name.removeprefix(prefix) for s in statuses if s.name.startswith(prefix))
     return sorted(int(text) for text in texts if text.isascii() and text.isdigit())
-
-
-def tag_names(files: FileAccess, layout: TableLayout) -> list[str]:
-    """The names of a table's tags, in order."""
-    prefix = "tag-"
-    return sorted(
-        status.name.removeprefix(prefix)
-        for status in files.list(layout.tag_directory)
-        if status.name.startswith(prefix)
-    )
 
 
 def delete_snapshots_after(files: FileAccess, layout: TableLayout, number: int) -> None:
