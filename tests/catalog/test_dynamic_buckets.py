@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -11,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from headwater.catalog.table.table import Table
@@ -22,6 +21,7 @@ from headwater.storage.index.manifest import index_entries
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.write import WritePlan, write_rows
 from headwater.storage.rows.bucket import key_hashes
+from headwater.storage.write.table_writer import CommitMessage
 
 SCHEMA = pa.schema(
     [pa.field("p", pa.int32(), False), pa.field("k", pa.int64(), False), ("v", pa.string())]
@@ -155,7 +155,7 @@ def test_a_key_stays_in_its_bucket(tmp_path: Path, options: Mapping[str, str]) -
 
 @pytest.mark.modes
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     st.lists(
@@ -299,28 +299,48 @@ def test_a_write_starts_over_when_others_added_keys(
     _check(table, expected)
 
 
+KEY_LISTS = st.lists(st.integers(0, 15), min_size=1, max_size=8, unique=True)
+
+
 @pytest.mark.modes
-def test_writers_at_the_same_time_put_no_key_into_two_buckets(tmp_path: Path) -> None:
-    _table(tmp_path, {"commit.max-retries": "60", "dynamic-bucket.target-row-num": "7"})
-    rounds = [[*range(start, start + 12, 2)] for start in (0, 5, 10, 3, 14)]
-
-    def write(writer: int) -> None:
-        with connect(str(tmp_path)) as lake:
-            for number, keys in enumerate(rounds):
-                partition = (writer + number) % 2
-                # Not all writers bring the keys in the same order.
-                ordered = keys if writer % 2 else keys[::-1]
-                lake.table("d.t").write(_many(partition, ordered, f"{writer}.{number}"))
-
-    with ThreadPoolExecutor(3) as threads:
-        list(threads.map(write, range(3)))
-    table = connect(str(tmp_path)).table("d.t")
-    expected = {(p, key) for keys in rounds for key in keys for p in (0, 1)}
-    found = _found(table)
-    assert set(found) == expected
-    _check(table, found)
-    # Streams give each row that was written, once.
-    assert table.changes(0).to_arrow().num_rows == 3 * sum(map(len, rounds))
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("begin"), st.integers(0, 2), KEY_LISTS),
+            st.tuples(st.just("commit"), st.integers(0, 2), st.just([])),
+            st.tuples(st.just("overwrite"), st.just(0), KEY_LISTS),
+        ),
+        max_size=14,
+    ),
+    st.sampled_from([{}, {"dynamic-bucket.initial-buckets": "3"}]),
+)
+@example([("begin", 0, [9]), ("overwrite", 0, [9, 8]), ("commit", 0, [])], {})
+def test_writers_at_the_same_time_put_no_key_into_two_buckets(
+    tmp_path: Path, steps: Sequence[tuple[str, int, Sequence[int]]], options: Mapping[str, str]
+) -> None:
+    table = _table(tmp_path, {"dynamic-bucket.target-row-num": "3", **options})
+    table.write(_many(1, range(10), "first"))
+    expected: Rows = {(1, key): "first" for key in range(10)}
+    begun: dict[int, tuple[WritePlan, list[CommitMessage], Rows]] = {}
+    for number, (step, writer, keys) in enumerate(steps):
+        rows = {(1, key): str(number) for key in keys}
+        if step == "begin":
+            plan = WritePlan(table.storage).upon(table.pointer.latest())
+            begun[writer] = plan, write_rows(plan, _many(1, keys, str(number))), rows
+        elif step == "overwrite":
+            table.overwrite(_many(1, keys, str(number)))
+            expected = rows
+        elif writer in begun:
+            plan, messages, rows = begun.pop(writer)
+            try:
+                plan.commit(table._new_commit(), messages, LocalExecutor())
+            except Conflict:
+                continue
+            expected = {**expected, **rows}
+        _check(table, expected)
 
 
 def test_a_difference_across_an_overwrite_is_refused(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_postponed_rows_are_part_of_the_table_once_they_are_compacted(tmp_path: 
 
 @pytest.mark.modes
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(STEPS, st.sampled_from([{}, SMALL]))
 def test_postponed_rows_in_any_order_of_operations(
