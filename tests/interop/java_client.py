@@ -215,6 +215,17 @@ class JavaClient:
 
         return bucket_of
 
+    def compact(self, table: str, bucket: int = 0) -> None:
+        """Compact a bucket of a table without partitions fully, as one commit."""
+        handle = self._catalog.getTable(self._identifier(table))
+        builder = self._call(_TABLE, "newBatchWriteBuilder", handle)
+        writer, committer = builder.newWrite(), builder.newCommit()
+        writer.withIOManager(self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch)))
+        writer.compact(self._jvm.org.apache.paimon.data.BinaryRow.EMPTY_ROW, bucket, True)
+        committer.commit(writer.prepareCommit())
+        writer.close()
+        committer.close()
+
     def copy(self, source: str, target: str) -> None:
         """Write the rows of one table into another, in one commit; no value passes Python."""
         builder = self._call(

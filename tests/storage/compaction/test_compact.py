@@ -15,7 +15,7 @@ import pytest
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.compaction.plan import CompactionTask, plan_compaction
 from headwater.storage.compaction.rewrite import run_compaction
-from headwater.storage.errors import CorruptData, Unsupported
+from headwater.storage.errors import CorruptData
 from headwater.storage.files.local import local_path
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
 from headwater.storage.read.split import read_split
@@ -281,15 +281,6 @@ def test_rows_of_an_old_schema_take_the_new_one(new_table: NewTable) -> None:
         {"id": 2, "amount": 2**40, "note": "x"},
         {"id": 3, "amount": 3, "note": "y"},
     ]
-
-
-@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
-def test_a_compaction_that_owes_a_changelog_is_refused(new_table: NewTable, producer: str) -> None:
-    options = {"bucket": "1", "changelog-producer": producer}
-    table = new_table(COLUMNS, primary_keys=["id"], options=options)
-    write(table, {"id": [1]})
-    with pytest.raises(Unsupported, match=f"changelog-producer={producer}"):
-        compact(table)
 
 
 def test_a_compaction_that_fails_leaves_no_file(new_table: NewTable) -> None:

@@ -134,6 +134,14 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("write-buffer-size", "the size of the rows that a writer holds"),
     _honoured("overwrite-upgrade", "whether an overwrite's files go to the highest level"),
     _honoured("num-levels", "the number of levels"),
+    # Changelogs.
+    _honoured("changelog-producer", "who writes changelog files: writers, or compactions"),
+    _honoured(
+        "changelog-producer.row-deduplicate", "whether an update to the same values is left out"
+    ),
+    _honoured(
+        "changelog-producer.row-deduplicate-ignore-fields", "columns that are not compared for it"
+    ),
     # Compaction.
     _honoured("write-only", "whether writers leave compaction to others", "write.compaction-skip"),
     _honoured("num-sorted-run.stop-trigger", "the runs at which a writer insists on compacting"),

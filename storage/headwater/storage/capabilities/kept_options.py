@@ -71,7 +71,6 @@ _KEPT: Mapping[str, str] = {
         streaming.read.snapshot.delay
         """,
     "merge engines and changelogs that this engine refuses": """
-        changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields
         delete.force-produce-changelog
         """,
     "how other engines look for buckets, and rescale them": """

@@ -70,10 +70,10 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
             Refusal(
                 Operation.STREAM,
                 one_of("deduplicate"),
-                "set changelog-producer to lookup: without a changelog a stream would give every "
-                "row that was written",
+                "set changelog-producer to lookup or full-compaction: without a changelog a stream "
+                "would give every row that was written",
                 keyed=True,
-                unless_option=("changelog-producer", one_of("lookup")),
+                unless_option=("changelog-producer", one_of("lookup", "full-compaction")),
             ),
         ),
     ),
@@ -216,20 +216,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         ),
     ),
     # How files are written.
-    Option(
-        "changelog-producer",
-        "who writes changelog files",
-        is_honoured=True,
-        refusals=(
-            Refusal(
-                Operation.COMPACT,
-                one_of("none", "input"),
-                "a compaction must write a changelog",
-                keyed=True,
-                unless_option=("merge-engine", one_of("first-row")),
-            ),
-        ),
-    ),
     Option(
         "file.format",
         "the format of new data files",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headwater.storage.errors import Invalid
@@ -101,6 +102,13 @@ class CompactionOptions(TableOptions):
             return None
         default = self.sorted_run_trigger * 2
         return max(self.sorted_run_trigger, self._integer("lookup-compact.max-interval", default))
+
+    def compared_columns(self, columns: Iterable[str]) -> frozenset[str] | None:
+        """The columns by which a changelog tells whether a row changed; None if it always did."""
+        if not self._boolean("changelog-producer.row-deduplicate", False):
+            return None
+        text = self.raw.get("changelog-producer.row-deduplicate-ignore-fields", "")
+        return frozenset(columns) - {name.strip() for name in text.split(",")}
 
     def small_file_size(self, primary_key: bool) -> int:
         """Bytes below which a file is rewritten when it could only move up."""

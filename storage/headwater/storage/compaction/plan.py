@@ -147,7 +147,8 @@ def _keyed_work(
     unit = pick_compaction(levels, options, storage.runtime.now_millis())
     if unit is None:
         return
-    if unit.older and not MergeRules.of(storage.schema).engine.merges_retractions_partially:
+    engine = MergeRules.of(storage.schema).engine
+    if unit.older and not (options.needs_lookup or engine.merges_retractions_partially):
         opened = BucketFiles(
             storage,
             bucket_directory(storage, partition, bucket),

@@ -17,7 +17,8 @@ from headwater.storage.compaction.plan import CompactionTask
 from headwater.storage.compaction.record_expiry import RecordExpiry
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile, FileSource
-from headwater.storage.options import ChangelogProducer
+from headwater.storage.merge.rules import added_rows
+from headwater.storage.options import ChangelogProducer, MergeEngine
 from headwater.storage.read.split import BucketFiles
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.partition import bucket_directory, partition_values
@@ -78,7 +79,11 @@ class _Rewriter:
         values = partition_values(storage, task.partition)
         self._files = BucketFiles(storage, self._directory, values, task.deletion_files)
         self._expiry = RecordExpiry.of(storage)
+        self._kept = None if self._expiry is None else self._expiry.kept
+        self._producer = self._options.changelog_producer
+        self._is_first_row = self._options.merge_engine is MergeEngine.FIRST_ROW
         self._writers: list[DataFileWriter] = []
+        self._changes: DataFileWriter | None = None
         self.before: list[DataFile] = []
         self.after: list[DataFile] = []
         self.changelog: list[DataFile] = []
@@ -113,9 +118,6 @@ class _Rewriter:
     def compact_keyed(self) -> None:
         """Section by section; a large file whose keys are its own only moves up."""
         sections = key_sections(self._storage, [*self._task.files, *self._looked_up()])
-        if self._options.changelog_producer is ChangelogProducer.LOOKUP:
-            rows = (batch for section in sections for batch in self._new_rows(section))
-            self.changelog += self._write(self._writer(self._level, 0, changelog=True), rows)
         waiting: list[Section] = []
         for section in sections:
             if len(section.runs) > 1:
@@ -133,6 +135,8 @@ class _Rewriter:
                     else:
                         waiting += key_sections(self._storage, [file])
         self._merge(waiting)
+        if self._changes is not None:
+            self.changelog += self._changes.finish()
 
     def _looked_up(self) -> list[DataFile]:
         """The older files whose rows those of level 0 are merged with, without being rewritten."""
@@ -159,8 +163,15 @@ class _Rewriter:
         return expires or self._may_delete(file)
 
     def _move_up(self, file: DataFile) -> None:
-        if file.level != self._level:
-            self._replace([file], [file.at_level(self._level)])
+        if file.level == self._level:
+            return
+        (section,) = key_sections(self._storage, [file])
+        if self._is_first_row:
+            self._write_new_rows(section)
+        elif self._tells_changes(section):
+            for _ in self._merged(section):
+                pass
+        self._replace([file], [file.at_level(self._level)])
 
     def _merge(self, sections: Sequence[Section]) -> None:
         """Rewrite neighbouring sections as one run."""
@@ -175,20 +186,67 @@ class _Rewriter:
         self._replace(files, self._write(self._writer(self._level, 0), rows))
 
     def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
+        """The rows of a section's new run; what they change is written to the changelog."""
         columns = [field.name for field in self._storage.schema.fields]
-        return self._files.merge(
+        wanted = [*columns, SEQUENCE_FIELD.name, KIND_FIELD.name]
+        if self._looks_up(section) or self._tells_changes(section):
+            yield from self._merged_with_changes(section, wanted)
+            return
+        if self._is_first_row:
+            self._write_new_rows(section)
+        yield from self._files.merge(
             section,
-            [*columns, SEQUENCE_FIELD.name, KIND_FIELD.name],
+            wanted,
             keep_deletes=not self._task.unit.drops_deletes,
             ordered=True,
-            keys_alone=lambda file: file.file_name not in self._rewritten,
-            kept=None if self._expiry is None else self._expiry.kept,
+            keys_alone=self._is_older,
+            kept=self._kept,
             batch_rows=_BATCH_ROWS,
         )
 
-    def _new_rows(self, section: Section) -> Iterator[pa.RecordBatch]:
-        """The rows that compacting a section makes part of the table, as inserts."""
-        if all(file.level for file in section.files):
+    def _looks_up(self, section: Section) -> bool:
+        """True if rows of level 0 are merged with what is above, be it rewritten or not."""
+        if self._is_first_row or not self._options.needs_lookup:
+            return False
+        return any(file.level == 0 for file in section.files)
+
+    def _tells_changes(self, section: Section) -> bool:
+        """True if a section's changes belong into the changelog."""
+        if self._is_first_row:
+            return False
+        if self._producer is ChangelogProducer.FULL_COMPACTION:
+            return self._level == self._task.unit.highest_level
+        is_lookup = self._producer is ChangelogProducer.LOOKUP
+        return is_lookup and any(file.level == 0 for file in section.files)
+
+    def _is_older(self, file: DataFile) -> bool:
+        """True if a file is looked up, and stays."""
+        return file.file_name not in self._rewritten
+
+    def _merged_with_changes(
+        self, section: Section, wanted: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        tells = self._tells_changes(section)
+        is_full = self._producer is ChangelogProducer.FULL_COMPACTION
+        merged = self._files.merge_changes(
+            section,
+            wanted,
+            old_level=self._level if is_full else None,
+            compared=self._options.compared_columns(self._storage.schema.field_by_name),
+            looked_up=self._is_older,
+            kept=self._kept,
+            batch_rows=_BATCH_ROWS,
+        )
+        for each in merged:
+            if tells and each.changes.num_rows:
+                self._changelog_writer.write(pa.Table.from_batches([each.changes]))
+            rows = each.rows
+            added = added_rows(rows) if self._task.unit.drops_deletes else None
+            yield rows if added is None else rows.filter(added)
+
+    def _write_new_rows(self, section: Section) -> None:
+        """Tell of the first rows that compacting a section makes part of the table."""
+        if self._producer is not ChangelogProducer.LOOKUP or all(f.level for f in section.files):
             return
         columns = [field.name for field in self._storage.schema.fields]
         wanted = [*columns, SEQUENCE_FIELD.name]
@@ -197,14 +255,19 @@ class _Rewriter:
             wanted,
             ordered=True,
             keys_alone=lambda file: file.level > 0,
-            kept=None if self._expiry is None else self._expiry.kept,
+            kept=self._kept,
             batch_rows=_BATCH_ROWS,
         )
         for batch in merged:
             kinds = pa.repeat(pa.scalar(int(RowKind.INSERT), pa.int8()), batch.num_rows)
-            yield pa.RecordBatch.from_arrays(
-                [*batch.columns, kinds], names=[*wanted, KIND_FIELD.name]
-            )
+            told = [*batch.columns, kinds]
+            self._changelog_writer.write(pa.table(told, names=[*wanted, KIND_FIELD.name]))
+
+    @property
+    def _changelog_writer(self) -> DataFileWriter:
+        if self._changes is None:
+            self._changes = self._writer(self._level, 0, changelog=True)
+        return self._changes
 
     def _write(self, writer: DataFileWriter, rows: Iterable[pa.RecordBatch]) -> list[DataFile]:
         for batch in rows:

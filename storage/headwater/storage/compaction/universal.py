@@ -24,11 +24,13 @@ class CompactionUnit:
         output_level: The level of the new run.
         files: The files of the runs.
         older: The files of the older runs, on higher levels, which stay.
+        highest_level: The highest level that a file may have.
     """
 
     output_level: int
     files: tuple[DataFile, ...]
     older: tuple[DataFile, ...] = ()
+    highest_level: int = 0
 
     @property
     def drops_deletes(self) -> bool:
@@ -138,4 +140,5 @@ def _unit(levels: Levels, count: int, output_level: int) -> CompactionUnit:
         output_level,
         tuple(file for run in newer for file in run.files),
         tuple(file for run in older for file in run.files),
+        levels.highest,
     )

@@ -39,6 +39,9 @@ class MergeRules:
         ignore_delete: True if retracting rows count for nothing.
         engine: The merge engine, which makes one row of those of a key.
         not_null: The columns that must not be null.
+        lowest_level_counts: True if of a key's rows above level 0 only that on the lowest level
+            counts: a compaction that looks keys up has put into it what the others hold
+            (``LookupMergeFunction.java``).
     """
 
     keys: tuple[str, ...]
@@ -48,6 +51,7 @@ class MergeRules:
     ignore_delete: bool
     engine: MergeEngine
     not_null: frozenset[str] = frozenset()
+    lowest_level_counts: bool = False
 
     @staticmethod
     def of(schema: TableSchema) -> MergeRules:
@@ -67,6 +71,8 @@ class MergeRules:
             options.ignore_delete,
             merge_engine(schema),
             frozenset(item.name for item in schema.fields if not item.type.nullable),
+            # Of rows that stay as they are, it is the newest, or the oldest, anyway.
+            options.needs_lookup and options.computes_rows,
         )
 
     @property

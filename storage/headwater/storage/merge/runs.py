@@ -28,7 +28,15 @@ from headwater.storage.merge.rules import MergeRules, added_rows
 from headwater.storage.rows.gather import gather, take_rows
 from headwater.storage.rows.ordering import Comparable, Encoding, concatenate, words
 
-__all__ = ["SortedRun", "merge_runs", "needs_age"]
+__all__ = [
+    "RangeMerge",
+    "RunPart",
+    "SortedRun",
+    "key_ranges",
+    "lowest_levels",
+    "merge_runs",
+    "needs_age",
+]
 
 # The approximate size of the rows held of all runs, bytes.
 _MOST_BYTES = 512 * 1024**2
@@ -52,6 +60,8 @@ class SortedRun:
             numbers.
         keys_only: True if the rows take part without being returned: batches hold the keys alone,
             and a key whose oldest row is here is left out of the result. Its rank is its own.
+        level: The level of the files.
+        looked_up: True if only those rows take part whose key is on level 0, too.
     """
 
     name: str
@@ -61,6 +71,8 @@ class SortedRun:
     max_sequence: int
     rank: int = 0
     keys_only: bool = False
+    level: int = 0
+    looked_up: bool = False
 
 
 def needs_age(runs: Sequence[SortedRun], rules: MergeRules) -> bool:
@@ -99,7 +111,28 @@ def merge_runs(
         CorruptData: A run is not sorted by key, or holds a key twice; or it holds retracting
             rows, which the merge engine refuses.
     """
-    merge = _Merge(rules, columns, needs_age(runs, rules), keep_deletes, ordered)
+    merge = RangeMerge(rules, columns, needs_age(runs, rules), keep_deletes, ordered)
+    for parts in key_ranges(runs, rules, batch_rows):
+        yield from merge(parts)
+
+
+def key_ranges(
+    runs: Sequence[SortedRun], rules: MergeRules, batch_rows: int, *, with_keys: bool = False
+) -> Iterator[list[RunPart]]:
+    """The rows of sorted runs by key range: those of a key are together.
+
+    Args:
+        runs: As for `merge_runs`.
+        rules: As for `merge_runs`.
+        batch_rows: As for `merge_runs`.
+        with_keys: Give the keys also where no other run has rows.
+
+    Returns:
+        The rows of each run that has some, the oldest run first.
+
+    Raises:
+        CorruptData: As `merge_runs`.
+    """
     longest = max((run.row_count for run in runs), default=1) or 1
     by_age = sorted(runs, key=lambda run: (run.rank, run.max_sequence, run.min_sequence))
     most_bytes = _MOST_BYTES // max(len(runs), 1)
@@ -112,21 +145,25 @@ def merge_runs(
         live = [cursor for cursor in cursors if cursor.fill()]
         if not live:
             return
-        if len(live) == 1:
-            yield from merge([live[0].take_all()])
+        if len(live) == 1 and not with_keys:
+            yield [live[0].take_all()]
             continue
         _encode(live, rules)
         bound = np.sort(concatenate([cursor.last_key for cursor in live]))[:1]
-        yield from merge([part for cursor in live if len((part := cursor.take(bound)).keys)])
+        yield [part for cursor in live if len((part := cursor.take(bound)).keys)]
 
 
 @dataclass
-class _Part:
+class RunPart:
     """The rows of one run in one key range; `keys` is empty when there is no other run."""
 
     run: SortedRun
     batch: pa.RecordBatch
     keys: Comparable
+
+    def only(self, mask: Mask) -> RunPart:
+        """Some of the rows."""
+        return RunPart(self.run, self.batch.filter(pa.array(mask)), self.keys[mask])
 
 
 @dataclass
@@ -220,20 +257,20 @@ class _Cursor:
         assert self._keys is not None
         return self._keys[-1:]
 
-    def take(self, bound: Comparable) -> _Part:
+    def take(self, bound: Comparable) -> RunPart:
         """The rows up to a key, inclusive."""
         assert self.batch is not None
         assert self._keys is not None
         count = int(np.searchsorted(self._keys, bound, side="right")[0])
-        part = _Part(self.run, self.batch.slice(0, count), self._keys[:count])
+        part = RunPart(self.run, self.batch.slice(0, count), self._keys[:count])
         self.batch = self.batch.slice(count)
         self._keys = self._keys[count:]
         return part
 
-    def take_all(self) -> _Part:
+    def take_all(self) -> RunPart:
         """All loaded rows."""
         assert self.batch is not None
-        part = _Part(self.run, self.batch, np.empty(0, np.int64))
+        part = RunPart(self.run, self.batch, np.empty(0, np.int64))
         self.batch = self._keys = None
         return part
 
@@ -251,7 +288,7 @@ def _encode(live: Sequence[_Cursor], rules: MergeRules) -> None:
 
 
 @dataclass
-class _Merge:
+class RangeMerge:
     """The merge of the rows of one key range."""
 
     rules: MergeRules
@@ -260,12 +297,14 @@ class _Merge:
     keep_deletes: bool
     ordered: bool
 
-    def __call__(self, parts: Sequence[_Part]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, parts: Sequence[RunPart]) -> Iterator[pa.RecordBatch]:
         """The merged rows.
 
         Args:
             parts: The rows of each run, the oldest run first.
         """
+        if self.rules.lowest_level_counts:
+            parts = lowest_levels(parts)
         keys = [part.keys for part in parts]
         engine = self.rules.engine
         picking = engine if isinstance(engine, PickingEngine) else None
@@ -291,7 +330,7 @@ class _Merge:
         else:
             yield from self._result(parts, _masks(parts, rows, rows[merged]))
 
-    def _age(self, parts: Sequence[_Part], rows: Indices) -> list[Comparable]:
+    def _age(self, parts: Sequence[RunPart], rows: Indices) -> list[Comparable]:
         """Numbers that are greater for newer rows, the most significant first."""
         sizes = [part.batch.num_rows for part in parts]
         ranks = [part.run.rank for part in parts]
@@ -308,7 +347,7 @@ class _Merge:
 
     def _result(
         self,
-        parts: Sequence[_Part],
+        parts: Sequence[RunPart],
         stays: Sequence[Mask] | None,
         merged: pa.RecordBatch | None = None,
         merged_rows: Indices | None = None,
@@ -359,7 +398,19 @@ class _Merge:
             keys.append(own_keys)
 
 
-def _masks(parts: Sequence[_Part], rows: Indices, staying: Indices | None = None) -> list[Mask]:
+def lowest_levels(parts: Sequence[RunPart]) -> list[RunPart]:
+    """The rows of level 0, and of those above it the one on its key's lowest level."""
+    compacted = sorted((part for part in parts if part.run.level), key=lambda one: -one.run.level)
+    if len(compacted) < 2:
+        return list(parts)
+    masks = picked_rows([part.keys for part in compacted], newest=True)
+    if masks is None:
+        return list(parts)
+    kept = {id(part): part.only(mask) for part, mask in zip(compacted, masks, strict=True)}
+    return [kept.get(id(part), part) for part in parts]
+
+
+def _masks(parts: Sequence[RunPart], rows: Indices, staying: Indices | None = None) -> list[Mask]:
     """Masks of the rows of each part but for some, and again those of them that stay."""
     mask = np.ones(sum(part.batch.num_rows for part in parts), np.bool_)
     mask[rows] = False
@@ -368,7 +419,7 @@ def _masks(parts: Sequence[_Part], rows: Indices, staying: Indices | None = None
     return shared_out(mask, [part.keys for part in parts])
 
 
-def _pick(parts: Sequence[_Part], rows: Indices, names: Sequence[str]) -> pa.RecordBatch:
+def _pick(parts: Sequence[RunPart], rows: Indices, names: Sequence[str]) -> pa.RecordBatch:
     """Columns of some rows, numbered across the parts, none of them a row of keys alone."""
     whole = [part for part in parts if not part.run.keys_only]
     if len(whole) < len(parts):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.index.deletion_files import DeletionFile
 from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.merge.changes import MergedRange, merge_changes
 from headwater.storage.merge.rules import MergeRules, added_rows
 from headwater.storage.merge.runs import SortedRun, merge_runs, needs_age
 from headwater.storage.predicate.filter import (
@@ -270,11 +271,65 @@ class BucketFiles:
             batch_rows: As in `merge_runs`.
         """
         rules = MergeRules.of(self.storage.schema)
+        yield from merge_runs(
+            self._sorted_runs(section, rules, columns, predicate, keys_alone=keys_alone, kept=kept),
+            rules,
+            columns,
+            keep_deletes=keep_deletes,
+            ordered=ordered,
+            batch_rows=batch_rows,
+        )
+
+    def merge_changes(
+        self,
+        section: Section,
+        columns: Sequence[str],
+        *,
+        old_level: int | None,
+        compared: Collection[str] | None,
+        looked_up: Callable[[DataFile], bool] = lambda file: False,
+        kept: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
+        batch_rows: int = 65536,
+    ) -> Iterator[MergedRange]:
+        """Merge one section, and tell what changes, see `merge_changes`.
+
+        Args:
+            section: Files that may share keys.
+            columns: The table's columns, ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND``.
+            old_level: As in `merge_changes`.
+            compared: As in `merge_changes`.
+            looked_up: The files, all of a level, of which only the rows count whose keys are on
+                level 0, too.
+            kept: As in `merge`.
+            batch_rows: As in `merge_runs`.
+        """
+        rules = MergeRules.of(self.storage.schema)
+        yield from merge_changes(
+            self._sorted_runs(section, rules, columns, None, looked_up=looked_up, kept=kept),
+            rules,
+            columns,
+            old_level=old_level,
+            compared=compared,
+            batch_rows=batch_rows,
+        )
+
+    def _sorted_runs(
+        self,
+        section: Section,
+        rules: MergeRules,
+        columns: Sequence[str],
+        predicate: Predicate | None,
+        *,
+        keys_alone: Callable[[DataFile], bool] = lambda file: False,
+        looked_up: Callable[[DataFile], bool] = lambda file: False,
+        kept: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
+    ) -> list[SortedRun]:
+        """A section's runs as they are merged."""
         own = [name for name in columns if name in self.storage.schema.field_by_name]
         wanted = [*rules.keys, *columns, *rules.engine.inputs(own)]
 
         def sorted_run(run: FileRun) -> SortedRun:
-            compacted = run.files[0].level > 0
+            level = run.files[0].level
             keys_only = keys_alone(run.files[0])
 
             def read(rows: int) -> Iterator[pa.RecordBatch]:
@@ -292,21 +347,16 @@ class BucketFiles:
                 run.row_count,
                 run.min_sequence,
                 run.max_sequence,
-                rank=_rank(rules, compacted, keys_only),
+                rank=_rank(rules, level > 0, keys_only),
                 keys_only=keys_only,
+                level=level,
+                looked_up=looked_up(run.files[0]),
             )
 
         runs = [sorted_run(run) for run in section.runs]
         if needs_age(runs, rules):
             wanted += rules.age_columns
-        yield from merge_runs(
-            runs,
-            rules,
-            columns,
-            keep_deletes=keep_deletes,
-            ordered=ordered,
-            batch_rows=batch_rows,
-        )
+        return runs
 
     def open(self, file: DataFile) -> DataFileReader:
         """A reader of one of the bucket's files."""
