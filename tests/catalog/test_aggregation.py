@@ -279,3 +279,24 @@ def test_a_deleted_row_is_the_first_only_after_another(tmp_path: Path) -> None:
     _write(table, [(2, later)])
     found = {key: (total, first) for key, total, _, _, first, _ in _rows(table.scan().to_arrow())}
     assert found == {1: (6, "c"), 2: (6, "b")}
+
+
+def test_partition_columns_are_not_aggregated(tmp_path: Path) -> None:
+    lake = connect(tmp_path)
+    lake.create_database("db")
+    schema = pa.schema([pa.field("p", pa.string(), False), *SCHEMA])
+    table = lake.create_table(
+        "db.t",
+        schema,
+        primary_keys=["p", "k"],
+        partition_keys=["p"],
+        options={**OPTIONS, "fields.default-aggregate-function": "sum"} | {
+            f"fields.{name}.aggregate-function": "last_value" for name in ("top", "note")
+        },
+    )  # fmt: skip
+    table.write({"p": ["a", "a", "b"], "k": [1, 1, 1], "total": [1, 2, 4], "note": ["x", "y", "z"]})
+    table.write({"p": ["a"], "k": [1], "total": [8], "note": ["w"]})
+    for _ in range(2):
+        rows = table.scan(["p", "k", "total", "note"]).to_arrow().to_pylist()
+        assert sorted(tuple(row.values()) for row in rows) == [("a", 1, 11, "w"), ("b", 1, 4, "z")]
+        table.compact()

@@ -109,7 +109,7 @@ class MergeEngine(ABC):
         """The columns that must be read to compute some of the result's.
 
         Args:
-            columns: The wanted columns of the result, without keys and system columns.
+            columns: The wanted columns of the result, without key, partition and system columns.
 
         Returns:
             Columns of the table, and ``_SEQUENCE_NUMBER`` if it counts.
@@ -122,7 +122,7 @@ class MergeEngine(ABC):
 
         Args:
             groups: At least one group.
-            columns: The wanted columns of the result, without keys and system columns.
+            columns: The wanted columns of the result, without key, partition and system columns.
 
         Returns:
             The position of the row that stays, for each group; or the merged rows, one for each

@@ -33,6 +33,7 @@ class MergeRules:
 
     Attributes:
         keys: Key columns, in the order files are sorted by.
+        partition_keys: Partition columns, which are alike in all rows of a file.
         sequence_fields: Columns that decide before the sequence number does.
         key_order: The order of `keys`.
         sequence_order: The order of `sequence_fields`, newest greatest.
@@ -45,6 +46,7 @@ class MergeRules:
     """
 
     keys: tuple[str, ...]
+    partition_keys: tuple[str, ...]
     sequence_fields: tuple[str, ...]
     key_order: RowOrder
     sequence_order: RowOrder
@@ -65,6 +67,7 @@ class MergeRules:
         descending = options.sequence_descending
         return MergeRules(
             tuple(item.name for item in schema.key_fields),
+            schema.partition_keys,
             options.sequence_fields,
             RowOrder([OrderColumn(to_arrow(item.type)) for item in schema.key_fields]),
             RowOrder([OrderColumn(to_arrow(item.type), True, descending) for item in sequence]),
@@ -109,13 +112,14 @@ class MergeRules:
         Raises:
             Invalid: The engine cannot merge the rows, or leaves null in a column that must not be.
         """
+        alike = (*self.keys, *self.partition_keys)
         system = (SEQUENCE_FIELD.name, KIND_FIELD.name)
-        computed = [name for name in columns if name not in self.keys and name not in system]
+        computed = [name for name in columns if name not in alike and name not in system]
         merged = self.engine.merge(groups, computed)
         if not isinstance(merged, pa.RecordBatch):
             return merged
         merged = self._without_nulls(groups, merged)
-        copied = [name for name in columns if name in self.keys or name == SEQUENCE_FIELD.name]
+        copied = [name for name in columns if name in alike or name == SEQUENCE_FIELD.name]
         newest = groups.gather(copied).take(pa.array(groups.lasts)) if copied else None
         names = dict.fromkeys([*columns, KIND_FIELD.name])
         return pa.RecordBatch.from_arrays(
