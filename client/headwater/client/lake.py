@@ -17,10 +17,13 @@ from headwater.catalog.table.display import Display
 from headwater.catalog.table.system_table import SystemTable, system_table_of
 from headwater.catalog.table.table import Table
 from headwater.client.inspect import SYSTEM_DATABASE, LakeInspect
-from headwater.storage.errors import Invalid, NotFound, ResourceType
+from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
+from headwater.storage.files.layout import TableLayout
+from headwater.storage.jobs.clone import clone_files
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.change import SchemaChange, check_changes
 from headwater.storage.schema.table_schema import Schema
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.write.creation import refuse_unwritable
 
 __all__ = ["Lake"]
@@ -291,6 +294,61 @@ class Lake:
         """
         self._catalog.tables.register(Identifier.parse(name), path)
         return self.table(name)
+
+    def clone_table(
+        self,
+        source: Table,
+        name: str,
+        *,
+        tag: str | None = None,
+        snapshot_id: int | None = None,
+    ) -> Table:
+        """Make a table of another one's snapshot, from this lake or from another; its handle.
+
+        All files of the snapshot are copied, and their sizes checked, so that neither table depends
+        on the other. The clone has all schemas, and the snapshot as its only one. What a clone that
+        fails has copied stays in the directory of the new table, which no catalog knows; delete it.
+
+        Args:
+            source: The table.
+            name: The clone's name.
+            tag: Clone what this tag names; unless given, the latest snapshot.
+            snapshot_id: Clone this snapshot.
+
+        Raises:
+            AlreadyExists: There is a table of that name.
+            NotFound: There is no such database, tag or snapshot.
+            Invalid: Both are given, or there are files where the clone would lie.
+            CorruptData: A file of the snapshot is missing, or has another size than it says.
+            Unsupported: Some of the table's files lie outside its directory.
+        """
+        if tag is not None and snapshot_id is not None:
+            raise Invalid("give at most one of tag and snapshot_id")
+        identifier = Identifier.parse(name)
+        try:
+            self._catalog.tables.get(identifier)
+        except NotFound:
+            pass
+        else:
+            raise AlreadyExists(
+                f"table {name} exists",
+                resource_type=ResourceType.TABLE,
+                resource_name=identifier.table,
+            )
+        snapshot: Snapshot | None
+        if tag is not None:
+            snapshot = source.tag(tag).snapshot
+        elif snapshot_id is not None:
+            snapshot = source.snapshot(snapshot_id)
+        else:
+            snapshot = source.latest_snapshot()
+        database = self._catalog.databases.get(identifier.database)
+        location = f"{database.location.rstrip('/')}/{identifier.table}"
+        # No data token is for a table that is not there yet.
+        place = replace(source.info, identifier=identifier, path=location, is_external=True)
+        files = self._catalog.table_files(place)
+        clone_files(source.storage, snapshot, files, TableLayout(location))
+        return self.register_table(name, location)
 
     def rename_table(self, source: str, destination: str) -> None:
         """Give a table another name, in another database if so asked."""
