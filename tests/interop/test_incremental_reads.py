@@ -11,6 +11,9 @@ from py4j.java_gateway import JavaGateway
 
 from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
+from headwater.storage.read.split import read_split
+from headwater.storage.scan.start import ReadStart
+from headwater.storage.scan.stream import after, plans_before, starting_position
 
 from .conftest import TOKEN, Service
 from .java_client import JavaClient
@@ -117,3 +120,34 @@ def test_the_past_is_that_of_java(lake: Lake, java_client: JavaClient) -> None:
     ):
         ours = table.with_options(options).scan().to_arrow()
         assert read(ours) == read(java_client.read(table.name, options=options)), options
+
+
+@pytest.mark.interop_java
+def test_streams_start_where_java_starts_them(lake: Lake, java_client: JavaClient) -> None:
+    table = a_table(lake, java_client, "none")
+    times = {snapshot.id: snapshot.time_millis for snapshot in table.snapshots()}
+    for options in (
+        {"scan.mode": "latest-full"},
+        {"scan.mode": "compacted-full"},
+        {"scan.mode": "from-snapshot-full", "scan.snapshot-id": "2"},
+        {"scan.mode": "from-timestamp", "scan.timestamp-millis": str(times[2])},
+        {"scan.file-creation-time-millis": str(times[2])},
+        {"scan.creation-time-millis": str(times[2])},
+    ):
+        theirs = pa.concat_tables(java_client.changes(table.name, options))
+        assert streamed(table, options) == read(theirs), options
+
+
+def streamed(table: Table, options: Mapping[str, str]) -> list[tuple[object, ...]]:
+    newest = table.pointer.latest()
+    assert newest is not None
+    start = ReadStart.of(options)
+    position = starting_position(table.storage, newest, start)
+    plans = plans_before(table.storage, position, after(newest.id), newest)
+    batches = [
+        batch
+        for plan in plans
+        for split in plan.splits
+        for batch in read_split(table.storage, split, row_kinds=True)
+    ]
+    return read(pa.Table.from_batches(batches))

@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark.sql.types as st
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +17,7 @@ from tests.spark.conftest import Numbered, data_files, data_source, named_files,
 
 from headwater.spark import SparkLake, connect
 from headwater.storage.errors import HeadwaterError, Invalid, NotFound
+from headwater.storage.schema.change import SetOption
 
 pytestmark = pytest.mark.spark
 
@@ -371,6 +373,30 @@ def test_wrong_arguments_are_refused_before_any_task(
     assert data_files(folder) == []
 
 
+def test_options_ask_for_changes_and_for_new_files(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered
+) -> None:
+    name = create(lake, numbered(0, 1), **KEYED)
+    table = lake.catalog.table(name)
+    table.write({"id": [1, 2], "name": ["one", "two"], "part": ["1", "1"]})
+    table.write({"id": [1], "name": ["more"], "part": ["1"]})
+    table.write({"id": [2], "name": ["two"], "part": ["1"]}, pa.array(["-D"]))
+    for options, expected in (
+        ({"incremental-between": "1,3"}, [("more",)]),
+        ({"incremental-between": "1,3", "incremental-between-scan-mode": "diff"}, [("more",)]),
+        (
+            {"incremental-between": "1,3", "include-row-kind": "true"},
+            [("more", "+I"), ("two", "-D")],
+        ),
+    ):
+        read = spark.read.format("headwater").options(**options).option("columns", "name")
+        assert sorted(tuple(row) for row in read.load(name).collect()) == expected, options
+    # What a table's own option leaves out, Spark's reading leaves out too.
+    since = table.snapshot(1).time_millis + 1
+    table.alter(SetOption("scan.file-creation-time-millis", str(since)))
+    assert [row["name"] for row in lake.table(name).collect()] == ["more"]
+
+
 def test_wrong_options_are_named(
     spark: SparkSession, lake: SparkLake, numbered: Numbered, folder: Path
 ) -> None:
@@ -382,8 +408,8 @@ def test_wrong_options_are_named(
         ({"consumer-id": "c"}, "no option 'consumer-id' for spark.read: it is for"),
         ({"scan.mode": "latest"}, "no option 'scan.mode' for spark.read: it is for"),
         (
-            {"incremental-between": "1,2"},
-            "no option 'incremental-between' .*: it is one of Paimon's",
+            {"scan.bucket": "1"},
+            "no option 'scan.bucket' .*: it is one of Paimon's",
         ),
         ({"snapshot_id": "1"}, "no option 'snapshot_id' .* mean 'scan.snapshot-id'"),
         ({"columns": '["id'}, "option 'columns' is not a JSON list"),

@@ -287,16 +287,19 @@ def test_scan_modes_choose_where_a_stream_starts(
     for start in range(0, 30, 10):
         lake.write(numbered(start, start + 10), SOURCE)
     then = lake.catalog.table(SOURCE).snapshot(3).time_millis
+    # Files are older than the commit that they are for.
+    files_since = lake.catalog.table(SOURCE).snapshot(2).time_millis + 1
     started: list[tuple[dict[str, str], int]] = [
         ({}, 30),
         ({"scan.mode": "latest"}, 0),
         ({"scan.mode": "from-snapshot", "scan.snapshot-id": "2"}, 20),
         ({"scan.mode": "from-snapshot-full", "scan.snapshot-id": "2"}, 30),
         ({"scan.mode": "from-timestamp", "scan.timestamp-millis": str(then)}, 10),
+        ({"scan.file-creation-time-millis": str(files_since)}, 10),
     ]
     for number, (options, count) in enumerate(started):
         assert catch_up(follow(f"mode-{number}", **options)) == count
-    with pytest.raises(StreamingQueryException, match=r"scan\.mode=never is not supported"):
+    with pytest.raises(StreamingQueryException, match=r"scan\.mode' must be one of"):
         catch_up(follow("never", **{"scan.mode": "never"}))
 
 
@@ -406,7 +409,7 @@ def test_options_that_a_stream_does_not_have_are_refused(
     wrong = [
         ({"scan.tag-name": "v1"}, "no option 'scan.tag-name' for spark.readStream"),
         ({"maxFilesPerTrigger": "1"}, "no option 'maxfilespertrigger'"),
-        ({"scan.mode": "latest", "scan.snapshot-id": "1"}, "does not start at scan.snapshot-id"),
+        ({"scan.mode": "latest", "scan.snapshot-id": "1"}, "takes no other option, not scan"),
     ]
     for options, message in wrong:
         source = data_source(folder, SOURCE, **options)

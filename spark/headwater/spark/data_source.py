@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from headwater.catalog.table.scan import Scan
+from headwater.catalog.table.scan import Rows, Scan
 from headwater.spark.options import (
     Connection,
     Operation,
@@ -78,11 +78,11 @@ class HeadwaterSource(DataSource):
             schema = table.schema
             names = list(options.columns or schema.field_by_name)
         else:
-            scan = self._scan(table)
+            chosen = self._rows(table)
             # Spark pickles this object when the schema is known: the snapshot stays chosen.
-            self._chosen = scan
-            schema = scan.storage.schema
-            names = scan.schema.names
+            self._chosen = chosen
+            schema = chosen.storage.schema
+            names = [name for name in chosen.schema.names if name in schema.field_by_name]
         columns = spark_schema(schema.columns(names))
         # Spark does not say whether the schema is for a stream, but only streams have consumers.
         kinds = options.row_kind
@@ -95,14 +95,15 @@ class HeadwaterSource(DataSource):
         refuse_other_options(self.options, Operation.READ)
         options = self._read_options
         # A schema of the user's own was not asked of this object.
-        whole = getattr(self, "_chosen", None) or self._scan(self._table(options.table))
-        names = schema.fieldNames()
-        _check_schema(schema, whole.storage.schema)
-        scan = Scan(whole.storage, whole.snapshot, names, whole.predicate)
-        splits = scan.splits
+        whole: Rows = getattr(self, "_chosen", None) or self._rows(self._table(options.table))
+        own = whole.storage.schema
+        names = [name for name in schema.fieldNames() if name in own.field_by_name]
+        _check_schema(schema, own)
+        rows = whole.narrowed(names, whole.predicate)
+        splits = rows.splits
         if options.splits is SplitChoice.PYTHON:
-            splits = divide(scan.storage, splits, names).python
-        return BatchReader(scan, splits, schema, self._connection.parallelism)
+            splits = divide(rows.storage, splits, names).python
+        return BatchReader(rows, splits, schema, self._connection.parallelism)
 
     def streamReader(self, schema: st.StructType) -> DataSourceStreamReader:
         """A stream of a table's changes."""
@@ -140,21 +141,20 @@ class HeadwaterSource(DataSource):
     def _table(self, name: str) -> Table:
         return self._connection.open().table(name)
 
-    def _scan(self, table: Table) -> Scan:
+    def _rows(self, table: Table) -> Rows:
         options = self._read_options
         if options.chosen is not None:
             snapshot, schema_id = options.chosen
             storage = table.storage.at_schema(schema_id)
             where = options.where
             predicate = None if where is None else parse_predicate(where, storage.schema)
-            return Scan(storage, snapshot, options.columns, predicate)
-        return table.scan(
-            options.columns,
-            options.where,
-            snapshot_id=options.snapshot_id,
-            tag=options.tag,
-            timestamp=options.timestamp_millis,
-        )
+            since = options.created_since
+            return Scan(storage, snapshot, options.columns, predicate, created_since=since)
+        asked = table.with_options(options.start) if options.start else table
+        if options.for_changes:
+            kinds = bool(options.row_kind)
+            return asked.changes(columns=options.columns, where=options.where, row_kinds=kinds)
+        return asked.scan(options.columns, options.where)
 
 
 def source_class(connection: Connection, name: str = FORMAT) -> type[HeadwaterSource]:

@@ -158,6 +158,8 @@ class SparkLake:
         snapshot_id: int | None = None,
         tag: str | None = None,
         timestamp: int | datetime | str | None = None,
+        watermark: int | None = None,
+        version: str | None = None,
     ) -> DataFrame:
         """A table's rows as they are now; call again to see later commits.
 
@@ -175,13 +177,22 @@ class SparkLake:
             tag: As of this tag.
             timestamp: As of this moment: milliseconds since the epoch, a ``datetime`` with a time
                 zone, or ISO 8601 text with one.
+            watermark: As of the first snapshot with at least this event-time watermark,
+                milliseconds since the epoch.
+            version: As of a tag, a snapshot's id or ``watermark-<milliseconds>``.
 
         Raises:
             NotFound: There is no such table, column, snapshot or tag.
             Invalid: `where` is not a condition, or more than one moment is given.
         """
         scan = self._catalog.table(name).scan(
-            columns, where, snapshot_id=snapshot_id, tag=tag, timestamp=timestamp
+            columns,
+            where,
+            snapshot_id=snapshot_id,
+            tag=tag,
+            timestamp=timestamp,
+            watermark=watermark,
+            version=version,
         )
         return self._frame(name, scan, where)
 
@@ -204,6 +215,7 @@ class SparkLake:
             where=where,
             splits=choice,
             chosen=(scan.snapshot, storage.schema.id),
+            created_since=scan.created_since,
         )
         with own_errors():
             merged = (

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid
+from headwater.storage.scan.start import INCREMENTAL_OPTIONS
 from headwater.storage.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -31,7 +32,16 @@ __all__ = [
 ]
 
 _CONNECTION = ("uri", "warehouse", "token")
-_STARTS = ("scan.snapshot-id", "scan.timestamp-millis")
+_STARTS = (
+    "scan.snapshot-id",
+    "scan.timestamp-millis",
+    "scan.timestamp",
+    "scan.creation-time-millis",
+    "scan.file-creation-time-millis",
+)
+_MOMENTS = ("scan.tag-name", "scan.watermark", "scan.version")
+_BOUND = "scan.bounded.watermark"
+_CHOICES = (*_STARTS, *_MOMENTS, *INCREMENTAL_OPTIONS, "scan.mode", _BOUND)
 _COLUMNS = ("columns", "where")
 # Set by Headwater itself, or by Spark: `load` and `save` pass their argument as ``path``.
 _PASSED = frozenset(
@@ -41,6 +51,7 @@ _PASSED = frozenset(
         "headwater.splits",
         "headwater.snapshot",
         "headwater.schema-id",
+        "headwater.created-since",
         "headwater.clustered",
         "headwater.compacts",
         "headwater.unchanged-since",
@@ -51,10 +62,13 @@ _PASSED = frozenset(
 class Operation(Enum):
     """The operations of the format: a name for errors, and the options that each takes."""
 
-    READ = ("spark.read", (*_STARTS, "scan.tag-name", *_COLUMNS))
+    READ = (
+        "spark.read",
+        (*_STARTS, *_MOMENTS, *INCREMENTAL_OPTIONS, *_COLUMNS, "include-row-kind"),
+    )
     READ_STREAM = (
         "spark.readStream",
-        (*_STARTS, "scan.mode", *_COLUMNS, "consumer-id", "include-row-kind"),
+        (*_STARTS, "scan.mode", _BOUND, *_COLUMNS, "consumer-id", "include-row-kind"),
     )
     WRITE = ("df.write", ("partition", "dynamic-partition-overwrite"))
     WRITE_STREAM = ("df.writeStream", ("dynamic-partition-overwrite", "checkpointLocation"))
@@ -162,51 +176,52 @@ class ReadOptions:
 
     Attributes:
         table: ``database.table``.
-        snapshot_id: ``scan.snapshot-id``.
-        tag: ``scan.tag-name``.
-        timestamp_millis: ``scan.timestamp-millis``, milliseconds since the epoch.
-        mode: ``scan.mode`` of a stream.
+        start: Paimon's options that say which part of the table's history is read.
         columns: ``columns``, separated by commas or as a JSON list; None is all.
         where: ``where``, a SQL condition that is applied where the files are read.
         splits: The part of the plan that is read; for Headwater's own use.
         chosen: The snapshot to read, and the id of the schema to read it with; for Headwater's
             own use. A snapshot's id would not do: a tag's snapshot may have expired, and the table
             may have been altered since the snapshot.
+        created_since: With `chosen`: only files made at or after this moment are read.
         consumer_id: ``consumer-id`` of a stream.
-        row_kind: ``include-row-kind``: true for a stream with a column ``_ROW_KIND``; None
-            leaves it to the table.
+        row_kind: ``include-row-kind``: true for a stream, or changes, with a column
+            ``_ROW_KIND``; None leaves it to the table.
     """
 
     table: str
-    snapshot_id: int | None = None
-    tag: str | None = None
-    timestamp_millis: int | None = None
-    mode: str | None = None
+    start: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     where: str | None = None
     splits: SplitChoice = SplitChoice.ALL
     chosen: tuple[Snapshot, int] | None = None
+    created_since: int | None = None
     consumer_id: str | None = None
     row_kind: bool | None = None
 
     @property
     def for_stream(self) -> bool:
         """True when an option is among them that only streams have."""
-        return not (self.consumer_id is None and self.mode is None and self.row_kind is None)
+        if self.consumer_id is not None or {"scan.mode", _BOUND} & self.start.keys():
+            return True
+        return self.row_kind is not None and not self.for_changes
+
+    @property
+    def for_changes(self) -> bool:
+        """True when a batch of changes is asked for, and not rows."""
+        return any(key in self.start for key in INCREMENTAL_OPTIONS)
 
     @staticmethod
     def parse(options: Mapping[str, str]) -> ReadOptions:
         """Read Spark's option map; raises Invalid, naming the option that is wrong."""
         return ReadOptions(
             table=_table(options),
-            snapshot_id=_integer(options, "scan.snapshot-id"),
-            tag=options.get("scan.tag-name"),
-            timestamp_millis=_integer(options, "scan.timestamp-millis"),
-            mode=options.get("scan.mode"),
+            start={key: options[key] for key in _CHOICES if key in options},
             columns=_columns(options.get("columns")),
             where=options.get("where"),
             splits=SplitChoice(options.get("headwater.splits", SplitChoice.ALL)),
             chosen=_chosen(options),
+            created_since=_integer(options, "headwater.created-since"),
             consumer_id=options.get("consumer-id"),
             row_kind=_boolean(options, "include-row-kind"),
         )
@@ -215,15 +230,13 @@ class ReadOptions:
         """The options that `parse` reads back, the table's name apart."""
         snapshot, schema_id = self.chosen or (None, None)
         texts = {
-            "scan.snapshot-id": _text(self.snapshot_id),
-            "scan.tag-name": self.tag,
-            "scan.timestamp-millis": _text(self.timestamp_millis),
-            "scan.mode": self.mode,
+            **self.start,
             "columns": None if self.columns is None else json.dumps(self.columns),
             "where": self.where,
             "headwater.splits": None if self.splits is SplitChoice.ALL else str(self.splits),
             "headwater.snapshot": None if snapshot is None else snapshot.to_json(),
             "headwater.schema-id": _text(schema_id),
+            "headwater.created-since": _text(self.created_since),
             "consumer-id": self.consumer_id,
             "include-row-kind": _text(self.row_kind),
         }

@@ -660,3 +660,9 @@ class TableOptions:
     def tags_mean_snapshots(self) -> bool:
         """True if changes between two tags are those of the snapshots between them."""
         return self._boolean("incremental-between-tag-to-snapshot", False)
+
+    @property
+    def bounded_watermark(self) -> int | None:
+        """The watermark beyond which a stream does not go, milliseconds; None without one."""
+        key = "scan.bounded.watermark"
+        return self._integer(key, 0) if self.raw.get(key, "").strip() else None

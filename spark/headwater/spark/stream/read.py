@@ -22,19 +22,17 @@ from headwater.catalog.table.scan import Rows
 from headwater.spark.options import Connection, ReadOptions
 from headwater.spark.source.batch_read import SplitsPartition, pack_splits
 from headwater.spark.types import conform, spark_arrow_schema
-from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import parse_predicate
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.plan import ScanPlan, Split
+from headwater.storage.scan.start import ReadStart
 from headwater.storage.scan.stream import (
     StreamPosition,
     after,
+    bounded_end,
     from_consumer,
-    from_snapshot,
-    from_timestamp,
-    latest,
-    latest_full,
     plans_before,
+    starting_position,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
 
@@ -72,6 +70,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rows = Rows(storage, columns, predicate, row_kinds=kinds)
         self._schema = schema
         self._options = options
+        self._bound = table.with_options(options.start).schema.table_options.bounded_watermark
         self._parallelism = connection.parallelism
         self._table: Table | None = table
         self._initial: StreamPosition | None = None
@@ -107,10 +106,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not position.changes:
             # The full read makes a batch of its own, whose splits need no order.
             return after(position.snapshot_id).to_json()
-        if self._target is not None:
-            return max(position, self._target).to_json()
-        newest = self._newest()
+        known = self._target is not None and self._bound is None
+        newest = None if known else self._newest()
         end = position if newest is None else max(position, after(newest.id))
+        if self._target is not None:
+            end = max(position, self._target)
+        if self._bound is not None:
+            end = bounded_end(self._rows.storage, position, end, newest, self._bound)
         return end.to_json()
 
     def partitions(
@@ -164,38 +166,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _asked(self, newest: Snapshot | None) -> StreamPosition:
         """The position at which the options start a new query."""
-        options, storage = self._options, self._rows.storage
-        snapshot_id, moment = options.snapshot_id, options.timestamp_millis
-        if snapshot_id is not None and moment is not None:
-            raise Invalid("give at most one of scan.snapshot-id and scan.timestamp-millis")
-        mode = options.mode or "default"
-        if mode == "default":
-            if snapshot_id is not None:
-                mode = "from-snapshot"
-            elif moment is not None:
-                mode = "from-timestamp"
-            else:
-                mode = "latest-full"
-        match mode:
-            case "latest-full" | "full":
-                _refuse_start(mode, snapshot_id, moment)
-                return latest_full(newest) or latest(newest)
-            case "latest":
-                _refuse_start(mode, snapshot_id, moment)
-                return latest(newest)
-            case "from-snapshot" | "from-snapshot-full":
-                if snapshot_id is None:
-                    raise Invalid(f"scan.mode={mode} needs the option scan.snapshot-id")
-                full = mode == "from-snapshot-full"
-                return from_snapshot(storage, newest, snapshot_id, full=full)
-            case "from-timestamp":
-                if moment is None:
-                    raise Invalid(f"scan.mode={mode} needs the option scan.timestamp-millis")
-                return from_timestamp(storage, newest, moment)
-        raise Invalid(
-            f"scan.mode={mode} is not supported in a stream; use latest-full, latest, "
-            "from-snapshot, from-snapshot-full or from-timestamp"
-        )
+        asked = self._catalog_table().with_options(self._options.start)
+        start = ReadStart.of(asked.schema.options)
+        return starting_position(self._rows.storage, newest, start)
 
     def _done(self, position: StreamPosition) -> None:
         """Save the position, before which everything is done for good."""
@@ -217,12 +190,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for split in partition.splits:
             for batch in self._rows.read_split(split):
                 yield conform(batch, arrow)
-
-
-def _refuse_start(mode: str, snapshot_id: int | None, moment: int | None) -> None:
-    for name, given in (("scan.snapshot-id", snapshot_id), ("scan.timestamp-millis", moment)):
-        if given is not None:
-            raise Invalid(f"scan.mode={mode} does not start at {name}; leave one of them out")
 
 
 def _in_order(plans: Sequence[ScanPlan]) -> list[list[Split]]:

@@ -72,6 +72,8 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("dynamic-partition-overwrite", "which partitions an overwrite replaces"),
     _honoured("streaming-read-append-overwrite", "whether a stream gives rows of overwrites"),
     # The moment that a read is of.
+    _honoured("scan.mode", "where a read begins", "log.scan"),
+    _honoured("scan.bounded.watermark", "the watermark at which a stream ends"),
     _honoured("scan.snapshot-id", "the snapshot that is read"),
     _honoured("scan.tag-name", "the tag that is read"),
     _honoured("scan.timestamp", "the moment that is read, in the process's time zone"),

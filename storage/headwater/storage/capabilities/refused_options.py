@@ -171,15 +171,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         refusals=(Refusal(ALL, one_of("main"), "name it `t$branch_…` instead"),),
     ),
     # The moment or the part that a read is of.
-    Option(
-        "scan.mode",
-        "where a read begins",
-        is_honoured=True,
-        aliases=("log.scan",),
-        refusals=(
-            Refusal(Operation.STREAM, one_of("default", "latest-full", "full"), _WHEN_READING),
-        ),
-    ),
     _time("scan.bucket", "the one bucket that is read"),
     Option(
         "postpone.merge-on-read",
@@ -191,11 +182,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         "stream-scan-mode",
         "how Paimon's own jobs begin a stream",
         refusals=(Refusal(Operation.STREAM, one_of("none"), _WHEN_READING),),
-    ),
-    Option(
-        "scan.bounded.watermark",
-        "the watermark at which a stream ends",
-        refusals=(Refusal(Operation.STREAM, _UNSET, _WHEN_READING),),
     ),
     Option(
         "consumer-id",

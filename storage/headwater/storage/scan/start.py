@@ -18,6 +18,7 @@ from headwater.storage.types.local_time import Zone, moments
 from headwater.storage.types.values import parse_moment
 
 __all__ = [
+    "INCREMENTAL_OPTIONS",
     "START_OPTIONS",
     "IncrementalMode",
     "ReadStart",
@@ -72,6 +73,12 @@ _OF_MODE: Mapping[StartMode, Collection[str]] = {
 """The options of which a mode takes exactly one; without ``scan.mode`` they choose it."""
 
 _PLACES = tuple(dict.fromkeys(key for keys in _OF_MODE.values() for key in keys))
+INCREMENTAL_OPTIONS = (
+    *_OF_MODE[StartMode.INCREMENTAL],
+    "incremental-between-scan-mode",
+    "incremental-between-tag-to-snapshot",
+)
+"""The options that say which changes are read, and how."""
 START_OPTIONS = frozenset({_MODE, *_ALIASES, *_PLACES})
 """The options that say which part of a table's history is read."""
 

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.predicate.filter import Predicate
+from headwater.storage.scan.past import first_snapshot_since, latest_compacted
 from headwater.storage.scan.plan import ScanPlan, plan_changelog, plan_delta, plan_snapshot
+from headwater.storage.scan.start import ReadStart, StartMode
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
 from headwater.storage.snapshot.files import snapshot_file_ids
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
@@ -27,6 +29,7 @@ from headwater.storage.table_storage import TableStorage
 __all__ = [
     "StreamPosition",
     "after",
+    "bounded_end",
     "changes_of",
     "find_changes",
     "from_consumer",
@@ -36,6 +39,7 @@ __all__ = [
     "latest_full",
     "next_plan",
     "plans_before",
+    "starting_position",
 ]
 
 
@@ -46,10 +50,13 @@ class StreamPosition:
     Attributes:
         snapshot_id: A snapshot, which may not exist yet.
         changes: True if its changes are wanted; else (once, at the start) all its rows.
+        created_since: Of all its rows only those in files made at or after this moment,
+            milliseconds since the epoch.
     """
 
     snapshot_id: int
     changes: bool = True
+    created_since: int | None = field(default=None, compare=False)
 
     @property
     def next_snapshot(self) -> int:
@@ -58,14 +65,22 @@ class StreamPosition:
 
     def to_json(self) -> dict[str, int | bool]:
         """The position as a JSON object."""
-        return {"snapshotId": self.snapshot_id, "changes": self.changes}
+        document: dict[str, int | bool] = {
+            "snapshotId": self.snapshot_id,
+            "changes": self.changes,
+        }
+        if self.created_since is not None:
+            document["createdSince"] = self.created_since
+        return document
 
     @staticmethod
     def from_json(document: object) -> StreamPosition:
         """Read `to_json`'s object; raises Invalid when it is something else."""
         match document:
-            case {"snapshotId": int(number), "changes": bool(changes)} if number > 0:
-                return StreamPosition(number, changes)
+            case {"snapshotId": int(number), "changes": bool(changes), **more} if number > 0:
+                since = more.get("createdSince")
+                if since is None or isinstance(since, int):
+                    return StreamPosition(number, changes, since)
         raise Invalid(f"{document!r} is not a stream position")
 
 
@@ -137,6 +152,80 @@ def from_timestamp(
 
     at = bisect_left(ids, time_millis, key=committed)
     return StreamPosition(ids[at] if at < len(ids) else newest.id)
+
+
+def starting_position(
+    storage: TableStorage, newest: Snapshot | None, start: ReadStart
+) -> StreamPosition:
+    """The position at which options start a stream (``createStartingScanner``).
+
+    A start that has expired is an error where Paimon goes on with the earliest snapshot there is.
+
+    Args:
+        storage: The table.
+        newest: Its latest snapshot.
+        start: The start that the options ask for.
+
+    Raises:
+        NotFound: The snapshot to start from has expired.
+        Invalid: A stream cannot start there.
+    """
+    match start.mode, start.key:
+        case StartMode.LATEST_FULL, _:
+            return latest_full(newest) or latest(newest)
+        case StartMode.LATEST, _:
+            return latest(newest)
+        case StartMode.COMPACTED_FULL, _:
+            return latest_full(latest_compacted(storage, newest)) or latest(newest)
+        case StartMode.FROM_TIMESTAMP, _:
+            moment = start.time_millis(storage.runtime.time_zone)
+            return from_timestamp(storage, newest, moment)
+        case StartMode.FROM_FILE_CREATION_TIME, _:
+            return _files_since(newest, start.integer())
+        case StartMode.FROM_CREATION_TIMESTAMP, _:
+            first = first_snapshot_since(storage, newest, start.integer())
+            if first is not None:
+                return StreamPosition(first.id)
+            return _files_since(newest, start.integer())
+        case ((StartMode.FROM_SNAPSHOT | StartMode.FROM_SNAPSHOT_FULL), "scan.snapshot-id"):
+            full = start.mode is StartMode.FROM_SNAPSHOT_FULL
+            return from_snapshot(storage, newest, start.integer(), full=full)
+    raise Invalid(
+        f"table {storage.name}: a stream cannot start at {start.key}={start.value}; a batch read "
+        "takes it. Start at scan.snapshot-id or scan.timestamp-millis"
+    )
+
+
+def _files_since(newest: Snapshot | None, millis: int) -> StreamPosition:
+    if newest is None:
+        return latest(newest)
+    return StreamPosition(newest.id, changes=False, created_since=millis)
+
+
+def bounded_end(
+    storage: TableStorage,
+    position: StreamPosition,
+    end: StreamPosition,
+    newest: Snapshot | None,
+    watermark: int,
+) -> StreamPosition:
+    """The end of a stream that ends before the first snapshot beyond a watermark.
+
+    Args:
+        storage: The table.
+        position: The position of the stream.
+        end: The position that it could go on to.
+        newest: The latest snapshot.
+        watermark: ``scan.bounded.watermark``, milliseconds since the epoch.
+
+    Returns:
+        `end`, or the position of the first snapshot from `position` on that is beyond it.
+    """
+    for number in range(position.snapshot_id, end.snapshot_id):
+        reached = find_changes(storage, newest, number).watermark
+        if reached is not None and reached > watermark:
+            return max(position, StreamPosition(number))
+    return end
 
 
 def changes_of(storage: TableStorage, snapshot_id: int) -> Snapshot:
@@ -261,6 +350,7 @@ def _plan(
                 snapshot,
                 predicate=predicate,
                 min_level=least,
+                created_since=position.created_since,
                 # As the stream gives them when they are written, and not when they are compacted.
                 with_postponed=not _keeps_changelog(storage),
                 following=True,
