@@ -23,6 +23,7 @@ from headwater.storage.types.data_type import (
     MapType,
     MultisetType,
     RowType,
+    VariantType,
     refuse_kept,
 )
 
@@ -61,6 +62,11 @@ def spark_type(data_type: DataType) -> st.DataType:
             return st.MapType(spark_type(data_type.key), spark_type(data_type.value))
         case MultisetType():
             return st.MapType(spark_type(data_type.element), st.IntegerType())
+        case VariantType():
+            raise Unsupported(
+                "Headwater does not read or write columns of type VARIANT in Spark; choose other "
+                "columns, or read the table in Python"
+            )
         case RowType():
             return spark_schema(data_type.fields)
 

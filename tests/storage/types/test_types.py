@@ -113,9 +113,8 @@ def test_what_is_no_type_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        "VARIANT",
         "BLOB",
-        "VARIANT NOT NULL",
+        "BLOB NOT NULL",
         "GEOMETRY(OGC:CRS84)",
         "GEOMETRY('4326') NOT NULL",
         "GEOMETRY('a ''b'', c')",

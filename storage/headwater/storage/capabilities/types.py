@@ -9,7 +9,6 @@ from headwater.storage.errors import Unsupported
 __all__ = ["KEPT_TYPES", "unsupported_type"]
 
 KEPT_TYPES: Mapping[str, str] = {
-    "VARIANT": "Arrow has no type for its values",
     "BLOB": "its values lie in files of their own",
     "VECTOR": "its values may lie in files of their own",
     "GEOMETRY": "its values have a form of their own",

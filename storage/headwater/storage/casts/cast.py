@@ -20,7 +20,14 @@ from headwater.storage.casts.to_text import cast_to_text
 from headwater.storage.casts.type_changes import has_cast
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.atomic_type import AtomicType, Root
-from headwater.storage.types.data_type import ArrayType, DataType, MapType, MultisetType, RowType
+from headwater.storage.types.data_type import (
+    ArrayType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VariantType,
+)
 from headwater.storage.types.local_time import Zone
 
 __all__ = ["cast"]
@@ -63,6 +70,8 @@ def _has_moments(data_type: DataType) -> bool:
     match data_type:
         case AtomicType():
             return data_type.root is Root.TIMESTAMP_LTZ
+        case VariantType():
+            return False
         case RowType():
             return any(_has_moments(child.type) for child in data_type.fields)
         case MapType():

@@ -31,6 +31,7 @@ from headwater.storage.types.data_type import (
     MapType,
     MultisetType,
     RowType,
+    VariantType,
 )
 from headwater.storage.types.nested_arrays import list_offsets, map_entries
 
@@ -132,6 +133,8 @@ def _values(array: pa.Array, data_type: DataType, column: str) -> list[pa.Array 
     match data_type:
         case AtomicType():
             return _atomic(array, data_type)
+        case VariantType():
+            raise AssertionError(data_type)
         case RowType():
             found: list[pa.Array | pa.Scalar] = []
             for child, item in zip(array.flatten(), data_type.fields, strict=True):

@@ -20,6 +20,7 @@ from headwater.storage.types.data_type import (
     MapType,
     MultisetType,
     RowType,
+    VariantType,
     refuse_kept,
 )
 
@@ -83,6 +84,11 @@ def _refuse_type(data_type: DataType, column: str) -> None:
                     f"{data_type.root} with {most} fractional digits at most; change the type, or "
                     "set the option 'file.format' to parquet"
                 )
+        case VariantType():
+            raise Unsupported(
+                f"column '{column}' has type VARIANT in it, which Avro files do not hold; set the "
+                "option 'file.format' to parquet"
+            )
         case ArrayType():
             _refuse_type(data_type.element, column)
         case MultisetType():
@@ -134,6 +140,8 @@ class _Names:
         match data_type:
             case AtomicType():
                 return _atomic(data_type)
+            case VariantType():
+                raise AssertionError(data_type)
             case ArrayType():
                 return {"type": "array", "items": self.type(data_type.element, name)}
             case RowType():

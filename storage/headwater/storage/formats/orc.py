@@ -24,6 +24,7 @@ import pyarrow.dataset as ds
 
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.access import FileAccess
+from headwater.storage.formats.orc_schema import refuse_for_orc
 from headwater.storage.formats.orc_statistics import column_range
 from headwater.storage.formats.orc_tail import OrcTail
 from headwater.storage.formats.orc_writer import OrcWriter, codec_named
@@ -44,7 +45,7 @@ from headwater.storage.types.data_type import (
     MapType,
     MultisetType,
     RowType,
-    refuse_kept,
+    VariantType,
     to_arrow,
 )
 from headwater.storage.types.local_time import local_seconds
@@ -65,8 +66,7 @@ class OrcFormat:
 
     def refuse(self, fields: Sequence[DataField], compression: str = "zstd") -> None:
         """Raises Unsupported for an unknown codec and for a type that has no Arrow form."""
-        for item in fields:
-            refuse_kept(item)
+        refuse_for_orc(fields)
         codec_named(compression)
 
     def writer(
@@ -258,6 +258,8 @@ def _holds(data_type: DataType, roots: Sequence[Root]) -> bool:
     match data_type:
         case AtomicType():
             return data_type.root in roots
+        case VariantType():
+            return False
         case ArrayType() | MultisetType():
             return _holds(data_type.element, roots)
         case MapType():
@@ -275,6 +277,8 @@ def _converted(array: pa.Array, data_type: DataType, zone: dt.tzinfo) -> pa.Arra
     if not _holds(data_type, (Root.CHAR, *_TIMESTAMPS)):
         return array
     match data_type:
+        case VariantType():
+            return array
         case ArrayType():
             values = _converted(array.flatten(), data_type.element, zone)
             return list_with(array, values, pa.list_(values.type))

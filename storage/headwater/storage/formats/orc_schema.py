@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from headwater.storage.errors import Unsupported
 from headwater.storage.formats.parquet_schema import nested_ids
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
@@ -21,15 +22,33 @@ from headwater.storage.types.data_type import (
     MapType,
     MultisetType,
     RowType,
+    VariantType,
+    holds_variants,
+    refuse_kept,
     to_arrow,
 )
 
-__all__ = ["orc_schema"]
+__all__ = ["orc_schema", "refuse_for_orc"]
 
 
 def orc_schema(fields: Sequence[DataField]) -> pa.Schema:
     """The Arrow schema of a file with these columns."""
     return pa.schema([_with_id(item) for item in fields])
+
+
+def refuse_for_orc(fields: Sequence[DataField]) -> None:
+    """Refuse columns that ORC files cannot hold.
+
+    Raises:
+        Unsupported: The message names the column.
+    """
+    for item in fields:
+        refuse_kept(item)
+        if holds_variants(item.type):
+            raise Unsupported(
+                f"column '{item.name}' has type VARIANT in it, which ORC files do not hold; set "
+                "the option 'file.format' to parquet"
+            )
 
 
 def _with_id(item: DataField) -> pa.Field:
@@ -46,7 +65,7 @@ def _type(data_type: DataType, identifier: int, depth: int) -> pa.DataType:
     match data_type:
         case AtomicType(root=Root.TIME):
             return pa.int32()
-        case AtomicType():
+        case AtomicType() | VariantType():
             return to_arrow(data_type)
         case ArrayType():
             return pa.list_(_field("element", _type(data_type.element, identifier, depth), up))

@@ -11,8 +11,8 @@ from pyarrow import orc
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.formats.file_writer import FileWriter
-from headwater.storage.formats.orc_schema import orc_schema
-from headwater.storage.types.data_type import DataField, refuse_kept
+from headwater.storage.formats.orc_schema import orc_schema, refuse_for_orc
+from headwater.storage.types.data_type import DataField
 from headwater.storage.types.nested_arrays import list_with, map_entries, map_with, struct_with
 
 __all__ = ["OrcWriter", "codec_named"]
@@ -67,8 +67,7 @@ class OrcWriter(FileWriter):
         zstd_level: int = 1,
         block_bytes: int | None = None,
     ) -> None:
-        for item in fields:
-            refuse_kept(item)
+        refuse_for_orc(fields)
         codec = codec_named(compression)
         super().__init__(files, path, orc_schema(fields), fields)
         self._codec = codec

@@ -19,6 +19,7 @@ from headwater.storage.types.data_type import (
     MapType,
     MultisetType,
     RowType,
+    VariantType,
     to_arrow,
 )
 
@@ -49,6 +50,9 @@ def _arrow_type(data_type: DataType, identifier: int, depth: int) -> pa.DataType
     match data_type:
         case AtomicType():
             return to_arrow(data_type)
+        case VariantType():
+            parts = ("value", "metadata")
+            return pa.struct([_field(n, pa.binary(), False, at) for at, n in enumerate(parts)])
         case ArrayType():
             inner = _arrow_type(data_type.element, identifier, depth)
             return pa.list_(_field("element", inner, data_type.element.nullable, up))
@@ -87,6 +91,8 @@ def has_nanoseconds(data_type: DataType) -> bool:
             return has_nanoseconds(data_type.element)
         case MapType():
             return has_nanoseconds(data_type.key) or has_nanoseconds(data_type.value)
+        case VariantType():
+            return False
         case RowType():
             return any(has_nanoseconds(child.type) for child in data_type.fields)
 
@@ -96,6 +102,8 @@ def leaf_paths(path: str, data_type: DataType) -> Iterator[str]:
     match data_type:
         case AtomicType():
             yield path
+        case VariantType():
+            yield from (f"{path}.value", f"{path}.metadata")
         case ArrayType():
             yield from leaf_paths(f"{path}.list.element", data_type.element)
         case MultisetType():

@@ -24,6 +24,7 @@ from headwater.storage.types.data_type import (
     MapType,
     MultisetType,
     RowType,
+    VariantType,
     arrow_field,
     refuse_kept,
     to_arrow,
@@ -136,6 +137,9 @@ def evolve(array: pa.Array, stored: DataType, wanted: DataType, zone: Zone = utc
             keys, counts = map_entries(array)
             keys = evolve(keys, stored.element, wanted.element, zone)
             return map_with(array, keys, counts.cast(pa.int32()), target)
+        case VariantType(), VariantType():
+            parts = [array.field(item.name) for item in target]
+            return struct_with(array, parts, list(target))
         case RowType(), RowType():
             return _row(array, stored, wanted, zone)
         case _:
@@ -158,6 +162,8 @@ def _same(stored: DataType, wanted: DataType) -> bool:
             return _same(stored.key, wanted.key) and _same(stored.value, wanted.value)
         case AtomicType(), AtomicType():
             return keeps_form(stored, wanted)
+        case VariantType(), VariantType():
+            return True
         case _:
             return False
 

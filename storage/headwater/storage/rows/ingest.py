@@ -18,12 +18,14 @@ from headwater.storage.schema.default_values import default_value
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
+    VARIANT_ARROW,
     ArrayType,
     DataField,
     DataType,
     MapType,
     MultisetType,
     RowType,
+    VariantType,
     refuse_kept,
     timestamp_unit,
     to_arrow,
@@ -42,6 +44,7 @@ ROW_KIND_COLUMN = "_ROW_KIND"
 """An input column of this name holds each row's kind: ``+I``, ``-U``, ``+U`` or ``-D``."""
 
 
+_BYTES = AtomicType(Root.VARBINARY)
 _INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 
 
@@ -236,6 +239,30 @@ def _cast(array: pa.Array, data_type: DataType, where: str) -> pa.Array:
             return _cast_map(array, data_type, data_type.element, count, where)
         case RowType():
             return _cast_struct(array, data_type, where)
+        case VariantType():
+            return _cast_variant(array, data_type, where)
+
+
+def _cast_variant(array: pa.Array, data_type: VariantType, where: str) -> pa.Array:
+    if not pa.types.is_struct(array.type) or sorted(f.name for f in array.type) != [
+        "metadata",
+        "value",
+    ]:
+        raise Invalid(
+            f"{where} is {data_type}: its data is a struct of the binary fields 'value' and "
+            f"'metadata', as Spark and Parquet encode variants, not {array.type}"
+        )
+    # Flattening a struct gives its own nulls to its fields.
+    parts = dict(zip((item.name for item in array.type), array.flatten(), strict=True))
+    made: list[pa.Array] = []
+    for item in VARIANT_ARROW:
+        part = parts[item.name]
+        if not is_kindred(part.type, _BYTES):
+            raise Invalid(f"{where} is {data_type}: its field '{item.name}' is {part.type}")
+        if part.null_count != array.null_count:
+            raise Invalid(f"{where} is {data_type}, but a value lacks its '{item.name}'")
+        made.append(part.cast(pa.binary()).fill_null(b""))
+    return struct_with(array, made, list(VARIANT_ARROW))
 
 
 # Atomic types ---------------------------------------------------------------------------------

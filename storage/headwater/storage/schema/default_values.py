@@ -12,7 +12,7 @@ import pyarrow as pa
 from headwater.storage.casts.cast import cast
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.atomic_type import AtomicType, Root
-from headwater.storage.types.data_type import MAX_LENGTH, DataType
+from headwater.storage.types.data_type import MAX_LENGTH, DataType, VariantType
 from headwater.storage.types.local_time import Zone, utc
 
 __all__ = ["check_default_value", "default_value"]
@@ -25,6 +25,8 @@ def check_default_value(column: str, data_type: DataType, text: str | None) -> N
 
     Text of nested types is taken as it is: what reads it knows its form.
     """
+    if text is not None and isinstance(data_type, VariantType):
+        raise Invalid(f"column '{column}': the default '{text}' is no value of {data_type}")
     if text is not None and isinstance(data_type, AtomicType):
         default_value(f"column '{column}'", data_type, text, utc)
 

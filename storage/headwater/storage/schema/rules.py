@@ -36,6 +36,7 @@ from headwater.storage.types.data_type import (
     MapType,
     MultisetType,
     RowType,
+    VariantType,
 )
 
 __all__ = [
@@ -144,6 +145,8 @@ def check_schema(schema: TableSchema) -> None:
             if key not in names:
                 raise Invalid(f"{role} column '{key}' is not among the columns {', '.join(names)}")
             key_type = schema.field_by_name[key].type
+            if isinstance(key_type, VariantType):
+                raise Invalid(f"{role} column '{key}' must not be of type VARIANT")
             if not isinstance(key_type, AtomicType):
                 raise Invalid(f"{role} column '{key}' must not be of a nested type")
             if key_type.root.is_opaque:
@@ -346,7 +349,7 @@ def _type_field_ids(data_type: DataType) -> Iterator[int]:
             yield from _type_field_ids(data_type.value)
         case RowType():
             yield from _field_ids(data_type.fields)
-        case AtomicType():
+        case AtomicType() | VariantType():
             return
 
 
@@ -358,7 +361,7 @@ def _renumbered(item: DataField, ids: FieldIds) -> DataField:
 def reassign_field_ids(data_type: DataType, ids: FieldIds) -> DataType:
     """The same type with new ids for its nested fields (``ReassignFieldId.java``)."""
     match data_type:
-        case AtomicType():
+        case AtomicType() | VariantType():
             return data_type
         case ArrayType() | MultisetType():
             return replace(data_type, element=reassign_field_ids(data_type.element, ids))

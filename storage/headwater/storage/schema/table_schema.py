@@ -24,6 +24,7 @@ from headwater.storage.types.data_type import (
     MapType,
     MultisetType,
     RowType,
+    VariantType,
     arrow_field,
     from_arrow,
 )
@@ -254,7 +255,7 @@ def _highest(item: DataField) -> int:
 
 def _highest_in_type(data_type: DataType) -> int:
     match data_type:
-        case AtomicType():
+        case AtomicType() | VariantType():
             return -1
         case ArrayType() | MultisetType():
             return _highest_in_type(data_type.element)

@@ -16,7 +16,14 @@ from headwater.storage.options import ChangelogProducer, MergeEngine
 from headwater.storage.schema.option_changes import listed_names
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import AtomicType, Root
-from headwater.storage.types.data_type import ArrayType, DataType, MapType, MultisetType, RowType
+from headwater.storage.types.data_type import (
+    ArrayType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VariantType,
+)
 
 __all__ = ["check_kept_types", "is_blob"]
 
@@ -233,6 +240,8 @@ def _parts(data_type: DataType) -> Iterator[AtomicType]:
     match data_type:
         case AtomicType():
             yield data_type
+        case VariantType():
+            return
         case ArrayType() | MultisetType():
             yield from _parts(data_type.element)
         case MapType():

@@ -5,7 +5,8 @@ type, an object for a nested one (``docs/concepts/spec/schema.md``, ``DataTypeJs
 
 Arrow forms: TIMESTAMP(p) is ``timestamp[ms]`` for p <= 3, ``[us]`` for p <= 6, ``[ns]`` above, and
 the same with time zone UTC for TIMESTAMP_LTZ; TIME is ``time32[ms]``; CHAR and VARCHAR are
-``string``; BINARY and VARBINARY are ``binary``; MULTISET<t> is ``map<t, int32>``.
+``string``; BINARY and VARBINARY are ``binary``; MULTISET<t> is ``map<t, int32>``; VARIANT is
+``struct<value: binary, metadata: binary>``.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from headwater.storage.types.atomic_type import (
 
 __all__ = [
     "MAX_LENGTH",
+    "VARIANT_ARROW",
     "ArrayType",
     "AtomicType",
     "DataField",
@@ -39,8 +41,10 @@ __all__ = [
     "MultisetType",
     "Root",
     "RowType",
+    "VariantType",
     "arrow_field",
     "from_arrow",
+    "holds_variants",
     "parse_type",
     "refuse_kept",
     "to_arrow",
@@ -96,7 +100,17 @@ class RowType:
         return f"ROW<{inner}>" + ("" if self.nullable else " NOT NULL")
 
 
-DataType: TypeAlias = AtomicType | ArrayType | MapType | MultisetType | RowType
+@dataclass(frozen=True)
+class VariantType:
+    """A value that brings its type with it, as Spark and Parquet encode it."""
+
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        return "VARIANT" + ("" if self.nullable else " NOT NULL")
+
+
+DataType: TypeAlias = AtomicType | ArrayType | MapType | MultisetType | RowType | VariantType
 
 
 @dataclass(frozen=True)
@@ -202,9 +216,14 @@ def parse_type(document: Json) -> DataType:
 def _parse_text(text: str) -> DataType:
     suffixed = _SUFFIXED.fullmatch(text)
     if suffixed is None:
-        return parse_atomic(text)
+        return _parse_word(text)
     nested = ArrayType if suffixed["root"].upper() == "ARRAY" else MultisetType
-    return nested(parse_atomic(suffixed["inner"]), is_nullable(suffixed["null"]))
+    return nested(_parse_word(suffixed["inner"]), is_nullable(suffixed["null"]))
+
+
+def _parse_word(text: str) -> AtomicType | VariantType:
+    found = parse_atomic(text)
+    return VariantType(found.nullable) if found.root is Root.VARIANT else found
 
 
 def _parse_vector(document: Mapping[str, Json], nullable: bool) -> AtomicType:
@@ -226,7 +245,7 @@ def type_json(data_type: DataType) -> Json:
                 "element": type_json(element),
                 "length": data_type.length,
             }
-        case AtomicType():
+        case AtomicType() | VariantType():
             return str(data_type)
         case ArrayType():
             return {"type": "ARRAY" + suffix, "element": type_json(data_type.element)}
@@ -264,11 +283,17 @@ _PLAIN_ARROW: Mapping[Root, pa.DataType] = {
 }
 
 
+VARIANT_ARROW = pa.struct(
+    [pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)]
+)
+"""The Arrow form of a VARIANT: what a Parquet file without shredding holds."""
+
+
 def to_arrow(data_type: DataType) -> pa.DataType:
     """The Arrow type that holds a Paimon type (nullability stands on the Arrow field).
 
     Raises:
-        Unsupported: Headwater does not read or write it (VARIANT, BLOB, VECTOR, GEOMETRY…).
+        Unsupported: Headwater does not read or write it (BLOB, VECTOR, GEOMETRY…).
     """
     match data_type:
         case AtomicType(root=root) if root.is_opaque:
@@ -281,6 +306,8 @@ def to_arrow(data_type: DataType) -> pa.DataType:
             return pa.timestamp(timestamp_unit(data_type.precision), tz="UTC")
         case AtomicType():
             return _PLAIN_ARROW[data_type.root]
+        case VariantType():
+            return VARIANT_ARROW
         case ArrayType():
             return pa.list_(
                 pa.field("element", to_arrow(data_type.element), data_type.element.nullable)
@@ -301,6 +328,8 @@ def _kept_part(data_type: DataType) -> AtomicType | None:
     match data_type:
         case AtomicType():
             return data_type if data_type.root.is_opaque else None
+        case VariantType():
+            return None
         case ArrayType() | MultisetType():
             return _kept_part(data_type.element)
         case MapType():
@@ -308,6 +337,21 @@ def _kept_part(data_type: DataType) -> AtomicType | None:
         case RowType():
             found = (_kept_part(item.type) for item in data_type.fields)
             return next((part for part in found if part is not None), None)
+
+
+def holds_variants(data_type: DataType) -> bool:
+    """True if a type is VARIANT, or has it in it."""
+    match data_type:
+        case VariantType():
+            return True
+        case AtomicType():
+            return False
+        case ArrayType() | MultisetType():
+            return holds_variants(data_type.element)
+        case MapType():
+            return holds_variants(data_type.key) or holds_variants(data_type.value)
+        case RowType():
+            return any(holds_variants(child.type) for child in data_type.fields)
 
 
 def refuse_kept(data_field: DataField) -> None:
