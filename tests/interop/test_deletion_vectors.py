@@ -131,6 +131,10 @@ def test_java_heeds_deletions_of_append_tables(
     for key in (500, 200):
         del left[key]
     assert found(java.read(name)) == left
+    table.update({"v": 5}, where="k < 3")
+    table.merge(rows(range(3, 6), 9), on=["k"])
+    left |= dict.fromkeys(range(3), 5) | found(rows(range(3, 6), 9))
+    assert found(java.read(name)) == left
     table.compact()
     assert found(java.read(name)) == left == found(table.scan().to_arrow())
 

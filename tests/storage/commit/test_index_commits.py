@@ -332,22 +332,23 @@ def test_expiry_takes_the_indexes_that_nothing_names(new_table: NewTable, beside
     options = {"bucket": "2", "index-file-in-data-file-dir": beside_data}
     table = new_table(COLUMNS, primary_keys=["id"], options=options)
     files = [index_file(table) for _ in range(4)]
-    other = index_file(table, bucket=1)
-    commit(table, message([files[0]]), message([other], bucket=1))
+    others = [index_file(table, bucket=1) for _ in range(2)]
+    commit(table, message([files[0]]), message([others[0]], bucket=1))
     for before, after in itertools.pairwise(files):
         commit(table, message([after], [before]))
+    commit(table, message([others[1]], [others[0]], bucket=1))
     tagged = Tag("keep", table.storage.snapshot(2))
     write_tag_file(table.storage.files, table.storage.layout, tagged)
     expire_snapshots(table.storage, table.pointer.latest(), ONLY_LATEST)
-    assert snapshot_file_ids(table.storage.files, table.storage.layout) == [4]
+    assert snapshot_file_ids(table.storage.files, table.storage.layout) == [5]
 
     def there() -> set[str]:
         paths = {each: index_file_path(table.storage, EMPTY_ROW, 0, each) for each in files}
-        paths[other] = index_file_path(table.storage, EMPTY_ROW, 1, other)
+        paths |= {each: index_file_path(table.storage, EMPTY_ROW, 1, each) for each in others}
         return {each.file_name for each, path in paths.items() if table.storage.files.exists(path)}
 
-    kept = {files[3].file_name, other.file_name}
-    assert there() == {files[1].file_name, *kept}
+    kept = {files[3].file_name, others[1].file_name}
+    assert there() == {files[1].file_name, others[0].file_name, *kept}
     assert sum("index-manifest" in path for path in table.files_below("manifest")) == 2
     delete_tag_file(table.storage.files, table.storage.layout, "keep")
     assert list_tag_files(table.storage.files, table.storage.layout) == []
