@@ -17,8 +17,9 @@ from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
 from headwater.storage.index.file_index.container import Bytes, IndexContainer
 from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.schema.change import RemoveOption, SetOption
 
-from .conftest import TOKEN, Service
+from .conftest import TOKEN, Client, Service
 from .java_client import JavaClient
 
 SCHEMA = pa.schema(
@@ -197,13 +198,24 @@ def test_indexes_of_either_side_exclude_the_same_files(
             table.write(data)
         else:
             java_client.write(name, data)
+    _exclude_the_same(table, java_client, name)
+    # The same files with indexes that were built later, under options of their own.
+    table.alter(
+        *(RemoveOption(f"file-index.{kind}.columns") for kind in ("bitmap", "range-bitmap")),
+        SetOption("file-index.range-bitmap.columns", "n,d,t"),
+    )
+    assert table.rewrite_file_indexes() is not None
+    _exclude_the_same(table, java_client, name)
+
+
+def _exclude_the_same(table: Table, java_client: JavaClient, name: str) -> None:
     is_excluding = []
     for where, test, (column, *values) in WHERE:
         files, rows = java_client.read_where(name, str(column), test, *values)
         scan = table.scan(where=where)
         found = scan.to_arrow()
         order = [("t", "ascending")]
-        assert found.sort_by(order).equals(rows.cast(schema).sort_by(order)), where
+        assert found.sort_by(order).equals(rows.cast(found.schema).sort_by(order)), where
         ours = sum(len(split.files) for split in scan.splits)
         assert ours <= files, where
         assert scan.plan is not None
@@ -212,3 +224,37 @@ def test_indexes_of_either_side_exclude_the_same_files(
         if ours == files < 6:
             is_excluding.append(where)
     assert len(is_excluding) >= 6
+
+
+@pytest.mark.parametrize("threshold", ["1 mb", "0 b"], ids=["embedded", "beside"])
+def test_other_clients_read_and_write_tables_with_indexes(
+    lake: Lake, client: Client | JavaClient, threshold: str
+) -> None:
+    schema = pa.schema([("n", pa.int32()), ("t", pa.string())])
+    options = {
+        "file-index.bitmap.columns": "n",
+        "file-index.bloom-filter.columns": "t",
+        "file-index.bloom-filter.t.items": "20",
+        "file-index.in-manifest-threshold": threshold,
+    }
+    name = f"interop.indexed_by_{client.label}_{threshold[0]}"
+    table = _table(lake, name, schema, options)
+    first, second = (
+        pa.table({"n": list(keys), "t": [f"text {k}" for k in keys]}, schema=schema)
+        for keys in (range(10), range(10, 20))
+    )
+    table.write(first)
+    client.write(name, second)
+    everything = pa.concat_tables([first, second])
+    assert client.read(name).cast(schema).sort_by("n").equals(everything)
+    assert table.scan().to_arrow().sort_by("n").equals(everything)
+    assert (
+        table.scan(where="n = 13 OR t = 'text 3'")
+        .to_arrow()
+        .sort_by("n")
+        .equals(everything.take([3, 13]))
+    )
+    table.compact()
+    table.rewrite_file_indexes()
+    assert client.read(name).cast(schema).sort_by("n").equals(everything)
+    assert table.scan(where="n IN (3, 13)").to_arrow().num_rows == 2

@@ -149,6 +149,16 @@ def test_an_index_answers_for_each_value(data_type: str) -> None:
             _check(kind, data_type, rows, leaf, _rows(built, item, leaf, len(rows)))
 
 
+@pytest.mark.parametrize("data_type", sorted(TYPES))
+def test_an_index_of_nulls_alone_says_so(data_type: str) -> None:
+    values, kinds = TYPES[data_type]
+    for kind in kinds:
+        built, item = _container([kind], data_type, [None] * 3, parts=2)
+        assert _rows(built, item, Comparison("c", "=", values[0]), 3) == BitMap()
+        for leaf in _every_leaf(values):
+            _check(kind, data_type, [None] * 3, leaf, _rows(built, item, leaf, 3))
+
+
 def _every_leaf(values: Sequence[StorageValue]) -> Iterator[Predicate]:
     yield from (IsNull("c"), IsNull("c", negated=True))
     for value in values:

@@ -83,6 +83,7 @@ class Pruner:
         self._asks_indexes = (
             predicate is not None and storage.schema.table_options.reads_file_indexes
         )
+        self._indexed: dict[tuple[int, int], Mapping[str, DataField]] = {}
         self.excluded_by_index: set[str] = set()
 
     # Manifests and entries -------------------------------------------------------------------
@@ -210,9 +211,7 @@ class Pruner:
         file = entry.file
         if not self._asks_indexes or file.embedded_file_index is None:
             return True
-        schema = self._storage.schema
-        stored = self._storage.schema_by_id(file.schema_id)
-        columns = indexed_columns(self._predicate, wanted, schema, stored)
+        columns = self._indexed_columns(file.schema_id, wanted)
         if not columns:
             return True
         directory = bucket_directory(self._storage, entry.partition, entry.bucket)
@@ -224,6 +223,17 @@ class Pruner:
             return True
         self.excluded_by_index.add(file.file_name)
         return False
+
+    def _indexed_columns(
+        self, schema_id: int, wanted: Sequence[DataField]
+    ) -> Mapping[str, DataField]:
+        key = schema_id, len(wanted)
+        if key not in self._indexed:
+            stored = self._storage.schema_by_id(schema_id)
+            self._indexed[key] = indexed_columns(
+                self._predicate, wanted, self._storage.schema, stored
+            )
+        return self._indexed[key]
 
 
 def value_ranges(

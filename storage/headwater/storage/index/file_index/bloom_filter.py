@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -98,9 +99,7 @@ class BloomFilterReader:
 
     def may_hold(self, values: Sequence[StorageValue]) -> bool:
         """True unless the file holds none of the values."""
-        if any(isinstance(value, float) and value == 0 for value in values):
-            values = [*values, 0.0, -0.0]
-        hashes = _literal_hashes(values, self._type)
+        hashes = _literal_hashes(tuple(values), self._type)
         found = np.ones(len(hashes), np.bool_)
         for place in _places(hashes, self._functions, len(self._bits) * 8):
             found &= (self._bits[place >> 3] >> (place & 7).astype(np.uint8)) & 1 != 0
@@ -130,7 +129,12 @@ def _column_hashes(column: pa.Array, data_type: AtomicType) -> _Hashes:
     return hashes.view(np.int64)
 
 
-def _literal_hashes(values: Sequence[StorageValue], data_type: AtomicType) -> _Hashes:
+@lru_cache(maxsize=16)
+def _literal_hashes(values: tuple[StorageValue, ...], data_type: AtomicType) -> _Hashes:
+    """The hashes of what a condition looks for: those of one condition for all files."""
+    if any(isinstance(value, float) and value == 0 for value in values):
+        # The zeros are one value, with a hash each.
+        values = (*values, 0.0, -0.0)
     if data_type.root not in _BYTES:
         return _number_hashes(literal_numbers(values, data_type))
     arrow = pa.binary() if isinstance(values[0], bytes) else pa.string()
