@@ -223,3 +223,56 @@ def test_dynamic_buckets_are_shared_with_pypaimon(lake: Lake, pypaimon: Client) 
     expected = last_of(*parts)
     assert found(table.scan().to_arrow()) == expected == found(pypaimon.read(name))
     assert bucket_sizes(table) == dict.fromkeys(range(6), 10)
+
+
+@pytest.mark.interop
+def test_pypaimon_rust_reads_every_kind_of_buckets(
+    lake: Lake, service: Service, tmp_path: Path
+) -> None:
+    rust = Client("pypaimon-rust", service, tmp_path)
+    for mode, options in (
+        ("mod", {"bucket": "3", "bucket-function.type": "mod"}),
+        ("postponed", {"bucket": "-2", "postpone.default-bucket-num": "3"}),
+        ("dynamic", DYNAMIC),
+    ):
+        table = new_table(lake, rust, mode, options)
+        table.write(rows(range(40), 1))
+        table.write(rows(range(20, 60), 2))
+        table.compact()
+        expected = last_of(rows(range(40), 1), rows(range(20, 60), 2))
+        assert found(rust.read(str(table.identifier))) == expected, mode
+
+
+@pytest.mark.interop_java
+@pytest.mark.parametrize("ordered", ["true", "false"])
+def test_bucketed_append_tables_are_shared_with_java(
+    lake: Lake,
+    service: Service,
+    java_gateway: JavaGateway,
+    java_version: str,
+    tmp_path: Path,
+    ordered: str,
+) -> None:
+    java_client = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    name = f"interop.buckets_append_{java_client.label}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    options = {"bucket": "2", "bucket-key": "k", "bucket-append-ordered": ordered}
+    table = lake.create_table(name, SCHEMA, options=options)
+    for version in range(4):
+        part = rows(range(10), version)
+        if version % 2:
+            java_client.write(name, part)
+        else:
+            table.write(part)
+    table.compact()
+    expected = sorted(row for version in range(4) for row in tuples(rows(range(10), version)))
+    for read in (table.scan().to_arrow(), java_client.read(name)):
+        assert sorted(tuples(read)) == expected
+        if ordered == "true":
+            # The rows of a key are in one bucket, in the order in which they were written.
+            for key in range(10):
+                assert [v for k, v in tuples(read) if k == key] == [
+                    version * 1000 + key for version in range(4)
+                ]
+    of_seven = table.scan(where="k = 7").to_arrow()["v"].to_pylist()
+    assert sorted(of_seven) == [7, 1007, 2007, 3007]
