@@ -294,6 +294,20 @@ def test_a_table_for_writing_only_tells_when_it_is_compacted(tmp_path: Path) -> 
     assert changes(table, 0) == [("+I", 1, 9, 0), ("+I", 2, 2, 0), ("+I", 3, 3, 0)]
 
 
+def test_an_overwrite_has_no_changelog(tmp_path: Path) -> None:
+    table = new_table(tmp_path, {"changelog-producer": "lookup"})
+    table.write({"k": [1, 2], "v": [1, 2], "s": [0, 0]})
+    # More than one run, so that a compaction follows.
+    small = table.with_options({"write-buffer-size": "64 b"})
+    small.overwrite({"k": list(range(30)) * 2, "v": [7] * 60, "s": [0] * 60})
+    assert {file.level for file in table.files()}.isdisjoint({0})
+    told = table.changes(2, skip_overwrites=True).to_arrow()
+    assert told.num_rows == 0
+    since = latest(table)
+    table.write({"k": [3], "v": [8], "s": [0]})
+    assert changes(table, since) == [("-U", 3, 7, 0), ("+U", 3, 8, 0)]
+
+
 def test_columns_may_be_ignored_when_rows_are_compared(tmp_path: Path) -> None:
     table = new_table(
         tmp_path,

@@ -48,6 +48,7 @@ class CompactionTask:
         total_buckets: Buckets of the partition.
         unit: The files, and what becomes of them.
         deletion_files: The places of the files' deletion vectors, by the names of the files.
+        tells_lookups: False if a lookup writes no changelog.
     """
 
     snapshot_id: int
@@ -56,6 +57,7 @@ class CompactionTask:
     total_buckets: int
     unit: CompactionUnit
     deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict, hash=False)
+    tells_lookups: bool = True
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -76,6 +78,7 @@ def plan_compaction(
     partitions: Collection[bytes] | None = None,
     buckets: Collection[tuple[bytes, int]] | None = None,
     least_runs: int = 0,
+    tells_lookups: bool = True,
 ) -> list[CompactionTask]:
     """Plan a compaction.
 
@@ -86,6 +89,7 @@ def plan_compaction(
         partitions: Only these, serialised.
         buckets: Only these.
         least_runs: Only buckets with as many sorted runs.
+        tells_lookups: False if a lookup writes no changelog.
 
     Raises:
         Unsupported: The table cannot be written or compacted.
@@ -120,7 +124,15 @@ def plan_compaction(
             groups = _append_work(options, files, deleted) if full else _append_due(options, files)
             units = (CompactionUnit(0, tuple(group)) for group in groups)
         tasks += [
-            CompactionTask(snapshot.id, partition, number, entries[0].total_buckets, unit, deleted)
+            CompactionTask(
+                snapshot.id,
+                partition,
+                number,
+                entries[0].total_buckets,
+                unit,
+                deleted,
+                tells_lookups,
+            )
             for unit in units
         ]
     return tasks

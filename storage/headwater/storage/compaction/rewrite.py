@@ -81,6 +81,7 @@ class _Rewriter:
         self._expiry = RecordExpiry.of(storage)
         self._kept = None if self._expiry is None else self._expiry.kept
         self._producer = self._options.changelog_producer
+        self._tells_lookups = self._producer is ChangelogProducer.LOOKUP and task.tells_lookups
         self._is_first_row = self._options.merge_engine is MergeEngine.FIRST_ROW
         self._writers: list[DataFileWriter] = []
         self._changes: DataFileWriter | None = None
@@ -216,8 +217,7 @@ class _Rewriter:
             return False
         if self._producer is ChangelogProducer.FULL_COMPACTION:
             return self._level == self._task.unit.highest_level
-        is_lookup = self._producer is ChangelogProducer.LOOKUP
-        return is_lookup and any(file.level == 0 for file in section.files)
+        return self._tells_lookups and any(file.level == 0 for file in section.files)
 
     def _is_older(self, file: DataFile) -> bool:
         """True if a file is looked up, and stays."""
@@ -246,7 +246,7 @@ class _Rewriter:
 
     def _write_new_rows(self, section: Section) -> None:
         """Tell of the first rows that compacting a section makes part of the table."""
-        if self._producer is not ChangelogProducer.LOOKUP or all(f.level for f in section.files):
+        if not self._tells_lookups or all(file.level for file in section.files):
             return
         columns = [field.name for field in self._storage.schema.fields]
         wanted = [*columns, SEQUENCE_FIELD.name]

@@ -24,7 +24,7 @@ from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import run_job
 from headwater.storage.manifest.data_file import FileKind
 from headwater.storage.scan.plan import live_entries
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.table_writer import CommitMessage
@@ -71,6 +71,8 @@ def compact_written(
     buckets: Collection[tuple[bytes, int]],
     executor: Executor,
     identifier: int = BATCH_IDENTIFIER,
+    *,
+    tells_lookups: bool = True,
 ) -> Snapshot | None:
     """Do the compaction that a commit has made due, as a commit of the same user and number.
 
@@ -82,6 +84,8 @@ def compact_written(
         buckets: The buckets, as (partition, number), that it added files to.
         executor: Runs the tasks.
         identifier: Its number.
+        tells_lookups: False if a lookup writes no changelog: that of an overwrite, whose changes
+            no stream is told.
 
     Returns:
         The snapshot made; None when nothing was due, or another compaction came first.
@@ -91,7 +95,9 @@ def compact_written(
     if not (buckets and _compacts(storage, options)):
         return None
     try:
-        job = _Compaction(storage, False, frozenset(buckets), identifier)
+        job = _Compaction(
+            storage, False, frozenset(buckets), identifier, tells_lookups=tells_lookups
+        )
         if _is_full_due(options, identifier):
             job = replace(job, full=True, buckets=None, only_fresh=True)
         if options.needs_lookup:
@@ -136,7 +142,9 @@ def compact_since(
         for entry in entries
         if entry.kind is FileKind.ADD
     }
-    return compact_written(TableCommit(storage, pointer, latest.commit_user), buckets, executor)
+    commit = TableCommit(storage, pointer, latest.commit_user)
+    tells = latest.commit_kind is not CommitKind.OVERWRITE
+    return compact_written(commit, buckets, executor, tells_lookups=tells)
 
 
 def may_be_due(
@@ -231,6 +239,7 @@ class _Compaction:
     least_runs: int = 0
     retries: int = 0
     only_fresh: bool = False
+    tells_lookups: bool = True
 
     def plan(self, base: Snapshot) -> list[CompactionTask]:
         buckets = self.buckets
@@ -243,6 +252,7 @@ class _Compaction:
             full=self.full,
             buckets=buckets,
             least_runs=self.least_runs,
+            tells_lookups=self.tells_lookups,
         )
         wanted = self.wanted
         chosen = [task for task in tasks if wanted is None or wanted.includes(task.partition)]

@@ -172,7 +172,9 @@ class WritePlan:
         """Do the compaction that a commit of messages has made due, see `compact_written`."""
         if self.compacts:
             buckets = {(each.partition, each.bucket) for each in messages if each.new_files}
-            compact_written(commit, buckets, executor, identifier)
+            # As in Paimon an overwrite has no changelog.
+            tells = self.replaced is None
+            compact_written(commit, buckets, executor, identifier, tells_lookups=tells)
 
 
 def write_rows(
