@@ -144,6 +144,11 @@ def test_indexes_that_java_made_are_shown(lake: Lake, java_client: JavaClient) -
     assert found == as_rows(java_client.read(f"{name}$table_indexes", common), common)
     vectors = ours.to_arrow()["dv_ranges"].to_pylist()[0]
     assert [(item["f0"].startswith("data-"), item["_CARDINALITY"]) for item in vectors]
+    counted = lake.system_table(f"{name}$partitions").to_arrow(["deleted_record_count"])
+    assert counted["deleted_record_count"].to_pylist() == [1]
+    theirs = java_client.read(f"{name}$partitions")
+    if "deleted_record_count" in theirs.column_names:
+        assert theirs["deleted_record_count"].to_pylist() == [1]
 
 
 @pytest.mark.interop_java

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import pyarrow as pa
@@ -29,9 +29,13 @@ from headwater.storage.system_tables.history import (
     stored_schemas,
     tags_table,
 )
-from headwater.storage.system_tables.partitions import PartitionRecord, partitions_table
+from headwater.storage.system_tables.partitions import (
+    PartitionRecord,
+    deleted_record_counts,
+    partitions_table,
+)
 from headwater.storage.system_tables.statistics import statistics_table
-from headwater.storage.types.values import parse_partition_text
+from headwater.storage.types.values import StorageValue, parse_partition_text
 
 __all__ = ["Inspect"]
 
@@ -119,17 +123,26 @@ class Inspect:
     def partitions(self) -> pa.Table:
         """Each partition and its size.
 
-        ``deleted_record_count`` is 0 without deletion vectors.
+        ``deleted_record_count`` is the number of rows that deletion vectors delete; it is null
+        where an engine did not count them.
         """
         table = self.table
         schema = table.schema
         options = schema.table_options
+        infos = table.partitions()
+        values = [
+            tuple(
+                parse_partition_text(info.spec[field.name], field.type, options)
+                for field in schema.partition_fields
+            )
+            for info in infos
+        ]
+        deleted: Mapping[tuple[StorageValue, ...], int | None] = {}
+        if options.deletion_vectors_enabled:
+            deleted = deleted_record_counts(table.storage, self._snapshot())
         records = [
             PartitionRecord(
-                tuple(
-                    parse_partition_text(info.spec[field.name], field.type, options)
-                    for field in schema.partition_fields
-                ),
+                own,
                 info.record_count,
                 info.file_size_in_bytes,
                 info.file_count,
@@ -140,8 +153,9 @@ class Inspect:
                 info.options,
                 info.total_buckets,
                 info.is_done,
+                deleted.get(own, 0),
             )
-            for info in table.partitions()
+            for info, own in zip(infos, values, strict=True)
         ]
         return partitions_table(table.storage, records)
 

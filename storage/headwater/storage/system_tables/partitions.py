@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from headwater.storage.index.index_file import DELETION_VECTORS
+from headwater.storage.index.manifest import index_entries
+from headwater.storage.rows.partition import partition_values
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.system_tables.tables import (
     BIGINT,
     INT,
@@ -19,7 +23,7 @@ from headwater.storage.system_tables.texts import flat_json, local_times, named_
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import StorageValue
 
-__all__ = ["PARTITIONS", "PartitionRecord", "partitions_table"]
+__all__ = ["PARTITIONS", "PartitionRecord", "deleted_record_counts", "partitions_table"]
 
 PARTITIONS = pa.schema(
     [
@@ -55,6 +59,30 @@ class PartitionRecord:
     total_buckets: int
     is_done: bool
     deleted_record_count: int | None = 0
+
+
+def deleted_record_counts(
+    storage: TableStorage, snapshot: Snapshot | None
+) -> dict[tuple[StorageValue, ...], int | None]:
+    """The rows that deletion vectors delete in each partition that has any.
+
+    Args:
+        storage: The table.
+        snapshot: The snapshot; None for a table without one.
+
+    Returns:
+        By the values of the partition columns; None where a vector's rows are not counted.
+    """
+    found: dict[tuple[StorageValue, ...], int | None] = {}
+    for entry in index_entries(storage, snapshot):
+        if entry.index_file.index_type != DELETION_VECTORS:
+            continue
+        values = partition_values(storage, entry.partition)
+        for vector in entry.index_file.vectors or ():
+            known = found.get(values, 0)
+            one = vector.cardinality
+            found[values] = None if known is None or one is None else known + one
+    return found
 
 
 def partitions_table(storage: TableStorage, records: Sequence[PartitionRecord]) -> pa.Table:
