@@ -77,6 +77,10 @@ def _is_true(leaf: Predicate, value: StorageValue) -> bool:
     match leaf:
         case IsNull():
             return (value is None) is not leaf.negated
+        case And():
+            return all(_is_true(part, value) for part in leaf.operands)
+        case Or():
+            return any(_is_true(part, value) for part in leaf.operands)
         case _ if value is None:
             return False
         case In():
@@ -94,10 +98,6 @@ def _is_true(leaf: Predicate, value: StorageValue) -> bool:
                 ">=": lambda: low >= high,  # type: ignore[operator]
             }
             return tests[leaf.op]()
-        case And():
-            return all(_is_true(part, value) for part in leaf.operands)
-        case Or():
-            return any(_is_true(part, value) for part in leaf.operands)
         case Not():
             return not _is_true(leaf.operand, value)
     raise AssertionError(leaf)
