@@ -260,6 +260,43 @@ def test_nulls_and_strange_columns_are_refused(data_format: DataFileFormat, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def _row(inner: Json) -> Json:
+    return {"type": "ROW NOT NULL", "fields": [{"id": 9, "name": "x", "type": inner}]}
+
+
+STRICT: Mapping[str, tuple[Json, object]] = {
+    "number": ("INT NOT NULL", 1),
+    "flag": ("BOOLEAN NOT NULL", True),
+    "text": ("STRING NOT NULL", "a"),
+    "decimal": ("DECIMAL(20, 2) NOT NULL", Decimal("1.50")),
+    "list": ({"type": "ARRAY NOT NULL", "element": "INT NOT NULL"}, [1, 2]),
+    "map": ({"type": "MAP NOT NULL", "key": "INT", "value": "STRING NOT NULL"}, [(1, "a")]),
+    "row": (_row("STRING NOT NULL"), {"x": "a"}),
+    "rows": (_row(_row("BIGINT NOT NULL")), {"x": {"x": 7}}),
+}
+
+
+@pytest.mark.parametrize(("inner", "value"), STRICT.values(), ids=STRICT)
+def test_a_null_row_needs_no_values_of_not_null_fields(
+    data_format: DataFileFormat, tmp_path: Path, inner: Json, value: object
+) -> None:
+    row: Json = {"type": "ROW", "fields": [{"id": 8, "name": "v", "type": inner}]}
+    fields = (
+        field(0, "r", row),
+        field(1, "list", {"type": "ARRAY", "element": row}),
+        field(2, "map", {"type": "MAP", "key": "STRING NOT NULL", "value": row}),
+    )
+    one = {"v": value}
+    rows: list[dict[str, object]] = [
+        {"r": None, "list": None, "map": None},
+        {"r": one, "list": [None, one], "map": [("a", None), ("b", one)]},
+        {"r": None, "list": [], "map": []},
+    ]
+    table = pa.Table.from_pylist(rows * 2, schema_of(fields)).slice(1)
+    uri = write(data_format, tmp_path, table, fields)
+    assert read(data_format, uri, fields).to_pylist() == table.to_pylist()
+
+
 def test_a_closed_file_tells_its_size_and_rows(data_format: DataFileFormat, tmp_path: Path) -> None:
     fields = (field(0, "n", "BIGINT"),)
     writer = data_format.writer(FILES, local_uri(tmp_path / "f"), fields)

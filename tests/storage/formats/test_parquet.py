@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headwater.storage.errors import Unsupported
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.local import LocalFileAccess, local_uri
 from headwater.storage.formats.parquet import ParquetReader
+from headwater.storage.formats.parquet_nulls import filled_below_nulls
 from headwater.storage.formats.parquet_schema import parquet_schema
 from headwater.storage.formats.parquet_writer import ParquetWriter
 from headwater.storage.formats.system_columns import data_file_fields
@@ -258,3 +259,12 @@ def test_row_groups_are_bounded_and_pruned_by_number(
     assert [len(part) for part in numbers] == [60, 40]
     assert [n for part in numbers for n in part] == list(range(100, 200))
     assert sum(batch.num_rows for batch in reader.batches([], [0, 2])) == 150
+
+
+def test_a_null_in_a_not_null_field_of_a_row_is_refused() -> None:
+    row: Json = {"type": "ROW", "fields": [{"id": 1, "name": "x", "type": "INT NOT NULL"}]}
+    data_type = parse_type(row)
+    rows = pa.array([{"x": 1}, None], to_arrow(data_type))
+    assert filled_below_nulls(rows, data_type, "r").to_pylist() == [{"x": 1}, None]
+    with pytest.raises(Invalid, match="'r': its field 'x' is NOT NULL"):
+        filled_below_nulls(pa.array([{"x": None}], to_arrow(data_type)), data_type, "r")

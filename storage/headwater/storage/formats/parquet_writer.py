@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.formats.file_writer import FileWriter
+from headwater.storage.formats.parquet_nulls import filled_below_nulls
 from headwater.storage.formats.parquet_schema import has_nanoseconds, leaf_paths, parquet_schema
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
@@ -102,7 +103,7 @@ class ParquetWriter(FileWriter):
     def _flush(self) -> None:
         if not self._pending_rows:
             return
-        table = pa.concat_tables(self._pending)
+        table = self._filled(pa.concat_tables(self._pending))
         if self._writer is None:
             self._writer = self._open(table)
         try:
@@ -111,6 +112,16 @@ class ParquetWriter(FileWriter):
             raise Invalid(f"rows do not fit file {self.path}: {error}") from error
         self._flushed_bytes += self._pending_bytes
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+
+    def _filled(self, table: pa.Table) -> pa.Table:
+        for at, item in enumerate(self.fields):
+            if isinstance(item.type, AtomicType):
+                continue
+            chunks = table.column(at).chunks
+            made = [filled_below_nulls(chunk, item.type, item.name) for chunk in chunks]
+            field = table.schema.field(at)
+            table = table.set_column(at, field, pa.chunked_array(made, field.type))
+        return table
 
     def _open(self, first: pa.Table) -> pq.ParquetWriter:
         return pq.ParquetWriter(
