@@ -402,6 +402,12 @@ class JavaClient:
         found = self._call(kind, "expire", expiry, ("long", 2**63 - 1)) or []
         return [{str(k): str(v) for k, v in spec.items()} for spec in found]
 
+    def compact_manifests(self, table: str) -> None:
+        handle = self._catalog.getTable(self._identifier(table))
+        committer = self._call(_TABLE, "newBatchWriteBuilder", handle).newCommit()
+        committer.compactManifests()
+        self._call("java.lang.AutoCloseable", "close", committer)
+
     def success_file(self, creation_time: int, modification_time: int) -> str:
         """The text of a file that says that a partition is complete."""
         file = self._jvm.org.apache.paimon.partition.file.SuccessFile

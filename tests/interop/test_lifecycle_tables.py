@@ -13,6 +13,7 @@ from py4j.java_gateway import JavaGateway
 from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
 from headwater.storage.snapshot.changelog import changelog_file_ids
+from headwater.storage.snapshot.snapshot import CommitKind
 
 from .conftest import TOKEN, Service
 from .java_client import JavaClient
@@ -59,8 +60,10 @@ def test_changelogs_outlive_snapshots_whoever_expires_them(
     name = f"interop.changelogs_{producer}_{java.label}"
     table = new_table(lake, name, {**KEPT, "changelog-producer": producer})
     layout = table.storage.layout
+    # Writers would expire what is due.
+    writer = table.with_options({"write-only": "true"})
     for number in range(1, 6):
-        table.write(rows(number))
+        writer.write(rows(number))
     expected = told(table.changes(0, skip_overwrites=True).to_arrow())
     assert len(expected) == 10
     assert table.expire_snapshots().expired == (1, 2, 3)
@@ -77,7 +80,7 @@ def test_changelogs_outlive_snapshots_whoever_expires_them(
     assert changes == told(*java.changes(name, start))
     assert changes[-2:] == [(8, 8, "+I"), (100, 8, "+I")]
     # What Java has left, Headwater expires.
-    table.write(rows(9))
+    writer.write(rows(9))
     done = table.expire_snapshots()
     assert done.expired == (left[-1] + 1,)
     assert done.expired_changelogs == (left[0],)
@@ -133,7 +136,8 @@ def test_the_same_partitions_expire(
         "dt": [day for day, _ in rows],
         "h": [hour for _, hour in rows],
     }
-    table.write(pa.table(columns, schema=PARTITIONED))
+    # A writer would expire what is due.
+    table.with_options({"write-only": "true"}).write(pa.table(columns, schema=PARTITIONED))
     ours = table.expire_partitions(dry_run=True)
     assert ours.dropped
     assert java.expire_partitions(name) == list(ours.dropped)
@@ -153,3 +157,75 @@ def test_java_reads_what_is_said_to_be_complete(lake: Lake, java: JavaClient) ->
     text = table.storage.files.read(path).decode()
     times = json.loads(text)
     assert text == java.success_file(times["creationTime"], times["modificationTime"])
+
+
+@pytest.mark.interop_java
+def test_one_tag_for_a_period_whoever_commits(lake: Lake, java: JavaClient) -> None:
+    options = {
+        "bucket": "1",
+        "tag.automatic-creation": "process-time",
+        "tag.creation-period": "daily",
+        "tag.default-time-retained": "90 d",
+        "tag.num-retained-max": "3",
+    }
+    first = new_table(lake, f"interop.tagged_here_{java.label}", options)
+    first.write(rows(1))
+    java.write(str(first.identifier), rows(2))
+    second = new_table(lake, f"interop.tagged_there_{java.label}", options)
+    java.write(str(second.identifier), rows(1))
+    second.write(rows(2))
+    for table in (first, second):
+        # Another one when midnight came in between.
+        tags = table.tags()
+        assert tags
+        assert (tags[0].snapshot.id, tags[0].retained_millis) == (1, 90 * 86_400_000)
+        assert len(tags) <= 2
+        assert len(tags) == len({tag.snapshot.id for tag in tags})
+    assert first.tags()[0].name <= second.tags()[0].name
+
+
+@pytest.mark.interop_java
+def test_manifests_are_compacted_by_both(lake: Lake, java: JavaClient) -> None:
+    name = f"interop.manifests_{java.label}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    options = {"manifest.merge-min-count": "100", "write-only": "true"}
+    table = lake.create_table(name, PARTITIONED, partition_keys=["dt", "h"], options=options)
+
+    def fill(number: int) -> pa.Table:
+        days = [f"2026-01-0{day}" for day in range(1, 5)]
+        columns = {"k": [number] * 4, "dt": days, "h": [number % 2] * 4}
+        return pa.table(columns, schema=PARTITIONED)
+
+    for number in range(3):
+        java.write(name, fill(number))
+        table.write(fill(number))
+    expected = sorted(table.scan().to_arrow()["k"].to_pylist())
+    done = table.compact_manifests()
+    assert done is not None
+    assert sorted(java.read(name)["k"].to_pylist()) == expected
+    java.write(name, fill(7))
+    table.write(fill(8))
+    java.compact_manifests(name)
+    latest = table.latest_snapshot()
+    assert latest is not None
+    assert latest.commit_kind is CommitKind.COMPACT
+    assert table.compact_manifests() is None
+    found = sorted(table.scan().to_arrow()["k"].to_pylist())
+    assert found == sorted([*expected, *[7] * 4, *[8] * 4])
+
+
+@pytest.mark.interop_java
+def test_java_works_on_a_clone(lake: Lake, java: JavaClient) -> None:
+    name = f"interop.cloned_{java.label}"
+    source = new_table(lake, name, {"bucket": "2", "changelog-producer": "input"})
+    java.write(name, rows(1))
+    source.write(rows(2))
+    copy = f"{name}_copy"
+    lake.drop_table(copy, ignore_if_not_exists=True)
+    clone = lake.clone_table(source, copy)
+    lake.drop_table(name)
+    assert sorted(java.read(copy)["k"].to_pylist()) == [1, 2, 100]
+    java.write(copy, rows(3))
+    clone.write(rows(4))
+    assert sorted(java.read(copy)["k"].to_pylist()) == [1, 2, 3, 4, 100]
+    assert clone.scan().to_arrow().num_rows == 5
