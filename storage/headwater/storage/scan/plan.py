@@ -26,7 +26,7 @@ from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.pruning import Pruner
 from headwater.storage.scan.sections import Section, key_sections, pack_in_order
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import StorageValue
 
@@ -287,7 +287,10 @@ def _plan_changes(
             splits += _packed(storage, snapshot, bucket, streaming=True)
         else:
             # One split: changes of one key must not overtake each other.
-            files = _as_written([entry.file for entry in bucket])
+            files = [entry.file for entry in bucket]
+            if snapshot.commit_kind is not CommitKind.COMPACT:
+                # A compaction's changelog is sorted by key, whatever the rows' numbers.
+                files = _as_written(files)
             splits.append(_split(storage, snapshot, bucket, files, False, True))
     return _plan(snapshot, splits, found)
 
