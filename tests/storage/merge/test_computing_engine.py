@@ -41,7 +41,8 @@ _FILE_SCHEMA = pa.schema(
     ]
 )
 _INSERT, _DELETE = 0, 3
-_OPTIONS = {"merge-engine": "aggregation"}
+# Compactions are steps of their own: each drops rows that retract.
+_OPTIONS = {"merge-engine": "aggregation", "write-only": "true"}
 
 _Key: TypeAlias = tuple[int, str]
 
