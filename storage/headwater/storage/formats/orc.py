@@ -20,7 +20,6 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.access import FileAccess
@@ -198,6 +197,9 @@ class OrcReader:
     def _stripe(
         self, stripe: int, names: Sequence[str], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
+        # Here, since it brings pandas along, which takes a process long to import.
+        import pyarrow.dataset as ds
+
         with self._decoding():
             fragment = ds.OrcFileFormat().make_fragment(self._tail.view(stripe))
             batches = fragment.to_batches(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import orc
 
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.access import FileAccess
@@ -14,6 +14,9 @@ from headwater.storage.formats.file_writer import FileWriter
 from headwater.storage.formats.orc_schema import orc_schema, refuse_for_orc
 from headwater.storage.types.data_type import DataField
 from headwater.storage.types.nested_arrays import list_with, map_entries, map_with, struct_with
+
+if TYPE_CHECKING:
+    from pyarrow import orc
 
 __all__ = ["OrcWriter", "codec_named"]
 
@@ -107,6 +110,8 @@ class OrcWriter(FileWriter):
         if self._writer is None:
             # Not before there are rows: Arrow aborts the process when one that never had any, or
             # whose file is gone, is closed.
+            from pyarrow import orc
+
             self._writer = orc.ORCWriter(
                 self.sink,
                 compression=self._codec,

@@ -14,8 +14,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
-import polars_hash
 import pyarrow as pa
 
 from headwater.storage.errors import Invalid
@@ -122,6 +120,10 @@ def _places(hashes: _Hashes, functions: int, bits: int) -> Sequence[npt.NDArray[
 def _column_hashes(column: pa.Array, data_type: AtomicType) -> _Hashes:
     if data_type.root not in _BYTES:
         return _number_hashes(key_numbers(column, data_type))
+    # Here, as most processes neither write nor ask a bloom filter of texts.
+    import polars as pl
+    import polars_hash
+
     frame = pl.DataFrame({"values": pl.from_arrow(column)})
     hashes: npt.NDArray[np.uint64] = (
         frame.select(polars_hash.col("values").nchash.xxhash64()).to_series().to_numpy()

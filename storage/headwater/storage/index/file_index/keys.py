@@ -128,10 +128,7 @@ def key_bytes(keys: Numbers | pa.Array, data_type: AtomicType) -> pa.Array:
     if isinstance(keys, np.ndarray):
         return _rows_of(keys.astype(_DTYPES[data_type.root]))
     lengths = np.asarray(pc.binary_length(keys), ">i4")
-    return pc.binary_join_element_wise(_rows_of(lengths), keys, _NOTHING)
-
-
-_NOTHING = pa.scalar(b"", pa.large_binary())
+    return pc.binary_join_element_wise(_rows_of(lengths), keys, pa.scalar(b"", pa.large_binary()))
 
 
 def _rows_of(fixed: npt.NDArray[np.generic]) -> pa.Array:
@@ -153,7 +150,7 @@ def entry_bytes(keys: pa.Array, *numbers: Integers) -> tuple[bytes, Integers]:
         The bytes, and n + 1 offsets into them.
     """
     rows = np.column_stack(numbers).astype(">i4")
-    joined = pc.binary_join_element_wise(keys, _rows_of(rows), _NOTHING)
+    joined = pc.binary_join_element_wise(keys, _rows_of(rows), pa.scalar(b"", pa.large_binary()))
     return binary_content(joined)
 
 
