@@ -75,7 +75,7 @@ test: java $(READY) ## Run the tests (ARGS goes to pytest); databases, other cli
 	@$(PYTEST) $(SHARED) -m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not slow and not modes" $(ARGS)
 
 .PHONY: test-modes
-test-modes: $(READY) ## Run the storage engine through the modes of tables and their combinations
+test-modes: java $(READY) ## Run the storage engine through the modes of tables and their combinations
 	@$(PYTEST) $(SHARED) -m "modes and not slow and not interop and not interop_java" $(ARGS)
 
 .PHONY: test-postgresql

@@ -38,7 +38,7 @@ from headwater.storage.rows.ingest import TabularData, arrow_table
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.write.table_writer import CommitMessage
 
-__all__ = ["Table"]
+__all__ = ["Maintenance", "Table"]
 
 _THIS_PROCESS = LocalExecutor()
 
@@ -60,6 +60,11 @@ class Table(TableLifecycle):
     def inspect(self) -> Inspect:
         """The table's system tables: ``table.inspect.snapshots()`` and so on."""
         return Inspect(self)
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """The table's upkeep in one place: ``table.maintenance.compact()`` and so on."""
+        return Maintenance(self)
 
     # Writing ----------------------------------------------------------------------------------
 
@@ -284,6 +289,46 @@ class Table(TableLifecycle):
             when_not_matched is not None,
         )
 
+    def upsert(self, data: TabularData, on: Sequence[str] | None = None) -> Snapshot | None:
+        """Put rows in the place of those with equal keys, and add the others, as one commit.
+
+        Args:
+            data: As for `write`.
+            on: The columns that are the key. A primary-key table has its own; a table without one
+                needs them, keeps the values of columns that `data` lacks, and takes a key once.
+
+        Returns:
+            The snapshot made; None when there was nothing to change.
+
+        Raises:
+            Invalid: The key is missing or is not the table's; without a primary key, rows of the
+                data have equal keys or null in one; or as `write` and `merge`.
+            Conflict, OutcomeUnknown: As `write`.
+        """
+        keys = self.schema.primary_keys
+        if keys and (on is None or sorted(on) == sorted(keys)):
+            return self.write(data)
+        if keys:
+            raise Invalid(
+                f"table {self.name}: rows are upserted by its primary key ({', '.join(keys)}); "
+                f"use merge to match rows by {', '.join(on or ())}"
+            )
+        if not on:
+            raise Invalid(
+                f"table {self.name} has no primary key: name the columns that rows are matched by, "
+                "as in upsert(data, on=['id'])"
+            )
+        rows = arrow_table(data)
+        known = [name for name in on if name in rows.column_names]
+        if any(rows.column(name).null_count for name in known):
+            raise Invalid(f"table {self.name}: rows to upsert have null in {', '.join(known)}")
+        if len(known) == len(on) and rows.group_by(known).aggregate([]).num_rows < rows.num_rows:
+            raise Invalid(
+                f"table {self.name}: several rows to upsert have equal values in "
+                f"{', '.join(known)}; leave one of each"
+            )
+        return self.merge(rows, on)
+
     def _watched(self, action: str, executor: Executor) -> Executor:
         return WatchedExecutor(f"{self.name}: {action}", executor)
 
@@ -432,3 +477,29 @@ class Table(TableLifecycle):
             dry_run=dry_run,
             executor=self._watched("deleting files", executor),
         )
+
+
+class Maintenance:
+    """The upkeep of one table; made by `Table.maintenance`.
+
+    Each is a method of the table, where its arguments are described.
+
+    Args:
+        table: The table's handle.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.compact = table.compact
+        self.compact_manifests = table.compact_manifests
+        self.expire = table.expire_snapshots
+        self.expire_tags = table.expire_tags
+        self.expire_partitions = table.expire_partitions
+        self.mark_partitions_done = table.mark_partitions_done
+        self.create_due_tags = table.create_due_tags
+        self.remove_orphan_files = table.remove_orphan_files
+        self.rewrite_file_indexes = table.rewrite_file_indexes
+        self._name = table.name
+
+    def __repr__(self) -> str:
+        names = [name for name in vars(self) if not name.startswith("_")]
+        return f"Maintenance({self._name}: {', '.join(names)})"
