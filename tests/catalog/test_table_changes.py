@@ -7,7 +7,7 @@ import pytest
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
-from headwater.storage.errors import NotFound, ResourceType, Unsupported
+from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int32())])
 
@@ -42,7 +42,9 @@ def test_changes_are_what_was_written_between(lake: Lake) -> None:
     assert changes(table, 1, 2) == [(2, 20, "+U"), (3, 3, "-D")]
     assert changes(table, 2, 3) == []
     assert changes(table, 3) == [(4, 4, "+I")]
-    assert changes(table, 4) == changes(table, 4, 4) == changes(table, 3, 2) == []
+    assert changes(table, 4) == changes(table, 4, 4) == []
+    with pytest.raises(Invalid, match="end with snapshot 2, before they start after snapshot 3"):
+        changes(table, 3, 2)
 
 
 def test_a_changelog_tells_more_than_what_stayed(lake: Lake) -> None:

@@ -70,7 +70,12 @@ class TableAgainstDictionary(RuleBasedStateMachine):
         changelog=st.booleans(),
     )
     def create(self, buckets: int, small: bool, thin: bool, changelog: bool) -> None:
-        options = {"bucket": str(buckets), "snapshot.num-retained.min": "1"}
+        # Snapshots expire in steps of their own alone, not after writes.
+        options = {
+            "bucket": str(buckets),
+            "snapshot.num-retained.min": "1",
+            "snapshot.time-retained": "1000 d",
+        }
         if small:
             # Several files for each write, and several manifests to be merged.
             options |= {"write-buffer-size": "64 b", "target-file-size": "1 kb",

@@ -144,7 +144,8 @@ def test_format_writes_what_write_writes(
 def test_tasks_of_one_unclustered_write_do_not_share_sequence_numbers(
     lake: SparkLake, numbered: Numbered
 ) -> None:
-    name = create(lake, numbered(0, 1), primary_keys=["id"], options={"bucket": "1"})
+    options = {"bucket": "1", "write-only": "true"}
+    name = create(lake, numbered(0, 1), primary_keys=["id"], options=options)
     for _ in range(2):
         numbered(0, 60).repartition(3).write.format("headwater").mode("append").save(name)
     files = sorted(lake.catalog.table(name).files(), key=lambda file: file.min_sequence_number)
