@@ -6,7 +6,6 @@ Each request runs in a process of its own, so that its peak of memory is its own
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +18,6 @@ from headwater.catalog.table.table import Table
 from headwater.client import connect
 
 TABLE = "bench.orders"
-_SAMPLE_PAGE = resource.getpagesize()
 
 
 def _table(request: Mapping[str, object]) -> Table:
@@ -27,8 +25,8 @@ def _table(request: Mapping[str, object]) -> Table:
 
 
 def _reader(path: object) -> pa.RecordBatchReader:
-    """The rows of an Arrow file, batch by batch; they stay in the file."""
-    file = pa.ipc.open_file(pa.memory_map(str(path)))
+    """The rows of an Arrow file, read batch by batch."""
+    file = pa.ipc.open_file(pa.OSFile(str(path)))
     return pa.RecordBatchReader.from_batches(
         file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
     )
@@ -147,20 +145,25 @@ STEPS = {
 }
 
 
-def _resident() -> int:
-    """Bytes of memory that the process holds now."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * _SAMPLE_PAGE
+def _memory(name: str) -> int:
+    """Bytes of memory that the process holds: now, or at most since it began.
+
+    What `getrusage` tells is at least what the process held that started this one.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    found = next(line for line in lines if line.startswith(f"{name}:"))
+    return int(found.split()[1]) * 1024
 
 
 def main() -> None:
     """Prepare the step, then time it."""
     request = json.load(sys.stdin)
     work = STEPS[request["step"]](request)
-    before = _resident()
+    before = _memory("VmRSS")
     start = time.perf_counter()
     rows = work()
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = _memory("VmHWM")
     print(json.dumps({"seconds": seconds, "rows": rows, "bytes": max(0, peak - before)}))
 
 
