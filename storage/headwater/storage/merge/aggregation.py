@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.storage.formats.system_columns import KIND_FIELD
-from headwater.storage.merge.column_functions import ColumnFunction
+from headwater.storage.merge.column_functions import ColumnFunction, refused_retractions
 from headwater.storage.merge.engine import Indices, Kinds, Mask, MergeEngine, RowGroups
 from headwater.storage.merge.field_aggregates import FirstFunction, GroupedColumn, Sum
 from headwater.storage.options import TableOptions
@@ -54,18 +54,7 @@ class Aggregation(MergeEngine):
         retracts = (kinds & 1) == 1
         if self.deletes_keys:
             retracts &= kinds != RowKind.DELETE
-        stubborn = [
-            f"'{name}' ({function.name})"
-            for name, function in self._functions.items()
-            if not function.may_retract
-        ]
-        if not stubborn or not retracts.any():
-            return None
-        return (
-            f"{int(retracts.sum())} rows of kind -U or -D cannot be written, for the functions of "
-            f"the columns {', '.join(stubborn)} take no value back; set "
-            "'fields.<column>.ignore-retract' for each of them, or 'ignore-delete'"
-        )
+        return refused_retractions(self._functions, int(retracts.sum()))
 
     def inputs(self, columns: Sequence[str]) -> Sequence[str]:
         """The columns themselves: each is computed from its own values."""

@@ -44,7 +44,7 @@ from headwater.storage.options import TableOptions
 from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root
 from headwater.storage.types.data_type import ArrayType, DataField, DataType, MapType, RowType
 
-__all__ = ["AGGREGATE_FUNCTIONS", "ColumnFunction"]
+__all__ = ["AGGREGATE_FUNCTIONS", "ColumnFunction", "refused_retractions"]
 
 _NUMBERS = (
     Root.TINYINT,
@@ -304,3 +304,28 @@ class ColumnFunction:
                 f"but {count} rows are of kind -U or -D; "
                 f"set 'fields.{self.column}.ignore-retract' to pass over them"
             )
+
+
+def refused_retractions(functions: Mapping[str, ColumnFunction], retracting: int) -> str | None:
+    """Say why rows that retract must not be written.
+
+    Args:
+        functions: The columns' functions, by column.
+        retracting: The number of such rows.
+
+    Returns:
+        The reason, which names the columns and the options to set; None when there are no such
+        rows, or every function takes values back.
+    """
+    stubborn = [
+        f"'{name}' ({function.name})"
+        for name, function in functions.items()
+        if not function.may_retract
+    ]
+    if not stubborn or not retracting:
+        return None
+    return (
+        f"{retracting} rows of kind -U or -D cannot be written, for the functions of the columns "
+        f"{', '.join(stubborn)} take no value back; set 'fields.<column>.ignore-retract' for each "
+        "of them, or 'ignore-delete'"
+    )

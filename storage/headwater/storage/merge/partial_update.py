@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.formats.system_columns import KIND_FIELD
-from headwater.storage.merge.column_functions import ColumnFunction
+from headwater.storage.merge.column_functions import ColumnFunction, refused_retractions
 from headwater.storage.merge.engine import Indices, Kinds, Mask, MergeEngine, RowGroups
 from headwater.storage.merge.field_aggregates import FirstFunction
 from headwater.storage.merge.late_rows import Steps, first_positions, merge_steps
@@ -99,18 +99,7 @@ class PartialUpdate(MergeEngine):
         if self._removing:
             # One that does not end its key's row, for it is too old, is refused when it is merged.
             retracts &= kinds != RowKind.DELETE
-        stubborn = [
-            f"'{name}' ({function.name})"
-            for name, function in self._functions.items()
-            if not function.may_retract
-        ]
-        if not stubborn or not retracts.any():
-            return None
-        return (
-            f"{int(retracts.sum())} rows of kind -U or -D cannot be written, for the functions of "
-            f"the columns {', '.join(stubborn)} take no value back; set "
-            "'fields.<column>.ignore-retract' for each of them, or 'ignore-delete'"
-        )
+        return refused_retractions(self._functions, int(retracts.sum()))
 
     def refused_deletions(self, rows: pa.RecordBatch) -> str | None:
         """Say why -D rows would not end their keys' rows: no group would accept them."""

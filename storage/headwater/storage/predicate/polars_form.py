@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.predicate.literal import comparison, membership, starts_with
-from headwater.storage.predicate.tree import And, Constant, IsNull, Not, Operator, Or, Predicate
+from headwater.storage.predicate.tree import (
+    MIRRORED,
+    And,
+    Constant,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+)
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.data_type import Json
 
@@ -29,14 +38,6 @@ _COMPARISONS: Mapping[str, Operator] = {
     "LtEq": "<=",
     "Gt": ">",
     "GtEq": ">=",
-}
-_MIRRORED: Mapping[Operator, Operator] = {
-    "=": "=",
-    "!=": "!=",
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
 }
 _BETWEEN: Mapping[str, tuple[Operator, Operator]] = {
     "Both": (">=", "<="),
@@ -100,7 +101,7 @@ class _Translation:
             case {"BinaryExpr": {"left": {"Column": str(name)}, "op": str(op), "right": right}}:
                 return self._comparison(name, self._operator(op), right)
             case {"BinaryExpr": {"left": left, "op": str(op), "right": {"Column": str(name)}}}:
-                return self._comparison(name, _MIRRORED[self._operator(op)], left)
+                return self._comparison(name, MIRRORED[self._operator(op)], left)
             case {"Function": {"input": [operand], "function": {"Boolean": "Not"}}}:
                 return Not(self._exact(operand))
             case {

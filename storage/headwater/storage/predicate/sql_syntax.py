@@ -15,6 +15,7 @@ from sqlglot.errors import SqlglotError
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.predicate.literal import IsoText, comparison, membership, starts_with
 from headwater.storage.predicate.tree import (
+    MIRRORED,
     And,
     Comparison,
     Constant,
@@ -48,14 +49,6 @@ _OPERATORS: Mapping[type[exp.Expr], Operator] = {
     exp.LTE: "<=",
     exp.GT: ">",
     exp.GTE: ">=",
-}
-_FLIPPED: Mapping[Operator, Operator] = {
-    "=": "=",
-    "!=": "!=",
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
 }
 _NEXT = (
     "a filter may use =, <>, <, <=, >, >=, <=>, IN, BETWEEN, IS NULL, LIKE 'text%', AND, OR and "
@@ -153,7 +146,7 @@ class _Reader:
         if isinstance(left, exp.Column):
             return comparison(self._schema, self._column(left), op, self._literal(right))
         if isinstance(right, exp.Column):
-            return comparison(self._schema, self._column(right), _FLIPPED[op], self._literal(left))
+            return comparison(self._schema, self._column(right), MIRRORED[op], self._literal(left))
         # Two literals, such as 1 = 1.
         first, second = self._literal(left), self._literal(right)
         if first is None or second is None:

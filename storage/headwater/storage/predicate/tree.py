@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 from headwater.storage.types.values import StorageValue
 
 __all__ = [
+    "MIRRORED",
     "And",
     "Comparison",
     "Constant",
@@ -107,6 +108,17 @@ _OPPOSITE: Mapping[Operator, Operator] = {
     ">": "<=",
     ">=": "<",
 }
+
+
+MIRRORED: Mapping[Operator, Operator] = {
+    "=": "=",
+    "!=": "!=",
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+}
+"""The operator that says the same of two values in the other order."""
 
 
 def negate(predicate: Predicate) -> Predicate:
