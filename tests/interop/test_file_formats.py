@@ -297,36 +297,3 @@ def test_pypaimon_rust_reads_orc_files(lake: Lake, rust: Client) -> None:
         table = lake.table(create(lake, rust, name, "headwater", **{**keys, "options": options}))
         table.write(orders(range(100)))
         same(orders(range(100)), rust.read(table.name))
-
-
-@pytest.mark.interop_java
-@pytest.mark.parametrize("keyed", [False, True])
-def test_variants_are_shared_with_java(
-    lake: Lake, service: Service, java_gateways: Callable[[str], Any], tmp_path: Path, keyed: bool
-) -> None:
-    gateway = java_gateways("2.0.0")
-    java = JavaClient(gateway, "2.0.0", service.uri, TOKEN, tmp_path)
-    generic = gateway.jvm.org.apache.paimon.data.variant.GenericVariant
-    texts = ['{"a": 1, "b": ["x", null, 2.5]}', "true", "null", '"naïve"', "[]", None]
-    values = [None if text is None else generic.fromJson(text) for text in texts]
-    fields = (
-        DataField(0, "k", parse_type("INT NOT NULL")),
-        DataField(1, "v", parse_type("VARIANT")),
-    )
-    variants = [
-        None if each is None else {"value": bytes(each.value()), "metadata": bytes(each.metadata())}
-        for each in values
-    ]
-    schema = pa.schema([pa.field(f.name, to_arrow(f.type), f.type.nullable) for f in fields])
-    data = pa.table(
-        [pa.array(range(6), pa.int32()), pa.array(variants, schema.types[1])], schema=schema
-    )
-    tables = []
-    for number in range(2):
-        name = f"interop.variants_{keyed}_{number}".lower()
-        options = {"bucket": "1", "bucket-key": "k"}
-        keys = ["k"] if keyed else []
-        tables.append(lake.create_table(name, Schema(fields), primary_keys=keys, options=options))
-    tables[0].write(data)
-    java.copy(tables[0].name, tables[1].name)
-    assert sorted_rows(tables[1].refresh()) == data.to_pylist()

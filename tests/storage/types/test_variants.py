@@ -11,7 +11,7 @@ import pytest
 
 from headwater.catalog.table.table import Table
 from headwater.client import connect
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.files.local import local_path
 from headwater.storage.schema.change import AddColumn
 from headwater.storage.schema.table_schema import Schema
@@ -151,28 +151,50 @@ def test_variants_are_no_keys_and_have_no_order(tmp_path: Path) -> None:
         table.scan(where="v = 1")
 
 
-@pytest.mark.parametrize("column", ["v", "list", "row"])
-def test_shredded_values_are_refused_and_other_columns_read(tmp_path: Path, column: str) -> None:
+@pytest.mark.parametrize("column", ["v", "list", "map", "row"])
+def test_shredded_files_are_read(tmp_path: Path, column: str) -> None:
     table = make(tmp_path, keyed=False)
     table.write(rows(1, 2))
     root = Path(local_path(table.storage.layout.location))
     (path,) = root.glob("bucket-0/*.parquet")
     data = pq.read_table(path)
-    shredded = pa.array(
-        [{"metadata": PLAIN, "value": None, "typed_value": 1}] * 2,
-        pa.struct(
-            [pa.field("metadata", pa.binary(), False), ("value", pa.binary()),
-             ("typed_value", pa.int64())]
-        ),
+    group = pa.struct(
+        [pa.field("metadata", pa.binary(), False), ("value", pa.binary()),
+         ("typed_value", pa.int64())]
     )  # fmt: skip
+    shredded = pa.array(
+        [{"metadata": PLAIN, "value": None, "typed_value": 1}, {"metadata": PLAIN, "value": TEXT}],
+        group,
+    )
+    offsets = pa.array([0, 1, 2], pa.int32())
     wrapped = {
         "v": shredded,
-        "list": pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), shredded),
+        "list": pa.ListArray.from_arrays(offsets, shredded),
+        "map": pa.MapArray.from_arrays(offsets, pa.array(["a", "b"]), shredded),
         "row": pa.StructArray.from_arrays([shredded], ["v"]),
+    }
+    one, text = variant(ONE), variant(TEXT)
+    expected: dict[str, list[object]] = {
+        "v": [one, text],
+        "list": [[one], [text]],
+        "map": [[("a", one)], [("b", text)]],
+        "row": [{"v": one}, {"v": text}],
     }
     at = data.schema.get_field_index(column)
     pq.write_table(data.set_column(at, column, wrapped[column]), path)
+    read = table.refresh().scan().to_arrow()
+    assert read.column(column).to_pylist() == expected[column]
     others = [name for name in data.column_names if name != column]
-    assert table.refresh().scan(columns=others).to_arrow().num_rows == 2
-    with pytest.raises(Unsupported, match=rf"{path.name}: column '{column}' holds shredded"):
+    assert read.select(others).equals(rows(1, 2).select(others))
+
+
+def test_a_shredded_file_that_cannot_be_put_together_is_named(tmp_path: Path) -> None:
+    table = make(tmp_path, keyed=False)
+    table.write(rows(1, 2))
+    root = Path(local_path(table.storage.layout.location))
+    (path,) = root.glob("bucket-0/*.parquet")
+    data = pq.read_table(path)
+    shredded = pa.array([{"metadata": PLAIN, "value": ONE, "typed_value": 1}] * 2)
+    pq.write_table(data.set_column(1, "v", shredded), path)
+    with pytest.raises(CorruptData, match=rf"{path.name}: column 'v' holds a shredded VARIANT"):
         table.refresh().scan().to_arrow()

@@ -30,11 +30,11 @@ from headwater.storage.types.data_type import (
     MapType,
     MultisetType,
     RowType,
-    VariantType,
     to_arrow,
 )
 from headwater.storage.types.nested_arrays import list_with, map_entries, map_with, struct_with
 from headwater.storage.types.values import StorageValue
+from headwater.storage.variants.assembly import assembled, is_shredded
 
 __all__ = ["PARQUET", "ParquetFormat", "ParquetReader"]
 
@@ -185,7 +185,7 @@ class ParquetReader:
         Raises:
             CorruptData: A column is not there, or the bytes cannot be decoded.
             Unsupported: A timestamp of more than 6 digits lies outside the years 1677 to 2262
-                that Arrow's nanoseconds reach; or a VARIANT is shredded.
+                that Arrow's nanoseconds reach.
         """
         missing = [item.name for item in columns if item.name not in self.columns]
         if missing:
@@ -196,8 +196,6 @@ class ParquetReader:
                 rows = self._metadata.row_group(group).num_rows
                 yield from rows_without_columns(rows, batch_rows)
             return
-        for item in columns:
-            self._refuse_shredded(self._schema.field(item.name).type, item.type, item.name)
         # Arrow reads INT96 as nanoseconds and wraps what they cannot hold without a word.
         wide = {item.name: item.type for item in columns if self._has_int96(item.name)}
         plain = [
@@ -224,29 +222,20 @@ class ParquetReader:
                     if name in found:
                         exact = self._exact(found[name], exact, data_type, name)
                     found[name] = exact
-                yield pa.RecordBatch.from_arrays([found[name] for name in names], names)
+                whole = [self._assembled(found[item.name], item) for item in columns]
+                yield pa.RecordBatch.from_arrays(whole, names)
 
-    def _refuse_shredded(self, arrow: pa.DataType, data_type: DataType, column: str) -> None:
-        """Refuse variants of which parts lie in columns of their own (``typed_value``)."""
-        match data_type:
-            case VariantType():
-                if pa.types.is_struct(arrow) and arrow.get_field_index("typed_value") >= 0:
-                    raise Unsupported(
-                        f"file {self.path}: column '{column}' holds shredded values of type "
-                        "VARIANT, which Headwater does not put together; leave the column out, or "
-                        "have the engine that wrote it write it without shredding"
-                    )
-            case ArrayType() if pa.types.is_list(arrow):
-                self._refuse_shredded(arrow.value_type, data_type.element, column)
-            case MapType() if pa.types.is_map(arrow):
-                self._refuse_shredded(arrow.item_type, data_type.value, column)
-            case RowType() if pa.types.is_struct(arrow):
-                for child in data_type.fields:
-                    at = arrow.get_field_index(child.name)
-                    if at >= 0:
-                        self._refuse_shredded(arrow.field(at).type, child.type, column)
-            case _:
-                return
+    def _assembled(self, array: pa.Array, column: DataField) -> pa.Array:
+        """The column with its variants put together, where they are shredded."""
+        if not is_shredded(array.type, column.type):
+            return array
+        try:
+            return assembled(array, column.type)
+        except ValueError as error:
+            raise CorruptData(
+                f"file {self.path}: column '{column.name}' holds a shredded VARIANT that cannot be "
+                f"put together: {error}"
+            ) from error
 
     def _has_int96(self, column: str) -> bool:
         schema = self._file.schema
