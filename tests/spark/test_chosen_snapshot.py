@@ -6,10 +6,12 @@ import pyarrow as pa
 import pytest
 
 from headwater.spark import SparkLake
-from headwater.storage.schema.change import AddColumn, DropColumn
+from headwater.storage.errors import Unsupported
+from headwater.storage.schema.change import AddColumn, DropColumn, SetOption
 from headwater.storage.types.atomic_type import AtomicType, Root
 
 pytestmark = pytest.mark.spark
+DAYS = pa.schema([("day", pa.string()), ("n", pa.int64())])
 
 
 @pytest.fixture
@@ -50,3 +52,19 @@ def test_a_tag_reads_after_its_snapshot_has_expired(lake: SparkLake) -> None:
     table.expire_snapshots(retain_min=1, retain_max=1)
     assert [snapshot.id for snapshot in table.snapshots()] == [2]
     assert rows(lake, tag="first") == [(1, 10), (2, 20)]
+
+
+def test_a_frame_of_two_branches_reads_what_both_held_when_it_was_made(lake: SparkLake) -> None:
+    table = lake.catalog.create_table("db.days", DAYS, partition_keys=["day"])
+    live = table.create_branch("live")
+    table.alter(SetOption("scan.fallback-branch", "live"))
+    live.write({"day": ["1", "2"], "n": [9, 20]})
+    table.write({"day": ["1"], "n": [10]})
+    frame = lake.table("db.days", ["n"])
+    past = lake.table("db.days", where="n > 10", snapshot_id=1)
+    live.write({"day": ["3"], "n": [30]})
+    assert sorted(row.n for row in frame.collect()) == [10, 20]
+    assert [tuple(row) for row in past.collect()] == [("2", 20)]
+    assert lake.table("db.days").count() == 3
+    with pytest.raises(Unsupported, match="would stay"):
+        lake.delete("db.days", "n = 20")

@@ -13,6 +13,8 @@ import pyspark.sql.types as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from headwater.catalog.table.branch_scan import BranchScan
+from headwater.catalog.table.history import millis_of
 from headwater.catalog.table.scan import Scan
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
@@ -24,6 +26,7 @@ from headwater.spark.session import ensure_interpreter
 from headwater.spark.source.parquet_scan import divide, native_frame
 from headwater.spark.types import paimon_schema, spark_schema, spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
+from headwater.storage.capabilities import Operation
 from headwater.storage.errors import Invalid
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import until_no_conflict
@@ -194,7 +197,25 @@ class SparkLake:
             watermark=watermark,
             version=version,
         )
+        if isinstance(scan, BranchScan):
+            moment = {
+                "scan.snapshot-id": snapshot_id,
+                "scan.tag-name": tag,
+                "scan.timestamp-millis": None if timestamp is None else millis_of(timestamp),
+                "scan.watermark": watermark,
+                "scan.version": version,
+            }
+            start = {key: str(value) for key, value in moment.items() if value is not None}
+            return self._frame_of_branches(name, scan, where, start)
         return self._frame(name, scan, where)
+
+    def _frame_of_branches(
+        self, name: str, scan: BranchScan, where: str | None, start: Mapping[str, str]
+    ) -> DataFrame:
+        """Rows of two branches, by Python workers: the source chooses both snapshots on loading."""
+        options = ReadOptions(name, start, tuple(scan.schema.names), where)
+        with own_errors():
+            return self._spark.read.format(self._format).options(**options.to_options()).load(name)
 
     def _frame(self, name: str, scan: Scan, where: str | None) -> DataFrame:
         storage, names = scan.storage, scan.schema.names
@@ -352,6 +373,7 @@ class SparkLake:
 
     def _delete_present(self, table: Table, keys: DataFrame) -> None:
         """Delete the rows with some keys, as they are in the latest snapshot."""
+        table.storage.refuse(Operation.CHANGE)
         scan = table.scan()
         if not scan.splits or scan.snapshot is None:
             return

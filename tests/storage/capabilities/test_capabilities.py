@@ -135,6 +135,7 @@ USES: Mapping[Operation, Callable[[Table], object]] = {
     Operation.EXPIRE: lambda table: table.expire_snapshots(dry_run=True),
     Operation.REMOVE_ORPHANS: lambda table: table.remove_orphan_files(dry_run=True),
     Operation.MARK_DONE: lambda table: table.mark_partitions_done(),
+    Operation.CHANGE: lambda table: table.update({"n": 1}),
 }
 # Of the values that an option has, one that is refused.
 VALUES = {"changelog-producer": "lookup", "merge-engine": "aggregation", "bucket": "-2",

@@ -69,7 +69,7 @@ class AuditLog(Rows):
         self, split: Split, batch_rows: int, schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         batches = read_split(
-            self.storage,
+            self._rows.storage_of(split),
             split,
             columns=self.columns,
             predicate=self.predicate,

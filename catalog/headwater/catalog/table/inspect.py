@@ -175,10 +175,7 @@ class Inspect:
             columns: The columns, in this order; None means all.
             where: A SQL condition.
         """
-        scan = self.table.scan(columns, where)
-        schema = scan.storage.schema
-        least = schema.table_options.highest_level if schema.primary_keys else 0
-        return Scan(scan.storage, scan.snapshot, columns, scan.predicate, min_level=least)
+        return self.table.scan(columns, where).read_optimized()
 
     def audit_log(
         self,

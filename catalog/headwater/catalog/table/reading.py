@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Self
 
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.partitions import PartitionInfo
 from headwater.catalog.table.between import Difference, between_arguments, between_options
+from headwater.catalog.table.branch_scan import BranchScan
 from headwater.catalog.table.files import FileInfo, list_files, partitions_of
-from headwater.catalog.table.history import TableHistory
+from headwater.catalog.table.history import TableHistory, millis_of
 from headwater.catalog.table.scan import Changes, Scan
 from headwater.storage.capabilities import unsupported_mode
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.predicate.filter import Predicate, parse_predicate
 from headwater.storage.scan.difference import plan_difference
 from headwater.storage.scan.incremental import files_of_changes, plans_between
@@ -20,6 +22,7 @@ from headwater.storage.scan.past import first_snapshot_since, latest_compacted
 from headwater.storage.scan.plan import ScanPlan
 from headwater.storage.scan.start import IncrementalMode, ReadStart, StartMode, incremental_mode
 from headwater.storage.scan.stream import changes_of
+from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS, other_branch
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -46,6 +49,10 @@ class ReadableTable(TableHistory):
         the table had then; else those that the table's ``scan.…`` options ask for; else those of
         the latest snapshot.
 
+        Partitions that ``scan.fallback-branch`` or ``scan.primary-branch`` says are another
+        branch's are read from there, as of the same moment: a tag is the branch's own of that name
+        if it has one, a snapshot's id stands for the time of its commit.
+
         Args:
             columns: The columns, in this order; None means all.
             where: A SQL condition, such as ``dt = '2026-01-01' AND amount > 10``.
@@ -58,30 +65,95 @@ class ReadableTable(TableHistory):
             version: As of a tag, a snapshot's id or ``watermark-<milliseconds>``.
 
         Raises:
-            NotFound: There is no such column, snapshot or tag, or none at that moment any more.
-            Invalid: `where` is not a condition, or moments contradict each other.
+            NotFound: There is no such column, snapshot, tag or branch, or none at that moment any
+                more.
+            Invalid: `where` is not a condition, moments contradict each other, or two branches that
+                are read as one differ in their columns.
         """
-        start = ReadStart.of(self.schema.options)
         arguments = (snapshot_id, tag, timestamp, watermark, version)
-        given = sum(item is not None for item in arguments)
-        if given > 1:
+        if sum(item is not None for item in arguments) > 1:
             raise Invalid("give at most one of snapshot_id, tag, timestamp, watermark and version")
-        if given and start.key is not None:
+        start = ReadStart.of(self.schema.options)
+        moment = start
+        if snapshot_id is not None:
+            moment = ReadStart(StartMode.FROM_SNAPSHOT, "scan.snapshot-id", str(snapshot_id))
+        elif tag is not None:
+            moment = ReadStart(StartMode.FROM_SNAPSHOT, "scan.tag-name", tag)
+        elif timestamp is not None:
+            millis = str(millis_of(timestamp))
+            moment = ReadStart(StartMode.FROM_TIMESTAMP, "scan.timestamp-millis", millis)
+        elif watermark is not None:
+            moment = ReadStart(StartMode.FROM_SNAPSHOT, "scan.watermark", str(watermark))
+        elif version is not None:
+            moment = ReadStart(StartMode.FROM_SNAPSHOT, "scan.version", version)
+        if moment is not start and start.key is not None:
             raise Invalid(
                 f"table {self.name}: the option {start.key}={start.value} says what is read; "
                 "leave it out, or the argument"
             )
-        if snapshot_id is not None:
-            return self._scan_of(self.snapshot(snapshot_id), columns, where)
-        if tag is not None:
-            return self._scan_of(self.tag(tag).snapshot, columns, where)
-        if timestamp is not None:
-            return self._scan_of(self.snapshot_at(timestamp), columns, where)
-        if watermark is not None:
-            return self._scan_of(self.snapshot_at_watermark(watermark), columns, where)
-        if version is not None:
-            return self._scan_of(self.snapshot_version(version), columns, where)
-        return self._scan_from(start, columns, where)
+        other = other_branch(self.name, self._storage.layout.branch, self.schema)
+        if other is None:
+            return self._scan_from(moment, columns, where)
+        branch, is_first = other
+        return self._scan_both(self.branch(branch), is_first, moment, columns, where)
+
+    def _scan_both(
+        self,
+        other: Self,
+        is_other_first: bool,
+        moment: ReadStart,
+        columns: Sequence[str] | None,
+        where: str | Predicate | None,
+    ) -> BranchScan:
+        """The rows of this branch and of another, as of one moment."""
+        if moment.mode in (StartMode.FROM_FILE_CREATION_TIME, StartMode.FROM_CREATION_TIMESTAMP):
+            raise Invalid(
+                f"table {self.name}: {moment.key} does not say which partitions a branch has; "
+                f"unset it, or {' and '.join(OTHER_BRANCH_OPTIONS)}"
+            )
+        try:
+            own = self._scan_from(moment, columns, where)
+        except NotFound as error:
+            if moment.mode is not StartMode.FROM_TIMESTAMP or not _is_of_snapshot(error):
+                raise
+            # It began later than the other.
+            own = self._scan_nothing(columns, where)
+            others = other._scan_from(moment, columns, where)
+        else:
+            others = other._scan_as_of(own.snapshot, moment, columns, where)
+        return BranchScan(own, others, is_other_first=is_other_first)
+
+    def _scan_as_of(
+        self,
+        snapshot: Snapshot | None,
+        moment: ReadStart,
+        columns: Sequence[str] | None,
+        where: str | Predicate | None,
+    ) -> Scan:
+        """This branch's rows at a moment of another, of which the moment chose a snapshot."""
+        if moment.mode is StartMode.FROM_SNAPSHOT and moment.key in (
+            "scan.tag-name",
+            "scan.version",
+        ):
+            try:
+                return self._scan_of(self.tag(moment.value).snapshot, columns, where)
+            except NotFound as error:
+                if error.resource_type is not ResourceType.TAG:
+                    raise
+        by_time = moment.key in ("scan.snapshot-id", "scan.tag-name", "scan.version")
+        if moment.mode is not StartMode.FROM_TIMESTAMP and not by_time:
+            return self._scan_from(moment, columns, where)
+        try:
+            if by_time and snapshot is not None:
+                return self._scan_of(self.snapshot_at(snapshot.time_millis), columns, where)
+            return self._scan_from(moment, columns, where)
+        except NotFound as error:
+            if not _is_of_snapshot(error):
+                raise
+            return self._scan_nothing(columns, where)
+
+    def _scan_nothing(self, columns: Sequence[str] | None, where: str | Predicate | None) -> Scan:
+        return Scan(self._storage, None, columns, self._predicate(where, self._storage))
 
     def _scan_from(
         self, start: ReadStart, columns: Sequence[str] | None, where: str | Predicate | None
@@ -240,10 +312,27 @@ class ReadableTable(TableHistory):
         """The partitions and their contents.
 
         A table with ``metastore.partitioned-table`` keeps its partitions in the catalog; those of
-        others are read from the latest snapshot's manifests, and have no times and no mark.
+        others are read from the latest snapshot's manifests, and have no times and no mark. Those
+        that a read takes from another branch are that branch's.
         """
         if self.schema.table_options.partitions_in_catalog and not self.info.is_external:
             kept = self.catalog.partitions
             return all_pages(lambda token: kept.list(self.identifier, page_token=token))
+        own = self._own_partitions()
+        other = other_branch(self.name, self._storage.layout.branch, self.schema)
+        if other is None:
+            return own
+        branch, is_first = other
+        others = self.branch(branch)._own_partitions()
+        first, second = (others, own) if is_first else (own, others)
+        names = {partition.name for partition in first}
+        found = [*first, *(partition for partition in second if partition.name not in names)]
+        return sorted(found, key=lambda partition: partition.name)
+
+    def _own_partitions(self) -> list[PartitionInfo]:
         snapshot = self.pointer.latest()
         return [] if snapshot is None else partitions_of(self._storage, snapshot)
+
+
+def _is_of_snapshot(error: NotFound) -> bool:
+    return error.resource_type is ResourceType.SNAPSHOT

@@ -83,6 +83,10 @@ class Rows:
         """The same, with these columns and by this predicate."""
         raise NotImplementedError
 
+    def storage_of(self, split: Split) -> TableStorage:
+        """The table or branch that a split's files belong to."""
+        return self.storage
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The rows as a stream of Arrow's C interface, which DuckDB, Polars and pandas take.
 
@@ -93,14 +97,20 @@ class Rows:
 
     def read_split(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
-        return read_split(
-            self.storage,
+        batches = read_split(
+            self.storage_of(split),
             split,
             columns=self.columns,
             predicate=self.predicate,
             row_kinds=self.row_kinds,
             batch_rows=batch_rows,
         )
+        # Without columns, a batch is a number of rows.
+        for batch in batches:
+            if self.schema.names and batch.schema != self.schema:
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+            else:
+                yield batch
 
     def to_batches(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows in batches of about so many rows; memory is bounded by it.
@@ -162,7 +172,7 @@ class Rows:
         for split in self.splits:
             if not split.is_counted or split.streaming or self.predicate is not None:
                 rows = read_split(
-                    self.storage,
+                    self.storage_of(split),
                     split,
                     columns=[],
                     predicate=self.predicate,
@@ -219,6 +229,12 @@ class Scan(Rows):
             min_level=self.min_level,
             created_since=self.created_since,
         )
+
+    def read_optimized(self) -> Scan:
+        """The rows that need no merge: those on the highest LSM level of a primary-key table."""
+        schema = self.storage.schema
+        least = schema.table_options.highest_level if schema.primary_keys else 0
+        return Scan(self.storage, self.snapshot, self.columns, self.predicate, min_level=least)
 
     @cached_property
     def plan(self) -> ScanPlan | None:

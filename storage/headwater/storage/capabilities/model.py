@@ -21,6 +21,7 @@ class Operation(Flag):
     EXPIRE = auto()
     REMOVE_ORPHANS = auto()
     MARK_DONE = auto()
+    CHANGE = auto()
 
     @property
     def verb(self) -> str:
@@ -45,6 +46,7 @@ _VERBS: Mapping[Operation, str] = {
     Operation.EXPIRE: "expire snapshots of",
     Operation.REMOVE_ORPHANS: "remove orphan files of",
     Operation.MARK_DONE: "mark partitions as complete of",
+    Operation.CHANGE: "update or delete rows of",
 }
 _NAMES: Mapping[Operation, str] = {
     Operation.READ: "reading",
@@ -54,6 +56,7 @@ _NAMES: Mapping[Operation, str] = {
     Operation.EXPIRE: "expiry",
     Operation.REMOVE_ORPHANS: "removal of orphan files",
     Operation.MARK_DONE: "marking partitions as complete",
+    Operation.CHANGE: "updates, merges and deletes",
 }
 
 

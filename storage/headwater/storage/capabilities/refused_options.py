@@ -141,12 +141,13 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         Option(
             key,
             note,
+            is_honoured=True,
             refusals=(
                 Refusal(
-                    Operation.READ,
+                    Operation.CHANGE,
                     _UNSET,
-                    "the partitions of that branch would be missing; Table.with_options with this "
-                    "option empty reads the present branch alone",
+                    "rows of that branch would stay as they are; Table.with_options with this "
+                    "option empty changes the present branch alone",
                 ),
             ),
         )

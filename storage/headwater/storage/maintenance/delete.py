@@ -96,6 +96,7 @@ def plan_deletion(
         Unsupported: The table cannot be written.
     """
     check_deletes(storage)
+    storage.refuse(Operation.CHANGE)
     keyed = bool(storage.schema.primary_keys)
     splits = plan_snapshot(storage, snapshot, predicate=predicate).splits
     marks = storage.schema.table_options.deletion_vectors_enabled

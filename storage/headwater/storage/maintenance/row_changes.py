@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import delete_message_files
 from headwater.storage.commit.vector_messages import released_vectors
 from headwater.storage.index.deletion_files import replaced_vectors
@@ -86,7 +87,9 @@ def change_rows(
     Raises:
         Invalid: New rows do not fit the table.
         CorruptData: A file is missing or damaged; the message names it.
+        Unsupported: The table's options forbid it.
     """
+    storage.refuse(Operation.CHANGE)
     states = BucketStates(storage, snapshot)
     writer = TableWriter(
         storage,

@@ -61,6 +61,7 @@ class Split:
         deletion_files: The places of the files' deletion vectors, by the names of the files.
         before: The files of an earlier snapshot: wanted are the rows that differ; None for the
             rows themselves.
+        branch: The branch by whose schema the files are read, where two are read as one table.
     """
 
     snapshot_id: int
@@ -75,6 +76,7 @@ class Split:
     streaming: bool = False
     before: tuple[DataFile, ...] | None = None
     deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict, hash=False)
+    branch: str | None = None
 
     @property
     def is_counted(self) -> bool:

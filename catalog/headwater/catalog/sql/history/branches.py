@@ -61,6 +61,7 @@ from headwater.storage.errors import (
     ResourceType,
 )
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import read_tag_file
 from headwater.storage.table_storage import PartitionStatistics
@@ -68,8 +69,6 @@ from headwater.storage.table_storage import PartitionStatistics
 __all__ = ["SqlBranches"]
 
 _ATTEMPTS = 10
-# A branch that a table's options name is in use (AbstractFileStoreTable.java).
-_REFERRING_OPTIONS = ("scan.fallback-branch", "scan.primary-branch")
 
 
 @dataclass(frozen=True)
@@ -404,7 +403,7 @@ class SqlBranches:
         if not _has_branch(connection, main.id, branch):
             raise _branch_not_found(main.identifier, branch)
         options = read_schema(connection, main).options
-        for option in _REFERRING_OPTIONS:
+        for option in OTHER_BRANCH_OPTIONS:
             if options.get(option) == branch:
                 raise Invalid(
                     f"table {main.identifier}: its option '{option}' names branch '{branch}'; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import insert, select, update
@@ -29,7 +29,7 @@ from headwater.catalog.sql.queries.claimed_places import (
     overlap_error,
     refuse_overlap,
 )
-from headwater.catalog.sql.queries.lookup import find_table, table_busy
+from headwater.catalog.sql.queries.lookup import TableRecord, find_table, table_busy
 from headwater.catalog.sql.queries.names import check_table_name
 from headwater.catalog.sql.tables.data_places import (
     DataOwner,
@@ -68,6 +68,7 @@ from headwater.storage.errors import (
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.schema.change import SchemaChange, SetOption
 from headwater.storage.schema.evolution import apply_changes
+from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS, other_branch
 from headwater.storage.schema.rules import new_table_schema
 from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.schema.table_type import TableType, table_type
@@ -312,6 +313,7 @@ class SqlTables(Replacements, Registrations):
                 changed = changed.where(BranchRow.snapshot_id == 0)
             if connection.execute(changed.values(schema_id=following.id)).rowcount != 1:
                 return False
+            _check_other_branch(connection, record, identifier, before, following)
             if record.branch == MAIN_BRANCH:
                 refuse_policies_broken_by(connection, record.id, identifier, following)
             claim_data_places(connection, self._context, owner, data)
@@ -399,6 +401,29 @@ class SqlTables(Replacements, Registrations):
         if identifier.branch != MAIN_BRANCH:
             raise Invalid(f"{identifier} names a branch; name the table itself")
         return find_table(connection, self._context, identifier).id
+
+
+def _check_other_branch(
+    connection: Connection,
+    record: TableRecord,
+    identifier: Identifier,
+    before: Mapping[str, str],
+    schema: TableSchema,
+) -> None:
+    """Refuse options that name a branch which is not there (SchemaValidation.java)."""
+    if all(before.get(key) == schema.options.get(key) for key in OTHER_BRANCH_OPTIONS):
+        return
+    other = other_branch(str(identifier), record.branch, schema)
+    if other is None:
+        return
+    named = select(BranchRow.branch).where(
+        BranchRow.table_id == record.id, BranchRow.branch == other[0]
+    )
+    if connection.execute(named).first() is None:
+        raise Invalid(
+            f"table {identifier} has no branch '{other[0]}' for {' or '.join(OTHER_BRANCH_OPTIONS)}"
+            "; create it first"
+        )
 
 
 def _check_external(identifier: Identifier, schema: TableSchema) -> None:

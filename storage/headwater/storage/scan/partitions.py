@@ -1,0 +1,56 @@
+"""The partitions that a snapshot has rows in.
+
+Source: ``FallbackReadFileStoreTable.java``, ``AbstractFileStoreScan.readPartitionEntries``.
+"""
+
+from __future__ import annotations
+
+from headwater.storage.files.layout import POSTPONE_BUCKET
+from headwater.storage.predicate.filter import Predicate, columns_of
+from headwater.storage.predicate.tree import And
+from headwater.storage.scan.plan import live_entries
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
+
+__all__ = ["partitions_with_rows"]
+
+
+def partitions_with_rows(
+    storage: TableStorage, snapshot: Snapshot | None, predicate: Predicate | None
+) -> frozenset[bytes]:
+    """The partitions of a snapshot that a read of it looks into, serialised.
+
+    A partition whose files all wait for a compaction that makes them part of the table is none.
+
+    Args:
+        storage: The table.
+        snapshot: The snapshot; None for a table without one.
+        predicate: Only partitions for which its conditions on partition columns alone are true;
+            what it says of other columns leaves no partition out.
+
+    Raises:
+        CorruptData: A manifest list or manifest is missing or malformed; the message names it.
+    """
+    if snapshot is None:
+        return frozenset()
+    schema = storage.schema
+    least = 1 if schema.primary_keys and schema.table_options.hides_level_zero else 0
+    entries = live_entries(
+        storage, snapshot, predicate=_on_partitions(predicate, schema.partition_keys)
+    )
+    return frozenset(
+        entry.partition
+        for entry in entries
+        if entry.bucket != POSTPONE_BUCKET and entry.file.level >= least
+    )
+
+
+def _on_partitions(
+    predicate: Predicate | None, partition_keys: tuple[str, ...]
+) -> Predicate | None:
+    """The parts of a conjunction that speak of partition columns alone."""
+    if predicate is None:
+        return None
+    parts = predicate.operands if isinstance(predicate, And) else (predicate,)
+    found = tuple(part for part in parts if columns_of(part) <= set(partition_keys))
+    return And(found) if found else None
