@@ -1,9 +1,10 @@
-"""Files that Paimon's own writers put outside a table's directory go when the table is purged."""
+"""Files outside a table's directory, which Paimon's Java and Headwater write, read and purge."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,8 +12,9 @@ from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
 from headwater.client import connect
+from headwater.client.lake import Lake
 
-from .conftest import TOKEN, serving
+from .conftest import PYPAIMON, RUST, TOKEN, Client, Service, serving
 from .java_client import JavaClient
 
 ROWS = pa.table({"id": list(range(40)), "dt": ["a", "b"] * 20})
@@ -57,3 +59,75 @@ def test_the_places_that_java_writes_to_are_deleted_with_the_table(
 
 def _files(folder: Path) -> set[Path]:
     return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+
+
+STRATEGIES = {
+    "round-robin": {},
+    "specific-fs": {"data-file.external-paths.specific-fs": "file"},
+    "entropy-inject": {"index-file-in-data-file-dir": "true"},
+    "weight-robin": {"data-file.external-paths.weights": "1,2"},
+}
+
+
+@pytest.mark.interop_java
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_both_write_read_and_compact_them(
+    lake: Lake,
+    service: Service,
+    java_gateways: Callable[[str], Any],
+    tmp_path: Path,
+    strategy: str,
+) -> None:
+    gateway = java_gateways("2.0.0")
+    java = JavaClient(gateway, "2.0.0", service.uri, TOKEN, tmp_path)
+    outside = tmp_path / "outside"
+    table = lake.create_table(
+        f"interop.places_{strategy}".replace("-", "_"),
+        ROWS.schema,
+        primary_keys=["id", "dt"],
+        options={
+            "bucket": "-1",
+            "data-file.external-paths": f"{(outside / 'a').as_uri()},{(outside / 'b').as_uri()}",
+            "data-file.external-paths.strategy": strategy,
+            **STRATEGIES[strategy],
+        },
+    )
+    table.write(ROWS)
+    ours = _files(outside)
+    assert ours
+    assert _sorted(java.read(table.name)) == _sorted(ROWS)
+    changed = pa.table({"id": list(range(30, 50)), "dt": ["a", "b"] * 10})
+    java.write(table.name, changed)
+    assert len(_files(outside)) > len(ours)
+    everything = pa.table({"id": list(range(50)), "dt": ["a", "b"] * 25})
+    assert _sorted(table.refresh().scan().to_arrow()) == _sorted(everything)
+    java.compact(table.name)
+    assert _sorted(table.refresh().scan().to_arrow()) == _sorted(everything)
+    table.write(ROWS)
+    table.refresh().compact()
+    assert _sorted(java.read(table.name)) == _sorted(everything)
+    if strategy == "entropy-inject":
+        provider = gateway.jvm.org.apache.paimon.fs.EntropyInjectExternalPathProvider
+        hashed = provider(gateway.jvm.java.util.ArrayList(), None).computeHash
+        for path in _files(outside):
+            assert "/".join(path.parts[-5:-1]) == hashed(path.name)
+        assert any(path.name.startswith("index-") for path in _files(outside))
+
+
+@pytest.mark.parametrize("client", [PYPAIMON, RUST], indirect=True)
+def test_other_clients_read_them(lake: Lake, client: Client, tmp_path: Path) -> None:
+    places = f"{(tmp_path / 'a').as_uri()},{(tmp_path / 'b').as_uri()}"
+    table = lake.create_table(
+        f"interop.places_{client.label}",
+        ROWS.schema,
+        options={
+            "data-file.external-paths": places,
+            "data-file.external-paths.strategy": "round-robin",
+        },
+    )
+    table.write(ROWS)
+    assert _sorted(client.read(table.name)) == _sorted(ROWS)
+
+
+def _sorted(table: pa.Table) -> list[object]:
+    return list(table.select(["id", "dt"]).sort_by("id").to_pylist())

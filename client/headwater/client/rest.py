@@ -22,7 +22,7 @@ from headwater.client.tags import RestTags
 from headwater.client.transport import Timeouts
 from headwater.client.views import RestViews
 from headwater.storage.files.access import FileAccess
-from headwater.storage.files.open_files import open_file_access
+from headwater.storage.files.open_files import open_table_files
 from headwater.storage.files.renewed_options import RenewedOptions
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
@@ -125,10 +125,10 @@ class RestCatalog:
         if enabled != "true" or info.is_external:
             # Its schema is there already, unless other engines are to write it.
             root = None if info.is_external else info.path
-            return open_file_access(info.path, self.storage_options, root=root)
+            return open_table_files(info.path, self.storage_options, root=root)
         ask = AskForToken(self._requests, info.identifier, self.storage_options)
         options = RenewedOptions(ask, self._requests.runtime.now_millis)
-        return open_file_access(info.path, options, root=info.path)
+        return open_table_files(info.path, options, root=info.path)
 
     def close(self) -> None:
         """Give back connections; later calls make new ones."""

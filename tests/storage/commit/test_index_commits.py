@@ -58,7 +58,7 @@ def index_file(
     table: StoredTable, index_type: str = HASH, *data_files: str, bucket: int = 0
 ) -> IndexFileMeta:
     """An index file on the disk; what is in it does not matter to a commit."""
-    name, path = new_index_file(table.storage, EMPTY_ROW, bucket)
+    name, path, _ = new_index_file(table.storage, EMPTY_ROW, bucket)
     table.storage.files.write(path, b"index")
     vectors = tuple(DeletionVectorRange(each, 1, 22, 1) for each in data_files)
     return IndexFileMeta(index_type, name, 5, 1, vectors if data_files else None)

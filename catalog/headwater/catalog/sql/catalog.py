@@ -35,7 +35,7 @@ from headwater.catalog.sql.tables.tables import SqlTables
 from headwater.storage.errors import HeadwaterError, Invalid
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.location import Place, parse_location
-from headwater.storage.files.open_files import open_file_access
+from headwater.storage.files.open_files import open_file_access, open_table_files
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 __all__ = ["SqlCatalog"]
@@ -199,7 +199,7 @@ class SqlCatalog:
 
     def table_files(self, info: TableInfo) -> FileAccess:
         """Access to a table's files, with the warehouse's storage options."""
-        return open_file_access(
+        return open_table_files(
             info.path, self._storage_options, root=None if info.is_external else info.path
         )
 

@@ -86,7 +86,7 @@ _KEPT: Mapping[str, str] = {
         data-evolution.row-sidecar.max-selection-ratio
         fields.<column>.pk-<index>.<setting> full-text-index.search-mode
         global-index.build.max-parallelism global-index.build.max-shard
-        global-index.column-update-action global-index.enabled global-index.external-path
+        global-index.column-update-action global-index.enabled
         global-index.row-count-per-shard global-index.search-mode global-index.thread-num
         row-tracking.partition-group-on-commit scalar-index.search-mode sorted-index.<setting>
         vector-index.search-mode vector-search.distribute.enabled
@@ -94,8 +94,7 @@ _KEPT: Mapping[str, str] = {
         """,
     "what belongs to another option, which is refused": """
         chain-table.chain-partition-keys chain-table.split.key-range-enabled
-        chain-table.streaming.merge-snapshot data-file.external-paths
-        data-file.external-paths.specific-fs data-file.external-paths.weights
+        chain-table.streaming.merge-snapshot
         fields.<column>.map.shared-shredding.column-placement-policy
         fields.<column>.map.shared-shredding.max-columns metadata.iceberg.<setting>
         """,

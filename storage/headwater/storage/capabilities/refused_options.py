@@ -240,11 +240,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         "snapshots would lack the number that other writers look for",
     ),
     _no_writes(
-        "data-file.external-paths.strategy",
-        "whether new files are put outside the table's folder; such files are read",
-        one_of("none"),
-    ),
-    _no_writes(
         "metadata.iceberg.storage",
         "where Iceberg's metadata of the table is written",
         one_of("disabled"),

@@ -106,7 +106,7 @@ def _delete(storage: TableStorage, entries: Iterable[ManifestEntry]) -> None:
     for entry in entries:
         assert entry.kind is FileKind.ADD
         directory = bucket_directory(storage, entry.partition, entry.bucket)
-        for name in entry.file.names:
+        for path in entry.file.paths(directory):
             # What cannot be deleted is an orphan that nothing refers to.
             with suppress(HeadwaterError):
-                storage.files.delete(f"{directory}/{name}")
+                storage.files.delete(path)

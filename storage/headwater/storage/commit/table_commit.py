@@ -8,7 +8,7 @@ out whether its own was taken, it keeps every file. Source:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -45,7 +45,7 @@ from headwater.storage.errors import (
 )
 from headwater.storage.index.index_file import index_file_path
 from headwater.storage.index.manifest import index_entries
-from headwater.storage.manifest.data_file import FileKind, ManifestEntry
+from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import (
     ManifestFile,
     read_manifest_list,
@@ -257,8 +257,7 @@ class TableCommit:
         )  # fmt: skip
         for message in messages:
             # As in Paimon an overwrite has no changelog.
-            changelog = [name for file in message.changelog_files for name in file.names]
-            _delete_data_files(self._storage, message, changelog)
+            _delete_data_files(self._storage, message, message.changelog_files)
         return snapshot
 
     def truncate(self, *, identifier: int = BATCH_IDENTIFIER) -> Snapshot:
@@ -565,8 +564,7 @@ def delete_message_files(
     """
     kept = {*keep, *(name for file in message.compact_before for name in file.names)}
     added = (*message.new_files, *message.compact_after, *message.changelog_files)
-    names = [name for file in added for name in file.names if name not in kept]
-    _delete_data_files(storage, message, names)
+    _delete_data_files(storage, message, added, kept)
     for index in message.new_index_files:
         if index.file_name not in kept:
             # What cannot be deleted is an orphan that nothing refers to.
@@ -576,12 +574,19 @@ def delete_message_files(
                 )
 
 
-def _delete_data_files(storage: TableStorage, message: CommitMessage, names: Sequence[str]) -> None:
+def _delete_data_files(
+    storage: TableStorage,
+    message: CommitMessage,
+    files: Iterable[DataFile],
+    kept: Collection[str] = (),
+) -> None:
     directory = bucket_directory(storage, message.partition, message.bucket)
-    for name in names:
-        # What cannot be deleted is an orphan that nothing refers to.
-        with suppress(HeadwaterError):
-            storage.files.delete(f"{directory}/{name}")
+    for file in files:
+        for name, path in zip(file.names, file.paths(directory), strict=True):
+            if name not in kept:
+                # What cannot be deleted is an orphan that nothing refers to.
+                with suppress(HeadwaterError):
+                    storage.files.delete(path)
 
 
 def _written_names(messages: Sequence[CommitMessage]) -> set[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.files.renewed_options import RenewedOptions
+from headwater.storage.files.routed import RoutedFileAccess
 
-__all__ = ["open_file_access"]
+__all__ = ["open_file_access", "open_table_files"]
 
 
 def open_file_access(
@@ -45,3 +47,23 @@ def open_file_access(
             raise Invalid(f"'{location}' is neither an absolute path nor a URI with a scheme")
         case _:
             raise Unsupported(f"no file access for scheme '{scheme}' of {location}")
+
+
+def open_table_files(
+    location: str,
+    options: Mapping[str, str] | RenewedOptions | None = None,
+    *,
+    root: str | None = None,
+) -> FileAccess:
+    """The file access to a table, and to the places of another scheme where files of it may lie.
+
+    Args:
+        location: The table's location.
+        options: Storage options; those that reach the table reach the other places, too.
+        root: As for `open_file_access`.
+
+    Raises:
+        Invalid, Unsupported: As `open_file_access`.
+    """
+    own = open_file_access(location, options, root=root)
+    return RoutedFileAccess(location, own, partial(open_file_access, options=options))

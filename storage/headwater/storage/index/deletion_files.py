@@ -146,10 +146,12 @@ def write_deletion_vectors(
     content, ranges = bytearray(_VERSION), list[DeletionVectorRange]()
 
     def finish() -> None:
-        name, path = new_index_file(storage, partition, bucket)
+        name, path, external = new_index_file(storage, partition, bucket)
         storage.files.write(path, bytes(content))
         written.append(
-            IndexFileMeta(DELETION_VECTORS, name, len(content), len(ranges), tuple(ranges))
+            IndexFileMeta(
+                DELETION_VECTORS, name, len(content), len(ranges), tuple(ranges), external
+            )
         )
         content[1:] = b""
         ranges.clear()

@@ -50,7 +50,7 @@ def write_hash_index(
     storage: TableStorage, partition: bytes, bucket: int, hashes: Hashes
 ) -> IndexFileMeta:
     """Write the hashes of a bucket's keys to a new index file."""
-    name, path = new_index_file(storage, partition, bucket)
+    name, path, external = new_index_file(storage, partition, bucket)
     data = hashes.astype(">i4").tobytes()
     storage.files.write(path, data)
-    return IndexFileMeta(HASH, name, len(data), len(hashes))
+    return IndexFileMeta(HASH, name, len(data), len(hashes), external_path=external)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headwater.storage.manifest.data_file import FileKind
+from headwater.storage.rows.external_paths import ExternalPaths, index_root
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.table_storage import TableStorage
 
@@ -113,13 +114,26 @@ class IndexManifestEntry:
         return IndexManifestEntry(FileKind.DELETE, self.partition, self.bucket, self.index_file)
 
 
-def new_index_file(storage: TableStorage, partition: bytes, bucket: int) -> tuple[str, str]:
-    """The name and the URI of a new index file of a bucket; nobody else has the name.
+def new_index_file(
+    storage: TableStorage, partition: bytes, bucket: int
+) -> tuple[str, str, str | None]:
+    """A new index file of a bucket; nobody else has the name.
 
     Source: ``FileStorePathFactory.indexFileFactory``.
+
+    Returns:
+        Its name, its URI, and the URI once more if it lies outside the table's folder.
+
+    Raises:
+        Invalid: An option that names a place outside is malformed.
     """
     name = f"index-{storage.runtime.new_uuid()}-0"
-    return name, _path(storage, partition, bucket, name)
+    if storage.schema.table_options.index_file_in_data_file_dir:
+        directory, external = ExternalPaths(storage, partition, bucket).place(name)
+        return name, f"{directory}/{name}", external
+    root = index_root(storage)
+    external = None if root is None else f"{root}/{name}"
+    return name, external or storage.layout.index(name), external
 
 
 def index_file_path(

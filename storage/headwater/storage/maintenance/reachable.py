@@ -16,7 +16,7 @@ from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.index.index_file import index_file_path
 from headwater.storage.index.manifest import read_index_manifest
-from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
+from headwater.storage.manifest.data_file import FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.partition import bucket_directory
@@ -45,10 +45,7 @@ __all__ = [
 def data_paths(storage: TableStorage, entry: ManifestEntry) -> list[str]:
     """The URIs of an entry's file and of the files that belong to it."""
     directory = bucket_directory(storage, entry.partition, entry.bucket)
-    file: DataFile = entry.file
-    main = file.external_path or f"{directory}/{file.file_name}"
-    beside = main.rsplit("/", 1)[0]
-    return [main, *(f"{beside}/{extra}" for extra in file.extra_files)]
+    return list(entry.file.paths(directory))
 
 
 def live_paths(storage: TableStorage, snapshot: Snapshot) -> set[str]:

@@ -93,6 +93,16 @@ class DataFile:
         """The names of the file and of those that belong to it."""
         return (self.file_name, *self.extra_files)
 
+    def paths(self, directory: str) -> tuple[str, ...]:
+        """The URIs of the file and of those that belong to it, which lie beside it.
+
+        Args:
+            directory: The URI of its bucket's directory.
+        """
+        main = self.external_path or f"{directory}/{self.file_name}"
+        beside = main.rsplit("/", 1)[0]
+        return (main, *(f"{beside}/{name}" for name in self.extra_files))
+
     def at_level(self, level: int) -> DataFile:
         """The same file on another level (an upgrade rewrites no bytes)."""
         return replace(self, level=level)

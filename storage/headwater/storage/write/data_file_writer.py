@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ from headwater.storage.manifest.statistics import (
     value_statistics,
 )
 from headwater.storage.rows.binary_row import EMPTY_ROW, deserialize_row, serialize_row
-from headwater.storage.rows.partition import bucket_directory
+from headwater.storage.rows.external_paths import ExternalPaths
 from headwater.storage.schema.file_indexes import written_file_indexes
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataType
@@ -55,6 +55,15 @@ def local_wall_clock(epoch_millis: int) -> int:
     return epoch_millis + int(offset.total_seconds()) * 1000
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A new file's name, its directory, and its URI if that is outside the table's folder."""
+
+    name: str
+    directory: str
+    external: str | None
+
+
 class DataFileWriter:
     """Writes rows of one bucket to files of about ``target-file-size``.
 
@@ -75,6 +84,7 @@ class DataFileWriter:
 
     Raises:
         Unsupported: The table wants a file format or a file index that Headwater does not write.
+        Invalid: An option of the table is malformed.
     """
 
     def __init__(
@@ -104,7 +114,7 @@ class DataFileWriter:
         self._target = options.target_file_size(bool(schema.primary_keys))
         self._level = level
         self._source = source
-        self._directory = bucket_directory(storage, partition, bucket)
+        self._places = ExternalPaths(storage, partition, bucket)
         if prefix is None:
             prefix = options.changelog_file_prefix if changelog else options.data_file_prefix
         self._name = prefix + storage.runtime.new_uuid()
@@ -112,7 +122,7 @@ class DataFileWriter:
         # A changelog is read from end to end: it has no indexes.
         self._indexes = [] if changelog else written_file_indexes(schema.options, schema.fields)
         self._index_threshold = options.file_index_threshold
-        self._open: tuple[str, FormatWriter, _Summary, FileIndexBuilder] | None = None
+        self._open: tuple[_Place, FormatWriter, _Summary, FileIndexBuilder] | None = None
         self._written: list[str] = []
         self._finished: list[DataFile] = []
         self.next_sequence = first_sequence
@@ -148,48 +158,51 @@ class DataFileWriter:
         if self._open is not None:
             self._open[1].abort()
             self._open = None
-        for name in self._written:
+        for path in self._written:
             with suppress(HeadwaterError):
-                self._storage.files.delete(f"{self._directory}/{name}")
+                self._storage.files.delete(path)
         self._written.clear()
         self._finished.clear()
 
-    def _start(self) -> tuple[str, FormatWriter, _Summary, FileIndexBuilder]:
+    def _start(self) -> tuple[_Place, FormatWriter, _Summary, FileIndexBuilder]:
         name = f"{self._name}-{self._started}{self._encoding.extension}"
         self._started += 1
+        place = _Place(name, *self._places.place(name))
         file = self._encoding.format.writer(
             self._storage.files,
-            f"{self._directory}/{name}",
+            f"{place.directory}/{name}",
             self._fields,
             compression=self._encoding.compression,
             zstd_level=self._encoding.zstd_level,
             block_bytes=self._encoding.block_bytes,
         )
         indexes = FileIndexBuilder(self._indexes, self._storage.schema.field_by_name)
-        return name, file, _Summary(self._storage, self._encoding.statistics_mode), indexes
+        return place, file, _Summary(self._storage, self._encoding.statistics_mode), indexes
 
     def _roll(self) -> None:
         if self._open is None:
             return
-        name, file, summary, indexes = self._open
-        size = file.close().size
+        place, file, summary, indexes = self._open
+        written = file.close()
         self._open = None
-        self._written.append(name)
+        self._written.append(written.path)
         entry = summary.data_file(
-            name, size, self._level, self._source, first_sequence=self.next_sequence
+            place.name, written.size, self._level, self._source, first_sequence=self.next_sequence
         )
+        entry = replace(entry, external_path=place.external)
         self.next_sequence += entry.row_count
-        self._finished.append(self._with_indexes(entry, indexes))
+        self._finished.append(self._with_indexes(entry, place.directory, indexes))
 
-    def _with_indexes(self, entry: DataFile, indexes: FileIndexBuilder) -> DataFile:
+    def _with_indexes(self, entry: DataFile, directory: str, indexes: FileIndexBuilder) -> DataFile:
         if not self._indexes:
             return entry
         data = container_bytes(self._indexes, indexes.bodies())
         if len(data) <= self._index_threshold:
             return replace(entry, embedded_file_index=data)
         name = entry.file_name + INDEX_SUFFIX
-        self._written.append(name)
-        self._storage.files.write(f"{self._directory}/{name}", data)
+        path = f"{directory}/{name}"
+        self._written.append(path)
+        self._storage.files.write(path, data)
         return replace(entry, extra_files=(*entry.extra_files, name))
 
 

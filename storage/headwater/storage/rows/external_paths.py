@@ -1,0 +1,162 @@
+"""The places outside a table's folder that its new files are put in.
+
+Source: ``AbstractFileStore.createExternalPaths``, ``ExternalPathProvider.java`` and what implements
+it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from headwater.storage.errors import Invalid
+from headwater.storage.rows.partition import bucket_directory
+from headwater.storage.table_storage import TableStorage
+
+__all__ = ["ExternalPaths", "index_root"]
+
+_PATHS = "data-file.external-paths"
+_STRATEGY = "data-file.external-paths.strategy"
+_SPECIFIC = "data-file.external-paths.specific-fs"
+_WEIGHTS = "data-file.external-paths.weights"
+_INDEX_ROOT = "global-index.external-path"
+NONE, SPECIFIC, IN_TURN, ENTROPY, WEIGHTED = STRATEGIES = (
+    "none",
+    "specific-fs",
+    "round-robin",
+    "entropy-inject",
+    "weight-robin",
+)
+# The folders that spread files over the partitions of an object store: bits of a hash of the name.
+_ENTROPY_BITS = 20
+_ENTROPY_CUTS = ((0, 4), (4, 8), (8, 12), (12, 20))
+
+
+class ExternalPaths:
+    """Chooses the place of each new file of a bucket.
+
+    Nothing is remembered from one bucket's writer to the next: each begins with another place, by
+    the name of its first file.
+
+    Args:
+        storage: The table.
+        partition: Serialised partition values.
+        bucket: The bucket's number.
+
+    Raises:
+        Invalid: An option is malformed; the message names it.
+    """
+
+    def __init__(self, storage: TableStorage, partition: bytes, bucket: int) -> None:
+        self._own = bucket_directory(storage, partition, bucket)
+        options = storage.schema.options
+        strategy = options.get(_STRATEGY, NONE).strip().lower()
+        if strategy not in STRATEGIES:
+            raise Invalid(
+                f"option '{_STRATEGY}' must be one of {', '.join(STRATEGIES)}, not '{strategy}'"
+            )
+        roots = [] if strategy == NONE else _roots(options, strategy == SPECIFIC)
+        self._directories = [
+            bucket_directory(
+                replace(storage, layout=replace(storage.layout, location=root)), partition, bucket
+            )
+            for root in roots
+        ]
+        self._spreads = strategy == ENTROPY
+        self._weights = _weights(options, len(roots)) if strategy == WEIGHTED else None
+        self._turn: int | None = None
+
+    def place(self, name: str) -> tuple[str, str | None]:
+        """The directory of a new file, and the file's URI if that is outside the table's folder."""
+        if not self._directories:
+            return self._own, None
+        directory = self._directories[self._choice(name)]
+        if self._spreads:
+            directory += f"/{entropy(name)}"
+        return directory, f"{directory}/{name}"
+
+    def _choice(self, name: str) -> int:
+        # The name holds a random part already, which serves for any choice.
+        number = zlib.crc32(name.encode())
+        if self._weights is not None:
+            least = number / (1 << 32) * self._weights[-1]
+            return next(at for at, bound in enumerate(self._weights) if least < bound)
+        turn = number if self._turn is None else self._turn + 1
+        self._turn = turn % len(self._directories)
+        return self._turn
+
+
+def _roots(options: Mapping[str, str], is_specific: bool) -> list[str]:
+    text = options.get(_PATHS, "")
+    if not text.strip():
+        return []
+    roots = [_uri(_PATHS, part) for part in text.split(",")]
+    if not is_specific:
+        return roots
+    wanted = options.get(_SPECIFIC)
+    if wanted is None:
+        raise Invalid(f"'{_STRATEGY}' is '{SPECIFIC}', so '{_SPECIFIC}' must name a scheme")
+    scheme = wanted.strip().lower()
+    chosen = [root for root in roots if root.partition(":")[0].lower() == scheme]
+    if not chosen:
+        raise Invalid(
+            f"option '{_PATHS}' has no path of scheme '{wanted}', which '{_SPECIFIC}' names"
+        )
+    return chosen
+
+
+def _uri(option: str, text: str) -> str:
+    path = text.strip().rstrip("/")
+    scheme, colon, rest = path.partition(":")
+    if not colon or not scheme or "/" in scheme or not rest.startswith("/"):
+        raise Invalid(f"option '{option}' must name URIs with a scheme, not '{text.strip()}'")
+    return path
+
+
+def _weights(options: Mapping[str, str], count: int) -> Sequence[int] | None:
+    """The end of each path's share of the whole; None when the paths have no weights."""
+    text = options.get(_WEIGHTS)
+    if text is None or count < 2:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+        raise Invalid(f"option '{_WEIGHTS}' must be numbers greater than 0, not '{text}'")
+    if len(parts) != count:
+        raise Invalid(
+            f"option '{_WEIGHTS}' has {len(parts)} numbers where '{_PATHS}' has {count} paths"
+        )
+    return list(accumulate(map(int, parts)))
+
+
+def entropy(name: str) -> str:
+    """The folders of a file by its name, ``1001/0110/1010/01010011``."""
+    bits = f"{_murmur3(name.encode()) | 1 << 31:032b}"[-_ENTROPY_BITS:]
+    return "/".join(bits[start:end] for start, end in _ENTROPY_CUTS)
+
+
+def _murmur3(data: bytes) -> int:
+    """The 32-bit murmur3 hash of a short text, with seed 0."""
+    mask, found = 0xFFFFFFFF, 0
+    whole = len(data) & ~3
+    for at in range(0, len(data), 4):
+        word = int.from_bytes(data[at : at + 4], "little") * 0xCC9E2D51 & mask
+        word = (word << 15 | word >> 17) * 0x1B873593 & mask
+        found ^= word
+        if at < whole:
+            found = ((found << 13 | found >> 19) * 5 + 0xE6546B64) & mask
+    found ^= len(data)
+    found = (found ^ found >> 16) * 0x85EBCA6B & mask
+    found = (found ^ found >> 13) * 0xC2B2AE35 & mask
+    return found ^ found >> 16
+
+
+def index_root(storage: TableStorage) -> str | None:
+    """The directory of new index files of the whole table outside its folder; None without one.
+
+    Raises:
+        Invalid: The option that names it is malformed.
+    """
+    text = storage.schema.options.get(_INDEX_ROOT, "")
+    return _uri(_INDEX_ROOT, text) if text.strip() else None
