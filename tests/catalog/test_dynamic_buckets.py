@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headwater.catalog.table.table import Table
 from headwater.client import connect
-from headwater.storage.errors import Conflict, CorruptData, Invalid, Unsupported
+from headwater.storage.errors import Conflict, CorruptData, Invalid
 from headwater.storage.index.index_file import HASH, index_file_path
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.jobs.executor import LocalExecutor
@@ -389,24 +389,13 @@ def test_files_without_an_index_are_refused(tmp_path: Path) -> None:
     assert _found(table) == {(1, 1): "new", (1, 2): "v"}
 
 
-def test_keys_across_partitions_are_refused(tmp_path: Path) -> None:
-    lake = connect(str(tmp_path))
-    lake.create_database("d")
-    with pytest.raises(Unsupported, match="'p' is not part of the primary key"):
-        lake.create_table("d.t", SCHEMA, primary_keys=["k"], partition_keys=["p"])
-    table = lake.create_table(
-        "d.t", SCHEMA, primary_keys=["k"], partition_keys=["p"], for_another_engine=True
-    )
-    with pytest.raises(Unsupported, match="'p' is not part of the primary key"):
-        table.write(_many(1, [1]))
-
-
 @pytest.mark.parametrize(
     ("option", "value"),
     [
         ("dynamic-bucket.target-row-num", "0"),
         ("dynamic-bucket.max-buckets", "0"),
         ("dynamic-bucket.initial-buckets", "-1"),
+        ("dynamic-bucket.assigner-parallelism", "0"),
     ],
 )
 def test_meaningless_numbers_are_refused(tmp_path: Path, option: str, value: str) -> None:

@@ -174,6 +174,7 @@ class JavaClient:
         writer, committer = builder.newWrite(), builder.newCommit()
         writer.withIOManager(self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch)))
         bucket_of = self._bucket_assigner(handle)
+        assigner = self._key_assigner(handle, writer)
         row = rows.BinaryRow(data.num_columns)
         fields = rows.BinaryRowWriter(row)
         for values, name in zip(data.to_pylist(), names, strict=True):
@@ -182,13 +183,55 @@ class JavaClient:
                 self._set(fields, position, values[column.name], column.type)
             fields.complete()
             row.setRowKind(kinds[name])
-            if bucket_of is None:
+            if assigner is not None:
+                assigner.processInput(row)
+            elif bucket_of is None:
                 writer.write(row)
             else:
                 writer.write(row, bucket_of(row))
+        if assigner is not None:
+            assigner.close()
         committer.commit(writer.prepareCommit())
         writer.close()
         committer.close()
+
+    def _key_assigner(self, handle: Any, writer: Any) -> Any:
+        """What finds the partitions and buckets of keys, as Flink and Spark call it."""
+        if str(self._call(_FILE_STORE, "bucketMode", handle).toString()) != "KEY_DYNAMIC":
+            return None
+        keys = self._jvm.org.apache.paimon.crosspartition
+        scratch = self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch))
+        assigner = keys.GlobalIndexAssigner(handle)
+        writes = "org.apache.paimon.table.sink.TableWrite"
+        collector = self._function(
+            "java.util.function.BiConsumer", writes, "write", writer, (_ROW, "int")
+        )
+        assigner.open(1 << 20, None, scratch, 1, 0, collector)
+        keeper = self._function(
+            "java.util.function.Consumer", str(assigner.getClass().getName()), "bootstrapKey",
+            assigner, (_ROW,),
+        )  # fmt: skip
+        keys.IndexBootstrap(handle).bootstrap(1, 0, keeper)
+        assigner.endBoostrap(False)
+        return assigner
+
+    def _function(
+        self, interface: str, owner: str, method: str, target: Any, kinds: Sequence[str]
+    ) -> Any:
+        """A method without a result, as an object of a functional interface."""
+        lang = self._jvm.java.lang
+        classes = self._gateway.new_array(lang.Class, len(kinds))
+        for at, kind in enumerate(kinds):
+            classes[at] = lang.Integer.TYPE if kind == "int" else lang.Class.forName(kind)
+        handles = lang.invoke.MethodHandles.publicLookup()
+        found = handles.findVirtual(
+            lang.Class.forName(owner),
+            method,
+            lang.invoke.MethodType.methodType(lang.Void.TYPE, classes),
+        )
+        return lang.invoke.MethodHandleProxies.asInterfaceInstance(
+            lang.Class.forName(interface), found.bindTo(target)
+        )
 
     def _bucket_assigner(self, handle: Any) -> Callable[[Any], int] | None:
         """The bucket of a row of a table with dynamic buckets, as Flink and Spark ask for it."""

@@ -51,6 +51,33 @@ def test_each_key_comes_to_one_bucket(
     assert table.scan(where="id = 77").to_arrow().num_rows == 1
 
 
+@pytest.mark.modes
+@pytest.mark.parametrize("options", [{}, {"dynamic-bucket.initial-buckets": "3"}])
+def test_keys_move_between_partitions(
+    spark: SparkSession, lake: SparkLake, options: Mapping[str, str]
+) -> None:
+    def part(first: int, last: int, partition: int) -> DataFrame:
+        return frame(spark, first, last, partition).withColumn("p", sf.lit(partition))
+
+    lake.create_table(
+        "db.t",
+        frame(spark, 0, 1, 0).schema,
+        primary_keys=["id"],
+        partition_keys=["p"],
+        options={"dynamic-bucket.target-row-num": "20", **options},
+    )
+    lake.write(part(0, 60, 1), "db.t")
+    lake.write(part(40, 90, 2), "db.t")
+    kinds = [(1, 40, 2, "-D"), (3, 40, 3, "+U"), (2, 0, 0, "+I"), (2, 89, 2, "-D")]
+    lake.write(spark.createDataFrame(kinds, ["p", "id", "v", "_ROW_KIND"]), "db.t")
+    moved = [(2, 0, 0), (3, 40, 3)]
+    kept = [(1, k, 1) for k in range(1, 40)] + [(2, k, 2) for k in range(41, 89)]
+    assert rows(lake.table("db.t")) == sorted(moved + kept, key=repr)
+    lake.write(part(0, 10, 3), "db.t", mode="overwrite")
+    kept = [row for row in kept if row[1] >= 10]
+    assert rows(lake.table("db.t")) == sorted([(3, k, 3) for k in range(10)] + kept, key=repr)
+
+
 def test_tasks_that_would_share_keys_are_refused(spark: SparkSession, lake: SparkLake) -> None:
     data = frame(spark, 0, 10, 1)
     lake.create_table(

@@ -160,11 +160,20 @@ class Table(TableLifecycle):
         """
         if partition is not None:
             data = with_partition(self._storage, arrow_table(data), partition)
-        plan = WritePlan(self._storage, Replacement(partition, dynamic))
-        messages = self._write_rows(plan, data)
-        return self._kept_up(
-            plan.commit(self._new_commit(), messages, executor, properties=properties), messages
-        )
+        wanted = WritePlan(self._storage, Replacement(partition, dynamic))
+        if wanted.retries:
+            # Some streams can be read but once.
+            data = arrow_table(data)
+
+        def attempt() -> Snapshot | None:
+            plan = wanted.upon(self.pointer.latest())
+            messages = self._write_rows(plan, data)
+            return self._kept_up(
+                plan.commit(self._new_commit(), messages, executor, properties=properties),
+                messages,
+            )
+
+        return until_no_conflict(wanted.retries, attempt)
 
     def truncate(self) -> Snapshot:
         """Delete all rows as one commit."""

@@ -25,7 +25,7 @@ from headwater.storage.rows.ingest import ROW_KIND_COLUMN, coerce
 from headwater.storage.rows.kinds import take_row_kinds
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, DataType, to_arrow
-from headwater.storage.write.assign.dynamic import classes_of
+from headwater.storage.write.assign.filling import classes_of
 from headwater.storage.write.assign.options import AssignmentOptions
 
 __all__ = ["check_columns", "cluster"]
@@ -81,7 +81,10 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
 def _key_order(df: DataFrame, storage: TableStorage) -> list[Column]:
     """By key; rows of one key so that the last counts."""
     schema = storage.schema
-    order = [sf.col(_quoted(field.name)) for field in schema.key_fields]
+    names = (
+        schema.primary_keys if schema.crosses_partitions else [f.name for f in schema.key_fields]
+    )
+    order = [sf.col(_quoted(name)) for name in names]
     if ROW_KIND_COLUMN in df.columns and ROW_KIND_COLUMN not in schema.field_by_name:
         # What takes a row of the same key back comes before what puts one in its place.
         kind = sf.col(ROW_KIND_COLUMN)
@@ -99,12 +102,16 @@ def _by_class(df: DataFrame, storage: TableStorage, partition: list[Column]) -> 
     """Dynamic buckets: each task has all rows of some classes of keys, with their own buckets."""
     schema = storage.schema
     classes = classes_of(AssignmentOptions(schema.options))
+    fields = schema.key_fields
+    if schema.crosses_partitions:
+        # A key's rows come together, whichever partitions they name.
+        partition, fields = [], schema.columns(schema.primary_keys)
     order = [*partition, *_key_order(df, storage)]
     if classes == 1:
         placed = df.repartition(*partition) if partition else df.repartition(1)
         return placed.sortWithinPartitions(*order)
     own = _key_column(
-        schema.key_fields,
+        fields,
         lambda columns, types: np.abs(np.fmod(key_hashes(columns, types), np.int32(classes))),
     )
     placed = df.withColumn(_BUCKET, own)

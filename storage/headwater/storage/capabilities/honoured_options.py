@@ -22,6 +22,15 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("dynamic-bucket.initial-buckets", "the number of them that a partition begins with"),
     _honoured("dynamic-bucket.max-buckets", "the number of them that it may have"),
     _honoured(
+        "dynamic-bucket.assigner-parallelism",
+        "the number of tasks that look for keys, each with buckets of its own",
+    ),
+    _honoured(
+        "cross-partition-upsert.index-ttl",
+        "the age of files that are not searched for keys any more, where a key may be in any "
+        "partition",
+    ),
+    _honoured(
         "postpone.batch-write-fixed-bucket",
         "whether a batch write spreads rows over buckets at once, where `bucket` is -2",
     ),

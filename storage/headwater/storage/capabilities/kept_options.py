@@ -74,8 +74,8 @@ _KEPT: Mapping[str, str] = {
         delete.force-produce-changelog
         """,
     "how other engines look for buckets, and rescale them": """
-        cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl
-        dynamic-bucket.assigner-parallelism postpone.batch-write-fixed-bucket.rescale-load-factor
+        cross-partition-upsert.bootstrap-parallelism
+        postpone.batch-write-fixed-bucket.rescale-load-factor
         """,
     "row tracking, data evolution and the indexes over them, all of which this engine refuses": """
         bitmap-index.<setting> btree-index.<setting> data-evolution.compaction.rewrite-row-ids

@@ -32,10 +32,25 @@ MODES: Mapping[str, Mode] = {
         "and without a primary key new rows cannot be told from rows that were moved; read the "
         "changes between the snapshots instead (mode delta)",
     ),
-    "keys across partitions": Mode(
-        "writing it without a fixed number of buckets",
-        "so a key may move to another partition, which Headwater does not yet look for; set "
-        "'bucket' to a number of buckets or to -2, or use another Paimon engine",
+    "ignored deletes across partitions": Mode(
+        "writing it without a fixed number of buckets, if the primary key lacks a partition column "
+        "and `ignore-delete` is set",
+        "and ignores deletes ('ignore-delete' is true), so that a key which moves to another "
+        "partition would stay in the one it leaves, too; leave the option out, set 'bucket' to a "
+        "number of buckets, or make every partition column part of the primary key",
+    ),
+    "shared overwrite across partitions": Mode(
+        "overwriting some partitions of it from Spark with dynamic buckets, a primary key that "
+        "lacks a partition column and a merge engine other than deduplicate",
+        "which merges a row where its key is, and no task knows which partitions the others "
+        "replace; overwrite them with the SDK, or the whole table",
+    ),
+    "difference across partitions": Mode(
+        "the difference of two snapshots (mode `diff`) with dynamic buckets and a primary key that "
+        "lacks a partition column",
+        "whose keys move between partitions and buckets, so that a difference read bucket by "
+        "bucket would not tell a row that moved from one that was deleted; read the changes "
+        "between the snapshots instead (mode delta or changelog)",
     ),
     "overwrite among changes": Mode(
         "changes between two snapshots",

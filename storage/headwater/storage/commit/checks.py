@@ -28,6 +28,7 @@ __all__ = [
     "changes_between",
     "files_are_new",
     "key_ranges_do_not_overlap",
+    "keys_stay",
     "schema_still_fits",
 ]
 
@@ -181,6 +182,25 @@ def _key_range(
 ) -> tuple[tuple[StorageValue, ...], tuple[StorageValue, ...]]:
     types = [field.type for field in storage.schema_by_id(file.schema_id).key_fields]
     return deserialize_row(file.min_key, types), deserialize_row(file.max_key, types)
+
+
+def keys_stay(
+    storage: TableStorage, changes: Sequence[tuple[Snapshot, Sequence[ManifestEntry]]]
+) -> None:
+    """No other commit may have brought a key to another partition, or given it its first one.
+
+    Compactions leave each key where it is.
+
+    Raises:
+        Conflict: One may have.
+    """
+    for snapshot, entries in changes:
+        if snapshot.commit_kind is not CommitKind.COMPACT and entries:
+            raise Conflict(
+                f"table {storage.name}: snapshot {snapshot.id} changed rows after the partitions "
+                "of the written keys were looked up, and may have moved one of them; write the "
+                "rows again"
+            )
 
 
 def buckets_are_unchanged(

@@ -57,6 +57,11 @@ class PartitionFilter:
         """The partitions that messages lie in."""
         return PartitionFilter(storage, frozenset(message.partition for message in messages))
 
+    @property
+    def is_whole(self) -> bool:
+        """True if it is certainly every partition."""
+        return self.partitions is None and any(not wanted for wanted in self.values)
+
     def includes(self, partition: bytes) -> bool:
         """True if a serialised partition is among them."""
         if self.partitions is not None:

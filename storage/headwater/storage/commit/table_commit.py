@@ -19,6 +19,7 @@ from headwater.storage.commit.checks import (
     changes_between,
     files_are_new,
     key_ranges_do_not_overlap,
+    keys_stay,
     schema_still_fits,
 )
 from headwater.storage.commit.entries import (
@@ -236,12 +237,14 @@ class TableCommit:
             Conflict, OutcomeUnknown, HeadwaterError: As `commit`.
         """
         for message in messages:
-            if not replaced.includes(message.partition):
+            if not message.is_beside and not replaced.includes(message.partition):
                 raise Invalid(
                     f"table {self._storage.name}: rows lie outside {replaced}, which is to be "
                     "overwritten"
                 )
-        added = upgraded(self._storage, append_entries(messages))
+        beside = [message for message in messages if message.is_beside]
+        within = [message for message in messages if not message.is_beside]
+        added = [*upgraded(self._storage, append_entries(within)), *append_entries(beside)]
 
         def changes(base: Snapshot | None) -> Sequence[ManifestEntry]:
             if base is None:
@@ -471,13 +474,11 @@ class TableCommit:
             bucket_counts_stay(storage, (), delta)
             return ()
         if attempt.unchanged_since is not None:
-            changes = changes_between(storage, attempt.unchanged_since, base)
-            if changes is None:
-                raise Conflict(
-                    f"table {storage.name}: the snapshots after {attempt.unchanged_since} have "
-                    "expired; read the table again and repeat the operation"
-                )
+            changes = self._changes_since(attempt.unchanged_since, base)
             buckets_are_unchanged(storage, changes, delta)
+        for since in {message.searched_snapshot for message in attempt.messages}:
+            if since is not None:
+                keys_stay(storage, self._changes_since(since, base))
         if any(entry.kind is FileKind.DELETE for entry in delta):
             partitions = list({entry.partition for entry in delta})
             present = live_entries(storage, base, partitions=partitions)
@@ -491,6 +492,17 @@ class TableCommit:
         if attempt.kind is not CommitKind.OVERWRITE:
             bucket_counts_stay(storage, unseen, delta)
         return unseen
+
+    def _changes_since(
+        self, since: int, base: Snapshot
+    ) -> list[tuple[Snapshot, list[ManifestEntry]]]:
+        changes = changes_between(self._storage, since, base)
+        if changes is None:
+            raise Conflict(
+                f"table {self._storage.name}: the snapshots after {since} have expired; read the "
+                "table again and repeat the operation"
+            )
+        return changes
 
     def _unseen(
         self, attempt: _Attempt, base: Snapshot, delta: Sequence[ManifestEntry]

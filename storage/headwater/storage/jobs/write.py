@@ -7,20 +7,23 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.errors import Invalid
 from headwater.storage.jobs.compact import compact_written, may_be_due
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import commit_or_delete
+from headwater.storage.options import MergeEngine
 from headwater.storage.rows.ingest import TabularData
 from headwater.storage.rows.partition import static_partition
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import to_arrow
 from headwater.storage.types.values import arrow_scalar
-from headwater.storage.write.assign.choice import new_assigner
 from headwater.storage.write.bucket_state import BucketStates
+from headwater.storage.write.cross_partition_writer import Overwritten
+from headwater.storage.write.new_writer import new_writer
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 __all__ = ["Replacement", "WritePlan", "with_partition", "write_rows"]
@@ -45,13 +48,21 @@ class Replacement:
         self, storage: TableStorage, messages: Sequence[CommitMessage]
     ) -> PartitionFilter | None:
         """The partitions whose rows go; None when there are none."""
+        fixed = self.fixed_partitions(storage)
+        if fixed is not None:
+            return fixed
+        within = [message for message in messages if not message.is_beside]
+        return PartitionFilter.of(storage, within) if within else None
+
+    def fixed_partitions(self, storage: TableStorage) -> PartitionFilter | None:
+        """The partitions whose rows go, whatever is written; None when new rows decide it."""
         if self.partition is not None:
             return PartitionFilter.static(storage, self.partition)
         dynamic = self.dynamic
         if dynamic is None:
             dynamic = storage.schema.table_options.dynamic_partition_overwrite
         if dynamic and storage.schema.partition_keys:
-            return PartitionFilter.of(storage, messages) if messages else None
+            return None
         return PartitionFilter.whole_table(storage)
 
 
@@ -63,7 +74,8 @@ class WritePlan:
         storage: The table.
         replaced: For an overwrite, the rows that go.
         unchanged_since: Refuse to commit when a later snapshot changed rows of the same buckets.
-        states: The buckets that rows are added to; None when their rows are replaced.
+        states: The buckets that rows are added to; None when their rows are replaced and no keys
+            are looked up in others.
         is_stream: True if the write is one of a stream's many.
         compacts: False if the compaction that is due after the commit is left to the caller.
     """
@@ -76,8 +88,8 @@ class WritePlan:
     compacts: bool = True
 
     def upon(self, base: Snapshot | None) -> WritePlan:
-        """The plan for writers, which add to what a snapshot holds."""
-        if self.replaced is not None:
+        """The plan for writers, which add to what a snapshot holds, or look up keys in it."""
+        if self.replaced is not None and not self._looks_beside:
             return self
         return replace(self, states=BucketStates(self.storage, base))
 
@@ -88,20 +100,27 @@ class WritePlan:
             first: Added to the sequence numbers, so that writers that share a bucket share none.
             is_alone: False if other writers of the same commit have rows, too.
         """
-        states = self.states
-        assigner = new_assigner(self.storage, states, is_alone=is_alone, is_stream=self.is_stream)
-        if states is None:
-            return TableWriter(
-                self.storage,
-                max_sequence_numbers=lambda partition, bucket: first - 1,
-                assigner=assigner,
-            )
-        return TableWriter(
+        return new_writer(
             self.storage,
-            max_sequence_numbers=lambda partition, bucket: first + states(partition, bucket),
-            checked_snapshot=0 if states.snapshot is None else states.snapshot.id,
-            assigner=assigner,
+            self.states,
+            first=first,
+            is_alone=is_alone,
+            is_stream=self.is_stream,
+            overwritten=self._overwritten(is_alone),
         )
+
+    def _overwritten(self, is_alone: bool) -> Overwritten | None:
+        """The partitions that an overwrite replaces, where others may have the same keys."""
+        if self.replaced is None or self.states is None:
+            return None
+        fixed = self.replaced.fixed_partitions(self.storage)
+        engine = self.storage.schema.table_options.merge_engine
+        if not is_alone and engine is not MergeEngine.DEDUPLICATE:
+            raise unsupported_mode(
+                "shared overwrite across partitions",
+                f"table {self.storage.name} has merge-engine={engine}",
+            )
+        return Overwritten(None if fixed is None else fixed.includes)
 
     @property
     def retries(self) -> int:
@@ -111,7 +130,17 @@ class WritePlan:
         """
         options = self.storage.schema.table_options
         looks_up = options.bucket == -1 and bool(self.storage.schema.primary_keys)
-        return options.commit_max_retries if looks_up and self.replaced is None else 0
+        if self.replaced is not None:
+            looks_up = self._looks_beside
+        return options.commit_max_retries if looks_up else 0
+
+    @property
+    def _looks_beside(self) -> bool:
+        """True if it is an overwrite whose keys may be in partitions that stay."""
+        if self.replaced is None or not self.storage.schema.crosses_partitions:
+            return False
+        fixed = self.replaced.fixed_partitions(self.storage)
+        return fixed is None or not fixed.is_whole
 
     def commit(
         self,

@@ -31,9 +31,9 @@ from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.plan import Split, plan_snapshot
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.write.assign.choice import new_assigner
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.data_file_writer import DataFileWriter
+from headwater.storage.write.new_writer import new_writer
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 __all__ = ["Matched", "RowMatcher", "change_rows"]
@@ -90,13 +90,7 @@ def change_rows(
         Unsupported: The table's options forbid it.
     """
     storage.refuse(Operation.CHANGE)
-    states = BucketStates(storage, snapshot)
-    writer = TableWriter(
-        storage,
-        max_sequence_numbers=states,
-        checked_snapshot=0 if snapshot is None else snapshot.id,
-        assigner=new_assigner(storage, states),
-    )
+    writer = new_writer(storage, BucketStates(storage, snapshot))
     taken: list[CommitMessage] = []
     try:
         with writer:

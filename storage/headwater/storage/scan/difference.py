@@ -54,6 +54,11 @@ def plan_difference(
             earlier snapshot were rewritten since.
     """
     storage.refuse(Operation.READ)
+    if storage.schema.crosses_partitions:
+        raise unsupported_mode(
+            "difference across partitions",
+            f"table {storage.name} has keys that are unique across partitions",
+        )
     for snapshot in (before, after):
         if any(
             e.index_file.index_type == DELETION_VECTORS for e in index_entries(storage, snapshot)

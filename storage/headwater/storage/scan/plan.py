@@ -182,6 +182,7 @@ def plan_snapshot(
     with_postponed: bool = False,
     created_since: int | None = None,
     following: bool = False,
+    all_levels: bool = False,
 ) -> ScanPlan:
     """Plan to read a snapshot's rows.
 
@@ -200,6 +201,7 @@ def plan_snapshot(
         created_since: Only files made at or after this moment, milliseconds since the epoch.
         following: True if the changes after the snapshot are to be followed. Of a table with
             deletion vectors level 0 is then read, too, for nothing else tells of its rows.
+        all_levels: True to read level 0 of any table, whose rows may not be part of it yet.
 
     Raises:
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
@@ -208,7 +210,8 @@ def plan_snapshot(
     storage.refuse(Operation.READ)
     options = storage.schema.table_options
     keyed = bool(storage.schema.primary_keys)
-    if keyed and options.hides_level_zero and not (following and options.marks_superseded_rows):
+    hides = keyed and options.hides_level_zero and not all_levels
+    if hides and not (following and options.marks_superseded_rows):
         min_level = max(min_level, 1)
     pruner = Pruner(storage, predicate)
     found = _live(storage, snapshot, pruner)

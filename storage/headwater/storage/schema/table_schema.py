@@ -183,6 +183,12 @@ class TableSchema:
         """The columns as an Arrow schema."""
         return pa.schema([arrow_field(item) for item in self.fields])
 
+    @property
+    def crosses_partitions(self) -> bool:
+        """True if a key may be in any partition, and its bucket is the one that it came to."""
+        within = set(self.partition_keys) <= set(self.primary_keys)
+        return bool(self.primary_keys) and not within and self.table_options.bucket == -1
+
     def with_options(self, options: Mapping[str, str]) -> TableSchema:
         """The same schema with other options laid over its own."""
         return replace(self, options={**self.options, **options})

@@ -29,12 +29,14 @@ class PartitionState:
         max_sequence: The greatest sequence number of each bucket that has files.
         postponed_rows: Rows that no compaction has spread over buckets yet.
         sorted_runs: The number of sorted runs of each bucket that has files.
+        row_counts: The rows of the files of each bucket, before merging.
     """
 
     total_buckets: int | None = None
     max_sequence: Mapping[int, int] = field(default_factory=dict)
     postponed_rows: int = 0
     sorted_runs: Mapping[int, int] = field(default_factory=dict)
+    row_counts: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -90,6 +92,7 @@ def partition_states(entries: Iterable[ManifestEntry]) -> dict[bytes, PartitionS
     sequences: dict[bytes, dict[int, int]] = {}
     postponed: dict[bytes, int] = {}
     runs: dict[bytes, dict[int, int]] = {}
+    rows: dict[bytes, dict[int, int]] = {}
     levels: set[tuple[bytes, int, int]] = set()
     for entry in entries:
         if entry.total_buckets > 0:
@@ -98,6 +101,8 @@ def partition_states(entries: Iterable[ManifestEntry]) -> dict[bytes, PartitionS
         if entry.bucket == POSTPONE_BUCKET:
             waiting = postponed.get(entry.partition, 0)
             postponed[entry.partition] = waiting + entry.file.row_count
+        own = rows.setdefault(entry.partition, {})
+        own[entry.bucket] = own.get(entry.bucket, 0) + entry.file.row_count
         last = entry.file.max_sequence_number
         buckets[entry.bucket] = max(buckets.get(entry.bucket, last), last)
         level = (entry.partition, entry.bucket, entry.file.level)
@@ -107,7 +112,11 @@ def partition_states(entries: Iterable[ManifestEntry]) -> dict[bytes, PartitionS
             counts[entry.bucket] = counts.get(entry.bucket, 0) + 1
     return {
         partition: PartitionState(
-            totals.get(partition), buckets, postponed.get(partition, 0), runs[partition]
+            totals.get(partition),
+            buckets,
+            postponed.get(partition, 0),
+            runs[partition],
+            rows[partition],
         )
         for partition, buckets in sequences.items()
     }

@@ -9,8 +9,8 @@ from headwater.storage.schema.rules import new_table_schema
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema.table_type import table_type
 from headwater.storage.types.data_type import refuse_kept
-from headwater.storage.write.assign.choice import refuse_keys_across_partitions
 from headwater.storage.write.file_encoding import refuse_formats
+from headwater.storage.write.new_writer import refuse_fixed_keys
 
 __all__ = ["refuse_unwritable"]
 
@@ -40,7 +40,7 @@ def refuse_unwritable(table: str, schema: Schema) -> None:
             refuse_formats(made)
             if made.primary_keys:
                 MergeRules.of(made)
-                refuse_keys_across_partitions(table, made)
+                refuse_fixed_keys(table, made)
     except Unsupported as error:
         raise Unsupported(
             f"{error}; to create it for that engine anyway, pass for_another_engine=True "

@@ -64,6 +64,10 @@ class CommitMessage:
             keys by; None when it did not. The commit is refused when there are others by then.
         checked_snapshot: The snapshot in which the writer looked the bucket up: 0 for a table
             without one, None when it did not look.
+        searched_snapshot: The snapshot in all of whose partitions the writer looked for the keys of
+            its rows: 0 for a table without one, None when it did not. The commit is refused when
+            another changed rows since.
+        is_beside: True if an overwrite adds rows here and does not replace those that are.
     """
 
     partition: bytes
@@ -77,6 +81,8 @@ class CommitMessage:
     deleted_index_files: tuple[IndexFileMeta, ...] = ()
     looked_up_index: frozenset[str] | None = None
     checked_snapshot: int | None = None
+    searched_snapshot: int | None = None
+    is_beside: bool = False
 
 
 @dataclass

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.files.layout import POSTPONE_BUCKET
-from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import Assigner, FixedBuckets
 from headwater.storage.write.assign.dynamic import DynamicBuckets
@@ -12,25 +10,7 @@ from headwater.storage.write.assign.options import AssignmentOptions
 from headwater.storage.write.assign.postponed import POSTPONED, BucketsOfPartitions
 from headwater.storage.write.bucket_state import BucketStates
 
-__all__ = ["new_assigner", "refuse_keys_across_partitions"]
-
-
-def refuse_keys_across_partitions(table: str, schema: TableSchema) -> None:
-    """Refuse to look for keys that may be in any partition.
-
-    Args:
-        table: The table's name in error messages.
-        schema: Its schema.
-
-    Raises:
-        Unsupported: The primary key of a table with dynamic buckets lacks a partition column.
-    """
-    missing = [name for name in schema.partition_keys if name not in schema.primary_keys]
-    if schema.primary_keys and schema.table_options.bucket == -1 and missing:
-        raise unsupported_mode(
-            "keys across partitions",
-            f"table {table}: partition column '{missing[0]}' is not part of the primary key",
-        )
+__all__ = ["new_assigner"]
 
 
 def new_assigner(
@@ -40,7 +20,7 @@ def new_assigner(
     is_alone: bool = True,
     is_stream: bool = False,
 ) -> Assigner:
-    """The assigner of one writer.
+    """The assigner of one writer, unless it writes keys across partitions.
 
     Args:
         storage: The table.
@@ -50,7 +30,6 @@ def new_assigner(
     """
     bucket = storage.schema.table_options.bucket
     if bucket == -1 and storage.schema.primary_keys:
-        refuse_keys_across_partitions(storage.name, storage.schema)
         return DynamicBuckets(storage, states)
     if bucket != POSTPONE_BUCKET:
         return FixedBuckets(storage)

@@ -17,7 +17,7 @@ Source: ``PartitionIndex.java``, ``HashBucketAssigner.java``, ``DynamicBucketInd
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.storage.errors import CorruptData, HeadwaterError, Invalid
+from headwater.storage.errors import CorruptData, HeadwaterError
 from headwater.storage.index.hash_index import Hashes, read_hash_index, write_hash_index
 from headwater.storage.index.index_file import (
     HASH,
@@ -38,19 +38,11 @@ from headwater.storage.rows.bucket import hash_rows, key_hashes
 from headwater.storage.rows.distribute import Codes, Numbers
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import BucketIndex
+from headwater.storage.write.assign.filling import classes_of, fill_buckets
 from headwater.storage.write.assign.options import AssignmentOptions
 from headwater.storage.write.bucket_state import BucketStates, describe_partition
 
-__all__ = ["DynamicBuckets", "classes_of"]
-
-# Java's short, which Paimon keeps buckets in.
-_MOST_BUCKETS = 32767
-
-
-def classes_of(options: AssignmentOptions) -> int:
-    """The number of classes that keys fall into by their hashes."""
-    most = options.dynamic_most_buckets
-    return min(options.dynamic_initial_buckets, most or _MOST_BUCKETS)
+__all__ = ["DynamicBuckets"]
 
 
 @dataclass
@@ -164,51 +156,10 @@ class DynamicBuckets:
     def _assign(self, partition: bytes, known: _Partition, hashes: Hashes) -> npt.NDArray[np.int16]:
         """The buckets of new keys."""
         classes = classes_of(AssignmentOptions(self.storage.schema.options))
-        buckets = np.empty(len(hashes), np.int16)
         # BucketAssigner.computeAssigner, with as many channels as assigners.
         start = abs(int(np.fmod(_hash_of(partition), np.int32(classes))))
         own = (start + np.abs(np.fmod(hashes, np.int32(classes)))) % classes
-        for number in np.unique(own).tolist():
-            rows = np.flatnonzero(own == number)
-            at = 0
-            for bucket, room in self._room(known, number, classes):
-                part = rows[at : at + room]
-                buckets[part] = bucket
-                known.counts[bucket] = known.counts.get(bucket, 0) + len(part)
-                at += len(part)
-                if at == len(rows):
-                    break
-            if at < len(rows):
-                buckets[rows[at:]] = self._overfull(known, number, classes, hashes[rows[at:]])
-        return buckets
-
-    def _room(self, known: _Partition, number: int, classes: int) -> Iterator[tuple[int, int]]:
-        """The buckets of a class that may take keys, and how many each."""
-        options = AssignmentOptions(self.storage.schema.options)
-        target = options.dynamic_target_rows
-        for bucket, count in sorted(known.counts.items()):
-            if bucket % classes == number and count < target:
-                yield bucket, target - count
-        for bucket in range(number, options.dynamic_most_buckets or _MOST_BUCKETS, classes):
-            if bucket not in known.counts:
-                yield bucket, target
-
-    def _overfull(
-        self, known: _Partition, number: int, classes: int, hashes: Hashes
-    ) -> npt.NDArray[np.int16]:
-        """Full buckets of a class, evenly: there may be no more."""
-        options = AssignmentOptions(self.storage.schema.options)
-        if options.dynamic_most_buckets is None:
-            raise Invalid(
-                f"table {self.storage.name}: a partition can have {_MOST_BUCKETS} buckets at most; "
-                "raise 'dynamic-bucket.target-row-num'"
-            )
-        own = [bucket for bucket in sorted(known.counts) if bucket % classes == number]
-        places = np.abs(hashes.astype(np.int64)) // classes % len(own)
-        chosen: npt.NDArray[np.int16] = np.array(own, np.int16)[places]
-        for bucket, count in zip(*np.unique(chosen, return_counts=True), strict=True):
-            known.counts[int(bucket)] += int(count)
-        return chosen
+        return fill_buckets(self.storage, known.counts, own, hashes)
 
     def _load(self, partition: bytes) -> _Partition:
         """The keys that a partition has."""

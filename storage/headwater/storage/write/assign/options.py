@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headwater.storage.errors import Invalid
-from headwater.storage.options import TableOptions, parse_bytes
+from headwater.storage.options import TableOptions, parse_bytes, parse_duration
 
 __all__ = ["AssignmentOptions"]
 
@@ -55,9 +55,23 @@ class AssignmentOptions(TableOptions):
         return None if self.raw.get(key, "-1").strip() == "-1" else self._count(key)
 
     @property
-    def dynamic_initial_buckets(self) -> int:
-        """Dynamic buckets that a new partition is spread over from the beginning."""
-        return self._count("dynamic-bucket.initial-buckets") or 1
+    def dynamic_classes(self) -> int:
+        """Dynamic buckets that a new partition is spread over from the beginning.
+
+        Each is filled by a task of its own, so the number of tasks is one of buckets as well. As in
+        Paimon's Spark writer, the initial buckets are no more than the tasks if both are given.
+        """
+        buckets = self._count("dynamic-bucket.initial-buckets")
+        tasks = self._count("dynamic-bucket.assigner-parallelism")
+        if buckets is None or tasks is None:
+            return buckets or tasks or 1
+        return min(buckets, tasks)
+
+    @property
+    def key_index_age(self) -> int | None:
+        """Milliseconds after which files are not searched for the partitions of keys any more."""
+        key = "cross-partition-upsert.index-ttl"
+        return parse_duration(self.raw[key], key) if key in self.raw else None
 
     def _count(self, key: str) -> int | None:
         if key not in self.raw:

@@ -1,0 +1,101 @@
+"""Buckets that are filled one after another with new keys, up to a number of keys each.
+
+With several classes of keys each class has buckets of its own, those whose number leaves the
+class's own as the remainder: writers that each have all keys of some classes need not know of each
+other.
+
+Source: ``BucketAssigner.java``, ``PartitionIndex.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from headwater.storage.errors import Invalid
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.assign.options import AssignmentOptions
+
+__all__ = ["classes_of", "fill_buckets"]
+
+# Java's short, which Paimon keeps buckets in.
+_MOST_BUCKETS = 32767
+
+
+def classes_of(options: AssignmentOptions) -> int:
+    """The number of classes that keys fall into by their hashes."""
+    most = options.dynamic_most_buckets
+    return min(options.dynamic_classes, most or _MOST_BUCKETS)
+
+
+def fill_buckets(
+    storage: TableStorage,
+    counts: dict[int, int],
+    classes: npt.NDArray[np.int32],
+    hashes: npt.NDArray[np.int32],
+) -> npt.NDArray[np.int16]:
+    """The buckets of new keys of one partition.
+
+    Args:
+        storage: The table.
+        counts: The keys of each bucket, which these are added to.
+        classes: The class of each key.
+        hashes: The hash of each key.
+
+    Raises:
+        Invalid: The partition would have more buckets than Paimon can name.
+    """
+    options = AssignmentOptions(storage.schema.options)
+    total = classes_of(options)
+    buckets = np.empty(len(hashes), np.int16)
+    for number in np.unique(classes).tolist():
+        rows = np.flatnonzero(classes == number)
+        at = 0
+        for bucket, room in _room(options, counts, number, total):
+            part = rows[at : at + room]
+            buckets[part] = bucket
+            counts[bucket] = counts.get(bucket, 0) + len(part)
+            at += len(part)
+            if at == len(rows):
+                break
+        if at < len(rows):
+            rest = rows[at:]
+            buckets[rest] = _overfull(storage, options, counts, number, total, hashes[rest])
+    return buckets
+
+
+def _room(
+    options: AssignmentOptions, counts: dict[int, int], number: int, classes: int
+) -> Iterator[tuple[int, int]]:
+    """The buckets of a class that may take keys, and how many each."""
+    target = options.dynamic_target_rows
+    for bucket, count in sorted(counts.items()):
+        if bucket % classes == number and count < target:
+            yield bucket, target - count
+    for bucket in range(number, options.dynamic_most_buckets or _MOST_BUCKETS, classes):
+        if bucket not in counts:
+            yield bucket, target
+
+
+def _overfull(
+    storage: TableStorage,
+    options: AssignmentOptions,
+    counts: dict[int, int],
+    number: int,
+    classes: int,
+    hashes: npt.NDArray[np.int32],
+) -> npt.NDArray[np.int16]:
+    """Full buckets of a class, evenly: there may be no more."""
+    if options.dynamic_most_buckets is None:
+        raise Invalid(
+            f"table {storage.name}: a partition can have {_MOST_BUCKETS} buckets at most; "
+            "raise 'dynamic-bucket.target-row-num'"
+        )
+    own = [bucket for bucket in sorted(counts) if bucket % classes == number]
+    places = np.abs(hashes.astype(np.int64)) // classes % len(own)
+    chosen: npt.NDArray[np.int16] = np.array(own, np.int16)[places]
+    for bucket, count in zip(*np.unique(chosen, return_counts=True), strict=True):
+        counts[int(bucket)] += int(count)
+    return chosen
