@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,18 +13,17 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.catalog.interrupted import Killed, MortalFiles, Racing
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.errors import Conflict, Invalid, NotFound
-from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.jobs.change import merge_into_table, update_table
 from headwater.storage.jobs.delete import delete_from_table
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.schema.change import SetOption
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
-from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, SnapshotPointer
+from headwater.storage.snapshot.snapshot import CommitKind
 
 SCHEMA = pa.schema(
     [
@@ -36,13 +34,15 @@ SCHEMA = pa.schema(
 )
 VECTORS = {"deletion-vectors.enabled": "true"}
 BUCKETS = {"bucket": "2", "bucket-key": "id"}
+KEYED = {"options": {"bucket": "2"}, "primary_keys": ["p", "id"], "partition_keys": ["p"]}
 KINDS: Mapping[str, Mapping[str, object]] = {
     "rewritten": {},
     "rewritten buckets": {"options": BUCKETS},
     "marked": {"options": VECTORS, "partition_keys": ["p"]},
     "marked 64 bits": {"options": {**VECTORS, "deletion-vectors.bitmap64": "true"}},
     "marked buckets": {"options": {**VECTORS, **BUCKETS}},
-    "keyed": {"options": {"bucket": "2"}, "primary_keys": ["p", "id"], "partition_keys": ["p"]},
+    "keyed": KEYED,
+    "keyed, merged on write": {**KEYED, "options": {**VECTORS, "bucket": "2"}},
 }
 Row = tuple[int, str, Any]
 
@@ -92,7 +92,7 @@ def _kinds(wanted: Callable[[str], bool]) -> pytest.MarkDecorator:
 
 
 every_kind = _kinds(lambda kind: True)
-append_kinds = _kinds(lambda kind: kind != "keyed")
+append_kinds = _kinds(lambda kind: not kind.startswith("keyed"))
 marked_kinds = _kinds(lambda kind: kind.startswith("marked"))
 
 
@@ -111,8 +111,8 @@ def vectors_of(table: Table) -> dict[str, int | None]:
 def test_deletions_add_up(lake: Lake, kind: str) -> None:
     table = make(lake, kind, numbered(*range(20)))
     table.write(as_table(numbered(*range(20, 30))))
-    snapshot = table.delete("id < 5 OR v = 250")
-    assert snapshot is not None
+    table.create_tag("whole")
+    assert table.delete("id < 5 OR v = 250") is not None
     assert table.delete("id BETWEEN 3 AND 6") is not None
     assert table.delete("id = 4") is None
     table.write(as_table(numbered(4, 40)))
@@ -120,7 +120,7 @@ def test_deletions_add_up(lake: Lake, kind: str) -> None:
     assert rows_of(table) == left
     assert rows_of(table, where="v > 260") == numbered(27, 28, 29, 40)
     assert table.scan().count() == len(left)
-    assert rows_of(table, snapshot_id=2) == numbered(*range(30))
+    assert rows_of(table, tag="whole") == numbered(*range(30))
     table.compact()
     assert rows_of(table) == left
     assert vectors_of(table) == {}
@@ -163,30 +163,6 @@ def test_vectors_of_a_table_without_the_option_stay_and_go_with_their_files(lake
 
 
 # Several at once --------------------------------------------------------------------------------
-
-
-@dataclass
-class Racing:
-    """A pointer before whose next commit something else happens."""
-
-    inner: SnapshotPointer
-    before: Callable[[], object] | None
-    offered: int = 0
-
-    def latest(self) -> Snapshot | None:
-        return self.inner.latest()
-
-    def was_taken(self, snapshot: Snapshot) -> bool | None:
-        return self.inner.was_taken(snapshot)
-
-    def commit(
-        self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
-    ) -> CommitAnswer:
-        self.offered += 1
-        before, self.before = self.before, None
-        if before is not None:
-            before()
-        return self.inner.commit(snapshot, base, statistics)
 
 
 def race(table: Table, where: str, before: Callable[[], object]) -> Racing:
@@ -241,36 +217,6 @@ def test_what_always_conflicts_leaves_nothing_behind(lake: Lake, kind: str) -> N
     }
     there = {file.name for file in table.storage.files.walk(f"{location}/index")}
     assert there == named
-
-
-class Killed(BaseException):
-    """The process died."""
-
-
-@dataclass
-class MortalFiles(LocalFileAccess):
-    """Local files whose process dies at its nth change."""
-
-    left: int = 10**9
-
-    def _change(self) -> None:
-        if self.left <= 0:
-            raise Killed
-        self.left -= 1
-
-    def delete(self, path: str) -> None:
-        self._change()
-        super().delete(path)
-
-    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self._change()
-        super().write(path, data, durable=durable)
-
-    @contextmanager
-    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        self._change()
-        with super().open_output(path) as output:
-            yield output
 
 
 @pytest.mark.modes
@@ -380,7 +326,7 @@ def test_updates_that_do_not_fit_change_nothing(lake: Lake, kind: str) -> None:
         table.update({"v": pc.field("nope")})
     with pytest.raises(Invalid, match="'v'"):
         table.update({"v": pl.col("nope")})
-    with pytest.raises(Invalid, match="primary key" if kind == "keyed" else "NOT NULL"):
+    with pytest.raises(Invalid, match="primary key" if kind.startswith("keyed") else "NOT NULL"):
         table.update({"p": None})
     with pytest.raises(NotFound, match="nope"):
         table.update({"nope": 1})
@@ -515,8 +461,8 @@ def test_any_changes_are_those_of_a_model(
         matched = {row[0] for row in model} & chosen
         if step == "write":
             table.write(as_table(new))
-            kept = model if kind != "keyed" else [row for row in model if row[0] not in chosen]
-            model = [*kept, *new]
+            replaced = chosen if kind.startswith("keyed") else ()
+            model = [*(row for row in model if row[0] not in replaced), *new]
         elif step == "delete":
             table.delete(where)
             model = [row for row in model if row[0] not in chosen]

@@ -1,8 +1,8 @@
 """Primary-key tables of every mode against a plain dictionary, by random steps through the SDK.
 
-A mode is a merge engine, a changelog producer, a way to spread rows over buckets and a file format.
-Whatever the mode, the table is what its engine makes of all
-changes in their order, and its changelog, replayed, is the table.
+A mode is a merge engine, a changelog producer, a way to spread rows over buckets, a file format,
+and whether superseded rows are marked by deletion vectors. Whatever the mode, the table is what its
+engine makes of all changes in their order, and its changelog, replayed, is the table.
 """
 
 from __future__ import annotations
@@ -53,12 +53,14 @@ class Mode:
         producer: Its changelog producer.
         bucket: Its option ``bucket``.
         format: Its file format.
+        vectors: Its option ``deletion-vectors.enabled``.
     """
 
     engine: str
     producer: str
     bucket: str
     format: str
+    vectors: bool
 
     @property
     def options(self) -> dict[str, str]:
@@ -68,6 +70,7 @@ class Mode:
             "changelog-producer": self.producer,
             "bucket": self.bucket,
             "file.format": self.format,
+            "deletion-vectors.enabled": str(self.vectors).lower(),
             **_ENGINE_OPTIONS[self.engine],
             "postpone.batch-write-fixed-bucket": "false",
         }
@@ -75,7 +78,9 @@ class Mode:
     @property
     def is_possible(self) -> bool:
         """True if Paimon has such tables."""
-        return self.engine != "first-row" or self.producer in ("none", "lookup")
+        if self.engine == "first-row":
+            return self.producer in ("none", "lookup") and not self.vectors
+        return not (self.vectors and self.producer == "full-compaction")
 
     @property
     def takes_deletes(self) -> bool:
@@ -105,6 +110,7 @@ MODES = st.builds(
     st.sampled_from(["none", "input", "lookup", "full-compaction"]),
     st.sampled_from(["1", "2", "-1", "-2"]),
     st.sampled_from(["parquet", "avro", "orc"]),
+    st.booleans(),
 ).filter(lambda mode: mode.is_possible)
 
 

@@ -43,7 +43,6 @@ def new_table(
         SCHEMA,
         primary_keys=primary_keys,
         options=options,
-        for_another_engine=bool(primary_keys),
     )
 
 
@@ -82,6 +81,117 @@ def test_rows_that_java_s_compaction_deleted_are_left_out(
         (block, *_) = read_blocks(table.storage.files.read(path), path)
         theirs = json.loads(block.reader.schema_text)
         assert to_parsing_canonical_form(theirs) == to_parsing_canonical_form(INDEX_MANIFEST_SCHEMA)
+
+
+MERGED_ON_WRITE: Mapping[str, Mapping[str, str]] = {
+    "32 bits": {},
+    "64 bits": {"deletion-vectors.bitmap64": "true"},
+    "sums": {
+        "merge-engine": "aggregation",
+        "fields.v.aggregate-function": "sum",
+        "aggregation.remove-record-on-delete": "true",
+        "changelog-producer": "lookup",
+    },
+    "partial updates": {
+        "merge-engine": "partial-update",
+        "partial-update.remove-record-on-delete": "true",
+        "index-file-in-data-file-dir": "true",
+    },
+    "newest value": {"sequence.field": "v", "bucket": "-1", "changelog-producer": "lookup"},
+}
+
+
+class _Expected:
+    """The rows of a table that several engines write in turns."""
+
+    def __init__(self, kind: str) -> None:
+        self.rows: dict[int, int] = {}
+        self._sums, self._newest = kind == "sums", kind == "newest value"
+
+    def upsert(self, keys: range, version: int) -> pa.Table:
+        new = rows(keys, version)
+        for key, value in found(new).items():
+            old = self.rows.get(key)
+            if old is None or not (self._sums or self._newest):
+                self.rows[key] = value
+            else:
+                self.rows[key] = old + value if self._sums else max(old, value)
+        return new
+
+    def delete(self, keys: range, version: int) -> pa.Table:
+        for key in keys:
+            del self.rows[key]
+        return rows(keys, version)
+
+
+@pytest.mark.parametrize("kind", MERGED_ON_WRITE)
+@pytest.mark.interop_java
+def test_java_and_headwater_write_the_same_table_that_merges_on_write(
+    lake: Lake,
+    service: Service,
+    java_gateway: JavaGateway,
+    java_version: str,
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    java = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    table = new_table(lake, java.label, {**KEYED, **MERGED_ON_WRITE[kind]})
+    name, expected = str(table.identifier), _Expected(kind)
+
+    def agree() -> None:
+        assert found(java.read(name)) == expected.rows == found(table.scan().to_arrow())
+
+    table.write(expected.upsert(range(200), 1))
+    agree()
+    table.write(expected.upsert(range(20, 80), 2))
+    table.write(expected.delete(range(70, 80), 9), pa.array(["-D"] * 10))
+    agree()
+    assert _vectors(table)
+    # Java looks keys up in our files, and marks rows of them.
+    java.write(name, expected.upsert(range(10, 40), 3))
+    java.write(name, expected.delete(range(100, 110), 9), "-D")
+    agree()
+    # We look keys up in Java's.
+    table.write(expected.upsert(range(30, 105), 4))
+    table.write(expected.delete(range(15, 25), 9), pa.array(["-D"] * 10))
+    agree()
+    table.compact()
+    agree()
+    assert not _vectors(table)
+    java.write(name, expected.upsert(range(150, 260), 5))
+    for bucket in sorted({file.bucket for file in table.files()}):
+        java.compact(name, bucket)
+    agree()
+    table.write(expected.upsert(range(0, 300, 7), 6))
+    agree()
+    table.overwrite(expected.upsert(range(5), 7))
+    expected.rows = found(rows(range(5), 7))
+    java.write(name, expected.upsert(range(3, 8), 8))
+    agree()
+
+
+# pypaimon 2.1.0 refuses the options by which the other merge engines delete.
+@pytest.mark.parametrize("kind", ["32 bits", "newest value"])
+@pytest.mark.interop
+def test_pypaimon_heeds_what_is_merged_on_write(lake: Lake, pypaimon: Client, kind: str) -> None:
+    _read_by(lake, pypaimon, kind)
+
+
+@pytest.mark.parametrize("kind", MERGED_ON_WRITE)
+@pytest.mark.interop
+def test_paimon_rust_heeds_what_is_merged_on_write(lake: Lake, rust: Client, kind: str) -> None:
+    _read_by(lake, rust, kind)
+
+
+def _read_by(lake: Lake, client: Client, kind: str) -> None:
+    table = new_table(lake, client.label, {**KEYED, **MERGED_ON_WRITE[kind]})
+    expected = _Expected(kind)
+    table.write(expected.upsert(range(200), 1))
+    table.write(expected.upsert(range(20, 80), 2))
+    table.write(expected.delete(range(70, 80), 9), pa.array(["-D"] * 10))
+    assert found(client.read(str(table.identifier))) == expected.rows
+    table.compact()
+    assert found(client.read(str(table.identifier))) == expected.rows
 
 
 APPEND = {
@@ -152,6 +262,12 @@ def test_pypaimon_heeds_deletions_of_append_tables(lake: Lake, pypaimon: Client,
 def test_paimon_rust_heeds_deletions_of_append_tables(lake: Lake, rust: Client, kind: str) -> None:
     table, left = deleted_from(lake, rust.label, kind)
     assert found(rust.read(str(table.identifier))) == left
+
+
+def _vectors(table: Table) -> int:
+    """The number of data files with deletion vectors."""
+    entries = index_entries(table.storage, table.latest_snapshot())
+    return sum(len(entry.index_file.vectors or ()) for entry in entries)
 
 
 def _latest_index(table: Table) -> str | None:

@@ -139,7 +139,7 @@ USES: Mapping[Operation, Callable[[Table], object]] = {
 }
 # Of the values that an option has, one that is refused.
 VALUES = {"changelog-producer": "lookup", "merge-engine": "aggregation", "bucket": "-2",
-          "deletion-vectors.enabled": "true", "file.format": "csv",
+          "file.format": "csv",
           "file.format.per.level": "0:parquet,1:csv"}  # fmt: skip
 
 REFUSED = {

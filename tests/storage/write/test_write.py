@@ -406,7 +406,6 @@ def test_messages_pickle(new_table: NewTable) -> None:
         ("file.format", "csv"),
         ("row-tracking.enabled", "true"),
         ("chain-table.enabled", "true"),
-        ("deletion-vectors.enabled", "true"),
         ("write.sequence-number-init-mode", "snapshot"),
     ],
 )

@@ -144,6 +144,7 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("target-file-size", "the size at which a new data file begins"),
     _honoured("data-file.thin-mode", "whether files leave out the `_KEY_` columns"),
     _honoured("index-file-in-data-file-dir", "whether index files lie beside data files"),
+    _honoured("deletion-vectors.enabled", "whether deleted rows are marked in files of their own"),
     _honoured("deletion-vectors.bitmap64", "whether new deletion vectors have the 64-bit form"),
     _honoured("deletion-vectors.merge-on-read", "whether reads merge level 0, too"),
     _honoured(

@@ -104,19 +104,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         refusals=(Refusal(ALL, one_of("default", "mod", "hive")),),
     ),
     _never("primary-key.nullable", "whether key columns hold nulls"),
-    Option(
-        "deletion-vectors.enabled",
-        "whether deleted rows are marked in files of their own",
-        is_honoured=True,
-        refusals=(
-            Refusal(
-                _WRITES,
-                _FALSE,
-                "write and compact them with another Paimon engine",
-                keyed=True,
-            ),
-        ),
-    ),
     _never("data-evolution.enabled", "whether the columns of a row lie in several files"),
     _never("sequence.snapshot-ordering", "whether the later commit wins, whatever was written"),
     _never("pk-clustering-override", "whether files are sorted by other columns than the key"),

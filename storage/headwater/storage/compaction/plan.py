@@ -9,7 +9,7 @@ than keeps the number of runs, or of small files, small. Source: ``MergeTreeComp
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.compaction.levels import Levels
@@ -23,13 +23,14 @@ from headwater.storage.compaction.universal import (
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
+from headwater.storage.index.index_file import DELETION_VECTORS, IndexManifestEntry
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.read.split import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
-from headwater.storage.scan.sections import pack_in_order
+from headwater.storage.scan.sections import lacks_vectors, pack_in_order
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.file_encoding import refuse_formats
@@ -49,6 +50,7 @@ class CompactionTask:
         unit: The files, and what becomes of them.
         deletion_files: The places of the files' deletion vectors, by the names of the files.
         tells_lookups: False if a lookup writes no changelog.
+        indexes: The bucket's index files of deletion vectors.
     """
 
     snapshot_id: int
@@ -58,6 +60,7 @@ class CompactionTask:
     unit: CompactionUnit
     deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict, hash=False)
     tells_lookups: bool = True
+    indexes: tuple[IndexManifestEntry, ...] = field(default=(), hash=False)
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -110,13 +113,18 @@ def plan_compaction(
             continue  # `plan_postponed` is for these
         if buckets is None or bucket in buckets:
             found.setdefault(bucket, []).append(entry)
-    vectors = deletion_files_by_bucket(storage, index_entries(storage, snapshot), found)
+    indexes: dict[tuple[bytes, int], list[IndexManifestEntry]] = {}
+    for index in index_entries(storage, snapshot):
+        if index.index_file.index_type == DELETION_VECTORS:
+            indexes.setdefault((index.partition, index.bucket), []).append(index)
     tasks: list[CompactionTask] = []
     for (partition, number), entries in found.items():
         files = [entry.file for entry in entries]
         if len(Levels.of(files, 1).runs) < least_runs:
             continue
-        deleted = vectors.get((partition, number), {})
+        own = tuple(indexes.get((partition, number), ()))
+        places = deletion_files_by_bucket(storage, own, [(partition, number)])
+        deleted = places.get((partition, number), {})
         units: Iterator[CompactionUnit]
         if keyed:
             units = _keyed_work(storage, partition, number, files, deleted, full=full)
@@ -132,6 +140,7 @@ def plan_compaction(
                 unit,
                 deleted,
                 tells_lookups,
+                own,
             )
             for unit in units
         ]
@@ -153,11 +162,16 @@ def _keyed_work(
         small = [file for file in files if file.file_size < options.small_file_size(True)]
         expiry = RecordExpiry.of(storage)
         expired = expiry is not None and any(map(expiry.has_expired, files))
-        if expired or any(file.level != levels.highest for file in files) or len(small) > 1:
-            yield full_compaction(levels)
+        below = any(file.level != levels.highest for file in files)
+        marked = any(file.file_name in deleted for file in files)
+        if expired or below or marked or len(small) > 1:
+            yield replace(full_compaction(levels), drops_vectors=True)
         return
     unit = pick_compaction(levels, options, storage.runtime.now_millis())
     if unit is None:
+        return
+    if options.deletion_vectors_enabled and lacks_vectors(storage, files):
+        yield full_compaction(levels)
         return
     engine = MergeRules.of(storage.schema).engine
     if unit.older and not (options.needs_lookup or engine.merges_retractions_partially):

@@ -16,9 +16,12 @@ from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.plan import CompactionTask
 from headwater.storage.compaction.record_expiry import RecordExpiry
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
+from headwater.storage.index.deletion_files import replaced_vectors
+from headwater.storage.index.index_file import IndexFileMeta
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.merge.rules import added_rows
 from headwater.storage.options import ChangelogProducer, MergeEngine
+from headwater.storage.read.row_numbering import RowNumbering
 from headwater.storage.read.split import BucketFiles
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.partition import bucket_directory, partition_values
@@ -44,11 +47,12 @@ def run_compaction(storage: TableStorage, task: CompactionTask) -> CommitMessage
             rewriter.compact_keyed()
         else:
             rewriter.compact_append()
+        if not rewriter.before:
+            return None
+        new_index, old_index = rewriter.index_files()
     except BaseException:
         rewriter.abort()
         raise
-    if not rewriter.before:
-        return None
     return CommitMessage(
         task.partition,
         task.bucket,
@@ -56,6 +60,8 @@ def run_compaction(storage: TableStorage, task: CompactionTask) -> CommitMessage
         compact_before=tuple(rewriter.before),
         compact_after=tuple(rewriter.after),
         changelog_files=tuple(rewriter.changelog),
+        new_index_files=tuple(new_index),
+        deleted_index_files=tuple(old_index),
         checked_snapshot=task.snapshot_id,
     )
 
@@ -83,6 +89,10 @@ class _Rewriter:
         self._producer = self._options.changelog_producer
         self._tells_lookups = self._producer is ChangelogProducer.LOOKUP and task.tells_lookups
         self._is_first_row = self._options.merge_engine is MergeEngine.FIRST_ROW
+        self._marks = bool(storage.schema.primary_keys) and self._options.deletion_vectors_enabled
+        # Of a row that is marked nothing older is left.
+        self._drops_deletes = task.unit.drops_deletes or self._marks
+        self._numbering: RowNumbering | None = None
         self._writers: list[DataFileWriter] = []
         self._changes: DataFileWriter | None = None
         self.before: list[DataFile] = []
@@ -118,7 +128,10 @@ class _Rewriter:
 
     def compact_keyed(self) -> None:
         """Section by section; a large file whose keys are its own only moves up."""
-        sections = key_sections(self._storage, [*self._task.files, *self._looked_up()])
+        older = self._looked_up()
+        if self._marks:
+            self._numbering = RowNumbering(older, self._replaces_whatever_it_finds)
+        sections = key_sections(self._storage, [*self._task.files, *older])
         waiting: list[Section] = []
         for section in sections:
             if len(section.runs) > 1:
@@ -146,6 +159,38 @@ class _Rewriter:
         fresh = [file for file in self._task.files if file.level == 0]
         return overlapping_files(self._storage, self._task.unit.older, fresh)
 
+    @property
+    def _replaces_whatever_it_finds(self) -> bool:
+        """True if rows of level 0 take the place of older ones, whose values do not matter."""
+        return (
+            self._options.merge_engine is MergeEngine.DEDUPLICATE
+            and not self._options.sequence_fields
+            and not self._tells_lookups
+        )
+
+    def index_files(self) -> tuple[Sequence[IndexFileMeta], Sequence[IndexFileMeta]]:
+        """New index files of deletion vectors, and those that they replace.
+
+        A file that was looked up goes when no row of it is left.
+        """
+        if self._numbering is None:
+            # The job takes away the vectors of files that go, see `released_vectors`.
+            return (), ()
+        vectors = self._numbering.vectors()
+        for file in self._numbering.files:
+            vector = vectors.get(file.file_name)
+            if vector is None:
+                continue
+            deleted = self._files.open(file).deletion_vector
+            if len(deleted) + len(vector) == file.row_count:
+                self._replace([file], [])
+                del vectors[file.file_name]
+        task = self._task
+        gone = {one.file_name for one in self.before} - {one.file_name for one in self.after}
+        return replaced_vectors(
+            self._storage, task.indexes, task.partition, task.bucket, merge=vectors, remove=gone
+        )
+
     def _is_large(self, file: DataFile) -> bool:
         return file.file_size >= self._options.small_file_size(True)
 
@@ -154,12 +199,14 @@ class _Rewriter:
 
         By the file itself: some writers' manifests do not tell.
         """
-        if not self._task.unit.drops_deletes or file.level == self._level:
+        if not self._drops_deletes or file.level == self._level:
             return False
         return self._files.open(file).may_delete
 
     def _loses_rows(self, file: DataFile) -> bool:
         """True if a file must be rewritten though no other has rows of its keys."""
+        if self._task.unit.drops_vectors and file.file_name in self._task.deletion_files:
+            return True
         expires = self._expiry is not None and self._expiry.has_expired(file)
         return expires or self._may_delete(file)
 
@@ -198,7 +245,7 @@ class _Rewriter:
         yield from self._files.merge(
             section,
             wanted,
-            keep_deletes=not self._task.unit.drops_deletes,
+            keep_deletes=not self._drops_deletes,
             ordered=True,
             keys_alone=self._is_older,
             kept=self._kept,
@@ -233,15 +280,17 @@ class _Rewriter:
             wanted,
             old_level=self._level if is_full else None,
             compared=self._options.compared_columns(self._storage.schema.field_by_name),
+            told=tells,
             looked_up=self._is_older,
+            numbering=self._numbering,
             kept=self._kept,
             batch_rows=_BATCH_ROWS,
         )
         for each in merged:
-            if tells and each.changes.num_rows:
+            if each.changes is not None and each.changes.num_rows:
                 self._changelog_writer.write(pa.Table.from_batches([each.changes]))
             rows = each.rows
-            added = added_rows(rows) if self._task.unit.drops_deletes else None
+            added = added_rows(rows) if self._drops_deletes else None
             yield rows if added is None else rows.filter(added)
 
     def _write_new_rows(self, section: Section) -> None:

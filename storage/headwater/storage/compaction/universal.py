@@ -25,12 +25,14 @@ class CompactionUnit:
         files: The files of the runs.
         older: The files of the older runs, on higher levels, which stay.
         highest_level: The highest level that a file may have.
+        drops_vectors: True if files with deleted rows are rewritten, whatever their size.
     """
 
     output_level: int
     files: tuple[DataFile, ...]
     older: tuple[DataFile, ...] = ()
     highest_level: int = 0
+    drops_vectors: bool = False
 
     @property
     def drops_deletes(self) -> bool:

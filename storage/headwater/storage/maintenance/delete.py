@@ -98,7 +98,7 @@ def plan_deletion(
     check_deletes(storage)
     storage.refuse(Operation.CHANGE)
     keyed = bool(storage.schema.primary_keys)
-    splits = plan_snapshot(storage, snapshot, predicate=predicate).splits
+    splits = plan_snapshot(storage, snapshot, predicate=predicate, with_level_zero=True).splits
     marks = storage.schema.table_options.deletion_vectors_enabled
     if not keyed and not (marks and has_one_file_a_bucket(storage, DELETION_VECTORS)):
         return [DeletionTask(snapshot.id, (split,)) for split in splits]

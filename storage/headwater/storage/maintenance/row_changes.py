@@ -95,7 +95,9 @@ def change_rows(
     try:
         with writer:
             if snapshot is not None:
-                splits = plan_snapshot(storage, snapshot, predicate=matcher.predicate).splits
+                splits = plan_snapshot(
+                    storage, snapshot, predicate=matcher.predicate, with_level_zero=True
+                ).splits
                 if storage.schema.primary_keys:
                     _upsert(storage, splits, matcher, writer)
                 else:

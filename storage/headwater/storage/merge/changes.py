@@ -7,7 +7,7 @@ other), or deleted (``-D``). Source: ``FullChangelogMergeFunctionWrapper.java``,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.merge.engine import Indices, Mask
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.merge.runs import (
+    ROW_NUMBER,
     RangeMerge,
     RunPart,
     SortedRun,
@@ -40,11 +41,11 @@ class MergedRange:
 
     Attributes:
         rows: The merged rows, sorted by key, those that retract among them.
-        changes: The changes that they make, sorted by key.
+        changes: The changes that they make, sorted by key; None when they are not wanted.
     """
 
     rows: pa.RecordBatch
-    changes: pa.RecordBatch
+    changes: pa.RecordBatch | None
 
 
 def merge_changes(
@@ -54,6 +55,8 @@ def merge_changes(
     *,
     old_level: int | None,
     compared: Collection[str] | None,
+    told: bool = True,
+    superseded: Callable[[Indices], None] | None = None,
     batch_rows: int = 65536,
 ) -> Iterator[MergedRange]:
     """Merge sorted runs, and tell what changes.
@@ -67,6 +70,9 @@ def merge_changes(
             row on the lowest level above it, and tells nothing of other keys.
         compared: Columns; a row that has the same values in all of them has not changed. None
             tells of every row that another was merged with.
+        told: False if the changes are not wanted.
+        superseded: Told the `ROW_NUMBER` of each row that was looked up and has been merged, for
+            the row merged takes its place.
         batch_rows: As in `merge_runs`.
 
     Raises:
@@ -75,12 +81,8 @@ def merge_changes(
     merge = RangeMerge(rules, columns, needs_age(runs, rules), keep_deletes=True, ordered=True)
     for parts in key_ranges(runs, rules, batch_rows, with_keys=True):
         if old_level is None:
-            fresh = [part for part in parts if part.run.level == 0]
-            fresh_keys = _distinct(fresh)
-            parts = [
-                part.only(_among(part.keys, fresh_keys)) if part.run.looked_up else part
-                for part in lowest_levels(parts)
-            ]
+            fresh_keys = _distinct([part for part in parts if part.run.level == 0])
+            parts = lowest_levels(_looked_up(parts, fresh_keys, superseded))
             old = [part for part in parts if part.run.level > 0]
         else:
             old = [part for part in parts if part.run.level == old_level]
@@ -94,8 +96,33 @@ def merge_changes(
             own = keys[at : at + rows.num_rows]
             at += rows.num_rows
             changed = np.flatnonzero(_among(own, fresh_keys))
-            yield MergedRange(rows, _changes(rows, own, changed, old, compared))
+            changes = _changes(rows, own, changed, old, compared) if told else None
+            yield MergedRange(rows, changes)
         assert at == len(keys)
+
+
+def _looked_up(
+    parts: Sequence[RunPart], fresh_keys: Comparable, superseded: Callable[[Indices], None] | None
+) -> list[RunPart]:
+    """The rows to merge: of those that are looked up the ones with keys of level 0."""
+    found: list[RunPart] = []
+    for part in parts:
+        run = part.run
+        if run.looked_up:
+            part = part.only(_among(part.keys, fresh_keys))
+            if superseded is not None and len(part.keys):
+                superseded(_numbers(part.batch))
+            if run.kept is not None:
+                kept = _numbers(run.kept(part.batch))
+                part = part.only(np.isin(_numbers(part.batch), kept, assume_unique=True))
+        if not run.numbers_only:
+            found.append(part)
+    return found
+
+
+def _numbers(batch: pa.RecordBatch) -> Indices:
+    numbers: Indices = batch.column(ROW_NUMBER).to_numpy()
+    return numbers
 
 
 def _changes(

@@ -29,6 +29,7 @@ from headwater.storage.rows.gather import gather, take_rows
 from headwater.storage.rows.ordering import Comparable, Encoding, concatenate, words
 
 __all__ = [
+    "ROW_NUMBER",
     "RangeMerge",
     "RunPart",
     "SortedRun",
@@ -38,6 +39,8 @@ __all__ = [
     "needs_age",
 ]
 
+ROW_NUMBER = "_ROW_NUMBER"
+"""A column that tells the rows of all files apart that are looked up."""
 # The approximate size of the rows held of all runs, bytes.
 _MOST_BYTES = 512 * 1024**2
 _LEAST_BATCH = 1024
@@ -62,6 +65,10 @@ class SortedRun:
             and a key whose oldest row is here is left out of the result. Its rank is its own.
         level: The level of the files.
         looked_up: True if only those rows take part whose key is on level 0, too.
+        numbers_only: True if even those are not merged, but only told of as superseded: batches
+            hold the keys and `ROW_NUMBER`.
+        kept: Leaves out rows, which `ROW_NUMBER` tells apart, before they are merged; they are
+            superseded all the same. None leaves out none.
     """
 
     name: str
@@ -73,13 +80,15 @@ class SortedRun:
     keys_only: bool = False
     level: int = 0
     looked_up: bool = False
+    numbers_only: bool = False
+    kept: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
 
 
 def needs_age(runs: Sequence[SortedRun], rules: MergeRules) -> bool:
     """True if rows must be compared one by one, or a newer run's rows are newer as a whole."""
     if rules.sequence_fields:
         return True
-    compared = [run for run in runs if not run.keys_only]
+    compared = [run for run in runs if not (run.keys_only or run.numbers_only)]
     ordered = sorted(compared, key=lambda run: (run.rank, run.min_sequence))
     return any(
         older.rank == newer.rank and older.max_sequence >= newer.min_sequence

@@ -21,6 +21,7 @@ from headwater.storage.predicate.filter import (
 )
 from headwater.storage.read.data_file_reader import DataFileReader, PartitionColumns
 from headwater.storage.read.difference import differing_rows
+from headwater.storage.read.row_numbering import RowNumbering
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import KIND_NAMES
 from headwater.storage.scan.plan import Split
@@ -105,9 +106,7 @@ def read_split(
         rows = files.difference(split.before, split.files, list(needed), row_kinds, batch_rows)
     elif split.streaming:
         rows = files.changes(split.files, list(needed), predicate, row_kinds, batch_rows)
-    elif storage.schema.table_options.marks_superseded_rows and all(
-        file.level for file in split.files
-    ):
+    elif split.is_marked:
         rows = files.unmerged(
             split.files,
             list(needed),
@@ -287,7 +286,9 @@ class BucketFiles:
         *,
         old_level: int | None,
         compared: Collection[str] | None,
+        told: bool = True,
         looked_up: Callable[[DataFile], bool] = lambda file: False,
+        numbering: RowNumbering | None = None,
         kept: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
         batch_rows: int = 65536,
     ) -> Iterator[MergedRange]:
@@ -298,18 +299,24 @@ class BucketFiles:
             columns: The table's columns, ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND``.
             old_level: As in `merge_changes`.
             compared: As in `merge_changes`.
+            told: As in `merge_changes`.
             looked_up: The files, all of a level, of which only the rows count whose keys are on
                 level 0, too.
+            numbering: Told which of these rows are superseded.
             kept: As in `merge`.
             batch_rows: As in `merge_runs`.
         """
         rules = MergeRules.of(self.storage.schema)
         yield from merge_changes(
-            self._sorted_runs(section, rules, columns, None, looked_up=looked_up, kept=kept),
+            self._sorted_runs(
+                section, rules, columns, None, looked_up=looked_up, numbering=numbering, kept=kept
+            ),
             rules,
             columns,
             old_level=old_level,
             compared=compared,
+            told=told,
+            superseded=None if numbering is None else numbering.superseded,
             batch_rows=batch_rows,
         )
 
@@ -322,6 +329,7 @@ class BucketFiles:
         *,
         keys_alone: Callable[[DataFile], bool] = lambda file: False,
         looked_up: Callable[[DataFile], bool] = lambda file: False,
+        numbering: RowNumbering | None = None,
         kept: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
     ) -> list[SortedRun]:
         """A section's runs as they are merged."""
@@ -331,12 +339,20 @@ class BucketFiles:
         def sorted_run(run: FileRun) -> SortedRun:
             level = run.files[0].level
             keys_only = keys_alone(run.files[0])
+            is_looked_up = looked_up(run.files[0])
+            numbered = numbering if is_looked_up else None
+            numbers_only = numbered is not None and numbered.numbers_only
 
             def read(rows: int) -> Iterator[pa.RecordBatch]:
                 for file in run.files:
                     opened = self.open(file)
                     kind = [KIND_FIELD.name] if opened.may_delete else []
-                    names = list(rules.keys if keys_only else dict.fromkeys([*wanted, *kind]))
+                    names = list(dict.fromkeys([*wanted, *kind]))
+                    if keys_only or numbers_only:
+                        names = list(rules.keys)
+                    if numbered is not None:
+                        yield from numbered.rows(file, opened, names, rows)
+                        continue
                     batches = opened.rows(names, predicate, rows, keys_only=True)
                     yield from batches if kept is None or keys_only else map(kept, batches)
 
@@ -350,7 +366,9 @@ class BucketFiles:
                 rank=_rank(rules, level > 0, keys_only),
                 keys_only=keys_only,
                 level=level,
-                looked_up=looked_up(run.files[0]),
+                looked_up=is_looked_up,
+                numbers_only=numbers_only,
+                kept=kept if numbered is not None and not numbers_only else None,
             )
 
         runs = [sorted_run(run) for run in section.runs]

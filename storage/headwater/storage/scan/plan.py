@@ -25,7 +25,7 @@ from headwater.storage.options import TableOptions
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.pruning import Pruner
-from headwater.storage.scan.sections import Section, key_sections, pack_in_order
+from headwater.storage.scan.sections import Section, key_sections, lacks_vectors, pack_in_order
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import StorageValue
@@ -62,6 +62,8 @@ class Split:
         before: The files of an earlier snapshot: wanted are the rows that differ; None for the
             rows themselves.
         branch: The branch by whose schema the files are read, where two are read as one table.
+        is_marked: True if deletion vectors mark all rows that are superseded, so that none is
+            merged.
     """
 
     snapshot_id: int
@@ -77,6 +79,7 @@ class Split:
     before: tuple[DataFile, ...] | None = None
     deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict, hash=False)
     branch: str | None = None
+    is_marked: bool = False
 
     @property
     def is_counted(self) -> bool:
@@ -181,7 +184,7 @@ def plan_snapshot(
     min_level: int = 0,
     with_postponed: bool = False,
     created_since: int | None = None,
-    following: bool = False,
+    with_level_zero: bool = False,
     all_levels: bool = False,
 ) -> ScanPlan:
     """Plan to read a snapshot's rows.
@@ -199,8 +202,8 @@ def plan_snapshot(
         with_postponed: Also the rows that wait for a compaction to spread them over buckets, in
             `streaming` splits of their own.
         created_since: Only files made at or after this moment, milliseconds since the epoch.
-        following: True if the changes after the snapshot are to be followed. Of a table with
-            deletion vectors level 0 is then read, too, for nothing else tells of its rows.
+        with_level_zero: Read level 0 of a table with deletion vectors, too: for a stream, which
+            nothing else tells of its rows, and for what changes rows by reading them.
         all_levels: True to read level 0 of any table, whose rows may not be part of it yet.
 
     Raises:
@@ -211,7 +214,7 @@ def plan_snapshot(
     options = storage.schema.table_options
     keyed = bool(storage.schema.primary_keys)
     hides = keyed and options.hides_level_zero and not all_levels
-    if hides and not (following and options.marks_superseded_rows):
+    if hides and not (with_level_zero and options.marks_superseded_rows):
         min_level = max(min_level, 1)
     pruner = Pruner(storage, predicate)
     found = _live(storage, snapshot, pruner)
@@ -230,7 +233,7 @@ def plan_snapshot(
                 splits.append(_split(storage, snapshot, bucket, files, False, True))
         elif not keyed:
             splits += _packed(storage, snapshot, bucket, streaming=False)
-        elif options.marks_superseded_rows and all(entry.file.level for entry in bucket):
+        elif _is_marked(storage, bucket):
             splits += _marked_splits(storage, snapshot, bucket, pruner, found)
         else:
             splits += _keyed_splits(storage, snapshot, bucket, pruner, found)
@@ -447,6 +450,16 @@ def _with_deletion_files(
     return replace(split, deletion_files=own, row_count=split.row_count - deleted)
 
 
+def _is_marked(storage: TableStorage, bucket: Sequence[ManifestEntry]) -> bool:
+    """True if deletion vectors mark all superseded rows of a bucket's files."""
+    files = [entry.file for entry in bucket]
+    return (
+        storage.schema.table_options.marks_superseded_rows
+        and all(file.level for file in files)
+        and not lacks_vectors(storage, files)
+    )
+
+
 def _marked_splits(
     storage: TableStorage,
     snapshot: Snapshot,
@@ -459,7 +472,11 @@ def _marked_splits(
     matching = [entry for entry in bucket if pruner.by_value(entry)]
     found.files_skipped += len(bucket) - len(matching)
     return [
-        replace(split, needs_merge=any(_may_delete(file, options) for file in split.files))
+        replace(
+            split,
+            needs_merge=any(_may_delete(file, options) for file in split.files),
+            is_marked=True,
+        )
         for split in _packed(storage, snapshot, matching, streaming=False)
     ]
 

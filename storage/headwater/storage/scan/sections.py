@@ -15,7 +15,14 @@ from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["FileRun", "Section", "key_sections", "overlapping_files", "pack_in_order"]
+__all__ = [
+    "FileRun",
+    "Section",
+    "key_sections",
+    "lacks_vectors",
+    "overlapping_files",
+    "pack_in_order",
+]
 
 _SortKey: TypeAlias = tuple[object, ...]
 _Item = TypeVar("_Item")
@@ -117,6 +124,20 @@ def overlapping_files(
         if at < len(highs) and lows[at] <= _sort_key(storage, file, "max_key"):
             found.append(file)
     return found
+
+
+def lacks_vectors(storage: TableStorage, files: Sequence[DataFile]) -> bool:
+    """True if rows above level 0 may be superseded without a deletion vector that says so.
+
+    That is so until a compaction when ``deletion-vectors.enabled`` is set on a table that has rows
+    on several levels: whoever wrote them below the highest marked nothing.
+    """
+    highest = max((file.level for file in files), default=0)
+    schemas = {file.schema_id for file in files if 0 < file.level < highest}
+    return any(
+        not storage.schema_by_id(number).table_options.deletion_vectors_enabled
+        for number in schemas - {storage.schema.id}
+    )
 
 
 def pack_in_order(

@@ -353,7 +353,7 @@ def _plan(
                 created_since=position.created_since,
                 # As the stream gives them when they are written, and not when they are compacted.
                 with_postponed=not _keeps_changelog(storage),
-                following=True,
+                with_level_zero=True,
             )
         if _keeps_changelog(storage):
             return plan_changelog(storage, snapshot, predicate=predicate)

@@ -1,0 +1,67 @@
+"""Commits that others come before, and processes that die between two changes of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, SnapshotPointer
+
+
+@dataclass
+class Racing:
+    """A pointer before whose next commit something else happens."""
+
+    inner: SnapshotPointer
+    before: Callable[[], object] | None
+    offered: int = 0
+
+    def latest(self) -> Snapshot | None:
+        return self.inner.latest()
+
+    def was_taken(self, snapshot: Snapshot) -> bool | None:
+        return self.inner.was_taken(snapshot)
+
+    def commit(
+        self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
+    ) -> CommitAnswer:
+        self.offered += 1
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        return self.inner.commit(snapshot, base, statistics)
+
+
+class Killed(BaseException):
+    """The process died."""
+
+
+@dataclass
+class MortalFiles(LocalFileAccess):
+    """Local files whose process dies at its nth change."""
+
+    left: int = 10**9
+
+    def _change(self) -> None:
+        if self.left <= 0:
+            raise Killed
+        self.left -= 1
+
+    def delete(self, path: str) -> None:
+        self._change()
+        super().delete(path)
+
+    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self._change()
+        super().write(path, data, durable=durable)
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
+        self._change()
+        with super().open_output(path) as output:
+            yield output
