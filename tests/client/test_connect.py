@@ -16,6 +16,8 @@ from headwater.client.connect import DATABASE_FILE, WAREHOUSE_FOLDER
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable
 
 SCHEMA = pa.schema([("id", pa.int64())])
+KEYED = pa.schema([pa.field("name", pa.string(), nullable=False), ("id", pa.int64())])
+KEYED_OPTIONS = {"bucket": "1", "write-only": "true"}
 
 
 def _use(lake: Lake) -> str:
@@ -135,7 +137,9 @@ _LOOK = """
 import sys
 from headwater.client import connect
 with connect(sys.argv[1]) as lake:
-    assert lake.table("sales.orders").scan().to_arrow().num_rows == 2
+    table = lake.table("sales.keyed")
+    assert table.scan().to_arrow().num_rows == 3
+    table.compact()
 there = {"alembic", "httpx", "pandas", "pydantic", "sqlalchemy", "sqlglot"}
 print(*sorted(there & {*sys.modules}))
 """
@@ -145,7 +149,13 @@ def test_a_process_imports_what_its_catalog_needs(
     tmp_path: Path, serve: Callable[..., str]
 ) -> None:
     with connect(tmp_path) as lake:
-        _use(connect(tmp_path))
+        lake.create_database("sales")
+        keyed = lake.create_table(
+            "sales.keyed", KEYED, primary_keys=["name"], options=KEYED_OPTIONS
+        )
+        # Two runs, with a key in common, are merged.
+        keyed.write({"name": ["a", "b"], "id": [1, 2]})
+        keyed.write({"name": ["b", "c"], "id": [3, 4]})
         address = serve(lake.catalog)
         imported = {
             target: subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -130,15 +131,24 @@ class Rows:
         return pa.Table.from_batches(self._watched_batches(), schema=self.schema)
 
     def _watched_batches(self) -> Iterator[pa.RecordBatch]:
-        total = sum(split.row_count for split in self.splits)
+        """All rows, read by several threads: they are held all the same."""
+        splits = self.splits
+        total = sum(split.row_count for split in splits)
         with progress_bar(f"{self.storage.name}: reading", total) as advance:
-            for split in self.splits:
+
+            def read(split: Split) -> list[pa.RecordBatch]:
                 left = split.row_count
+                batches: list[pa.RecordBatch] = []
                 for batch in self.read_split(split):
                     advance(batch.num_rows)
                     left -= batch.num_rows
-                    yield batch
+                    batches.append(batch)
                 advance(left)
+                return batches
+
+            with ThreadPoolExecutor(pa.cpu_count(), "headwater-read") as pool:
+                for batches in pool.map(read, splits) if len(splits) > 1 else map(read, splits):
+                    yield from batches
 
     @overload
     def to_polars(self, *, lazy: Literal[False] = ...) -> pl.DataFrame: ...

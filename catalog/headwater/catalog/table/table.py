@@ -40,7 +40,8 @@ from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["Maintenance", "Table"]
 
-_THIS_PROCESS = LocalExecutor()
+# Tasks work in Arrow and NumPy, which let other threads go on. Each holds memory of its own.
+_THIS_PROCESS = LocalExecutor(min(pa.cpu_count(), 4))
 
 
 class Table(TableLifecycle):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from headwater.storage.compaction.options import CompactionOptions
@@ -27,6 +28,7 @@ from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.sections import Section, key_sections, overlapping_files
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.arrow_numbers import arrow_values
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.table_writer import CommitMessage
 
@@ -308,7 +310,7 @@ class _Rewriter:
             batch_rows=_BATCH_ROWS,
         )
         for batch in merged:
-            kinds = pa.repeat(pa.scalar(int(RowKind.INSERT), pa.int8()), batch.num_rows)
+            kinds = arrow_values(np.full(batch.num_rows, RowKind.INSERT, np.int8))
             told = [*batch.columns, kinds]
             self._changelog_writer.write(pa.table(told, names=[*wanted, KIND_FIELD.name]))
 

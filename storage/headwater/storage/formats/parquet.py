@@ -208,9 +208,9 @@ class ParquetReader:
             streams = []
             with readable(self.path):
                 if plain:
-                    streams.append(self._file.iter_batches(batch_rows, [group], plain))
+                    streams.append(self._stream(self._file, batch_rows, group, plain))
                 if micros is not None:
-                    streams.append(micros.iter_batches(batch_rows, [group], list(wide)))
+                    streams.append(self._stream(micros, batch_rows, group, list(wide)))
             while True:
                 with readable(self.path):
                     parts = [part for stream in streams for part in islice(stream, 1)]
@@ -224,6 +224,16 @@ class ParquetReader:
                     found[name] = exact
                 whole = [self._assembled(found[item.name], item) for item in columns]
                 yield pa.RecordBatch.from_arrays(whole, names)
+
+    @staticmethod
+    def _stream(
+        file: pq.ParquetFile, batch_rows: int, group: int, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        # Arrow's threads add more to the work on one batch than they take off it.
+        stream: Iterator[pa.RecordBatch] = file.iter_batches(
+            batch_rows, [group], list(columns), use_threads=False
+        )
+        return stream
 
     def _assembled(self, array: pa.Array, column: DataField) -> pa.Array:
         """The column with its variants put together, where they are shredded."""

@@ -34,14 +34,14 @@ class LocalExecutor:
     """Runs tasks in this process.
 
     Attributes:
-        threads: Tasks that run at once; with one they run in the order given.
+        threads: Tasks that run at once, at most; with one they run in the order given.
     """
 
     threads: int = 1
 
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Run every task, and give the results as they come."""
-        if self.threads == 1:
+        if self.threads == 1 or len(tasks) < 2:
             yield from map(work, tasks)
             return
         failure: BaseException | None = None

@@ -29,6 +29,7 @@ from headwater.storage.merge.runs import (
 from headwater.storage.rows.gather import take_rows
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.ordering import Comparable, concatenate
+from headwater.storage.types.arrow_numbers import arrow_values, numpy_mask, numpy_values
 
 __all__ = ["MergedRange", "merge_changes"]
 
@@ -142,10 +143,10 @@ def _changes(
         compared: As in `merge_changes`.
     """
     before, place = _found(old, keys[changed], rows.schema)
-    kinds = rows.column(KIND_FIELD.name).to_numpy()[changed]
+    kinds = numpy_values(rows.column(KIND_FIELD.name))[changed]
     adds = (kinds & 1) == 0
     # A row that retracts was none.
-    was = (before.column(KIND_FIELD.name).to_numpy() & 1) == 0
+    was = (numpy_values(before.column(KIND_FIELD.name)) & 1) == 0
     there = place != _ABSENT
     there[there] = was[place[there]]
     told = adds | there
@@ -166,7 +167,7 @@ def _changes(
     sorting = np.argsort(order)
     taken = take_rows([before, rows], sources[sorting].astype(np.int64))
     at = taken.schema.get_field_index(KIND_FIELD.name)
-    told_kinds = pa.array(change_kinds[sorting].astype(np.int8))
+    told_kinds = arrow_values(change_kinds[sorting].astype(np.int8))
     return taken.set_column(at, taken.schema.field(at), told_kinds)
 
 
@@ -183,11 +184,11 @@ def _found(
         at = np.searchsorted(part.keys, keys)
         at[at == len(part.keys)] = 0
         met = part.keys[at] == keys
-        rows = part.batch.take(pa.array(at[met]))
+        rows = part.batch.take(arrow_values(at[met]))
         place[met] = count + np.arange(rows.num_rows)
         count += rows.num_rows
         if KIND_FIELD.name not in rows.schema.names:
-            kinds = pa.repeat(pa.scalar(0, pa.int8()), rows.num_rows)
+            kinds = arrow_values(np.zeros(rows.num_rows, np.int8))
             rows = rows.append_column(KIND_FIELD.name, kinds)
         picked.append(pa.RecordBatch.from_arrays(rows.select(schema.names).columns, schema=schema))
     if not picked:
@@ -205,8 +206,8 @@ def _equal(
     """A mask of the pairs of rows that have the same values."""
     same = np.ones(len(ones), np.bool_)
     for name in columns:
-        left = one.column(name).take(pa.array(ones))
-        right = other.column(name).take(pa.array(others))
+        left = one.column(name).take(arrow_values(ones))
+        right = other.column(name).take(arrow_values(others))
         same &= _equal_values(left, right)
     return same
 
@@ -221,8 +222,7 @@ def _equal_values(left: pa.Array, right: pa.Array) -> Mask:
         return mask
     both_null = pc.and_(pc.is_null(left), pc.is_null(right))
     equal_values = pc.or_(pc.fill_null(pc.equal(left, right), False), both_null)
-    found: Mask = equal_values.to_numpy(zero_copy_only=False)
-    return found
+    return numpy_mask(equal_values)
 
 
 def _distinct(parts: Sequence[RunPart]) -> Comparable:

@@ -19,6 +19,7 @@ from headwater.storage.merge.engine import Indices, MergeEngine, RowGroups
 from headwater.storage.merge.registry import merge_engine
 from headwater.storage.rows.ordering import Comparable, OrderColumn, RowOrder
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.types.arrow_numbers import arrow_mask, arrow_values, numpy_values
 from headwater.storage.types.data_type import to_arrow
 
 __all__ = ["MergeRules", "added_rows"]
@@ -120,7 +121,7 @@ class MergeRules:
             return merged
         merged = self._without_nulls(groups, merged)
         copied = [name for name in columns if name in alike or name == SEQUENCE_FIELD.name]
-        newest = groups.gather(copied).take(pa.array(groups.lasts)) if copied else None
+        newest = groups.gather(copied).take(arrow_values(groups.lasts)) if copied else None
         names = dict.fromkeys([*columns, KIND_FIELD.name])
         return pa.RecordBatch.from_arrays(
             [
@@ -150,7 +151,7 @@ class MergeRules:
                     "back or never had its group's sequence; write them again, or let the column "
                     "be null"
                 )
-            newest = groups.gather([name]).column(0).take(pa.array(groups.lasts))
+            newest = groups.gather([name]).column(0).take(arrow_values(groups.lasts))
             kept = pc.if_else(empty, newest, values)
             merged = merged.set_column(at, merged.schema.field(at), kept)
         return merged
@@ -161,6 +162,5 @@ def added_rows(batch: pa.RecordBatch) -> pa.BooleanArray | None:
     at = batch.schema.get_field_index(KIND_FIELD.name)
     if at < 0:
         return None
-    retracting = pc.bit_wise_and(batch.column(at), pa.scalar(1, pa.int8()))
-    added = pc.equal(retracting, pa.scalar(0, pa.int8()))
-    return None if pc.all(added, min_count=0).as_py() else added
+    retracts = (numpy_values(batch.column(at)) & 1) == 1
+    return arrow_mask(~retracts) if retracts.any() else None

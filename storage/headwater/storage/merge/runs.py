@@ -27,6 +27,7 @@ from headwater.storage.merge.groups import (
 from headwater.storage.merge.rules import MergeRules, added_rows
 from headwater.storage.rows.gather import gather, take_rows
 from headwater.storage.rows.ordering import Comparable, Encoding, concatenate, words
+from headwater.storage.types.arrow_numbers import arrow_mask, arrow_values, numpy_mask
 
 __all__ = [
     "ROW_NUMBER",
@@ -172,7 +173,7 @@ class RunPart:
 
     def only(self, mask: Mask) -> RunPart:
         """Some of the rows."""
-        return RunPart(self.run, self.batch.filter(pa.array(mask)), self.keys[mask])
+        return RunPart(self.run, self.batch.filter(arrow_mask(mask)), self.keys[mask])
 
 
 @dataclass
@@ -396,11 +397,11 @@ class RangeMerge:
         """Add the rows of a batch that stay, and their keys."""
         added = None if self.keep_deletes else added_rows(batch)
         if added is not None:
-            own: Mask = added.to_numpy(zero_copy_only=False)
+            own: Mask = numpy_mask(added)
             mask = own if mask is None else mask & own
         batch = batch.select(self.columns)
         if mask is not None:
-            batch = batch.filter(pa.array(mask))
+            batch = batch.filter(arrow_mask(mask))
             own_keys = own_keys[mask] if self.ordered and len(own_keys) else own_keys
         if batch.num_rows:
             batches.append(batch)
@@ -443,5 +444,5 @@ def _select(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """Columns of a batch; ``_VALUE_KIND`` is left out of those in which no row retracts."""
     kind = KIND_FIELD.name
     if kind in names and kind not in batch.schema.names:
-        batch = batch.append_column(kind, pa.repeat(pa.scalar(0, pa.int8()), batch.num_rows))
+        batch = batch.append_column(kind, arrow_values(np.zeros(batch.num_rows, np.int8)))
     return batch.select(list(names))

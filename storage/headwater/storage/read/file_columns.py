@@ -148,6 +148,8 @@ def evolve(array: pa.Array, stored: DataType, wanted: DataType, zone: Zone = utc
 
 def _same(stored: DataType, wanted: DataType) -> bool:
     """True if the types differ at most in what Arrow's types do not show, but field ids count."""
+    if stored == wanted:
+        return True
     match stored, wanted:
         case RowType(), RowType():
             return len(stored.fields) == len(wanted.fields) and all(

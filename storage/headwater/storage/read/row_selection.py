@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
+from headwater.storage.types.arrow_numbers import arrow_values
+
 __all__ = ["RowSelection"]
 
 
@@ -49,4 +51,4 @@ class RowSelection:
             return batch
         if not batch.num_columns:
             return batch.slice(0, int(last - first))
-        return batch.take(pa.array(self.positions[first:last] - start))
+        return batch.take(arrow_values(self.positions[first:last] - start))

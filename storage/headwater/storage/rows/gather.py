@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headwater.storage.types.arrow_numbers import arrow_values
+
 __all__ = ["gather", "take_rows"]
 
 # Text columns of one Arrow batch end at 2 GiB.
@@ -38,11 +40,11 @@ def gather(
 def take_rows(batches: Sequence[pa.RecordBatch], order: npt.NDArray[np.int64]) -> pa.RecordBatch:
     """Rows of several batches in an order, as `gather`, in one batch of less than 2 GiB."""
     if len(batches) == 1:
-        return batches[0].take(pa.array(order))
+        return batches[0].take(arrow_values(order))
     if len(order) * 2 < sum(batch.num_rows for batch in batches):
         # Only what is wanted is put together.
         batches, order = _select(batches, order)
-    return pa.concat_batches(batches).take(pa.array(order))
+    return pa.concat_batches(batches).take(arrow_values(order))
 
 
 def _select(
@@ -56,7 +58,7 @@ def _select(
     by_batch = np.argsort(batch_of.astype(small), kind="stable")
     ends = np.cumsum([0, *np.bincount(batch_of, minlength=len(batches))])
     chosen = [
-        batch.take(pa.array(order[by_batch[start:end]] - first))
+        batch.take(arrow_values(order[by_batch[start:end]] - first))
         for batch, first, (start, end) in zip(batches, bounds[:-1], pairwise(ends), strict=True)
     ]
     places = np.empty_like(order)

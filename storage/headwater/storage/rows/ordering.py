@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.errors import Invalid
+from headwater.storage.types.arrow_numbers import arrow_mask, numpy_mask, numpy_values
 
 __all__ = ["Comparable", "Encoding", "OrderColumn", "RowOrder", "argsort", "concatenate", "words"]
 
@@ -251,7 +252,7 @@ def _encode(
     if column.descending:
         np.invert(body, out=body)
     if column.nullable:
-        valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
+        valid = numpy_mask(pc.is_valid(array))
         out[:, 0] = valid
         if array.null_count:
             body[~valid] = 0
@@ -293,12 +294,14 @@ def _text(array: pa.Array, width: int, long: pa.Array | None, out: _Bytes) -> No
 
     A value beyond the width is its beginning, then a number beyond each length by its rank.
     """
-    text = pc.fill_null(array, b"" if pa.types.is_binary(array.type) else "")
-    lengths = pc.binary_length(text).to_numpy(zero_copy_only=False).astype(np.uint32)
+    text = array
+    if array.null_count:
+        text = pc.fill_null(array, b"" if pa.types.is_binary(array.type) else "")
+    lengths = numpy_values(pc.binary_length(text)).astype(np.uint32)
     if long is not None:
         beyond = lengths > width
-        values = text.filter(pa.array(beyond)).cast(pa.large_binary())
-        lengths[beyond] = pc.index_in(values, value_set=long).to_numpy() + (width + 1)
+        values = text.filter(arrow_mask(beyond)).cast(pa.large_binary())
+        lengths[beyond] = numpy_values(pc.index_in(values, value_set=long)) + (width + 1)
         text = pc.binary_slice(text.view(pa.binary()), 0, width)
     out[:, width:] = _big_endian(lengths)
     if width == 0:

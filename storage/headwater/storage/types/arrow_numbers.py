@@ -1,7 +1,8 @@
 """Arrow columns as NumPy numbers and back, nulls kept apart.
 
 NumPy's integers have no null, and Arrow's own way into NumPy makes floating-point numbers of
-integers that do.
+integers that do. Arrow's ways there and back also import pandas where it is installed, half a
+second and 50 MB: the functions here that share memory go past them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ import pyarrow as pa
 __all__ = [
     "Integers",
     "Words",
+    "arrow_mask",
     "arrow_numbers",
+    "arrow_values",
     "decimal_words",
     "low_words",
+    "numpy_mask",
+    "numpy_values",
     "plain_numbers",
     "shortest_decimals",
 ]
@@ -26,6 +31,40 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 _WORDS = {32: pa.int32(), 64: pa.int64()}
+
+
+def numpy_values(array: pa.Array) -> npt.NDArray[np.integer]:
+    """The integers of a column without nulls, sharing its memory."""
+    dtype = np.dtype(array.type.to_pandas_dtype())
+    buffer = array.buffers()[1]
+    if buffer is None or not len(array):
+        return np.empty(0, dtype)
+    return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def arrow_values(numbers: npt.NDArray[np.integer]) -> pa.Array:
+    """Integers as a column that shares their memory."""
+    whole = np.ascontiguousarray(numbers)
+    return pa.Array.from_buffers(
+        pa.from_numpy_dtype(whole.dtype), len(whole), [None, pa.py_buffer(whole)]
+    )
+
+
+def numpy_mask(array: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    """A column of booleans without nulls."""
+    buffer = array.buffers()[1]
+    if buffer is None or not len(array):
+        return np.empty(0, np.bool_)
+    first, skipped = divmod(array.offset, 8)
+    octets = np.frombuffer(buffer, np.uint8)[first : first + (skipped + len(array) + 7) // 8]
+    bits = np.unpackbits(octets, count=skipped + len(array), bitorder="little")
+    return bits[skipped:].view(np.bool_)
+
+
+def arrow_mask(mask: npt.NDArray[np.bool_]) -> pa.BooleanArray:
+    """Booleans as a column."""
+    bits = np.packbits(mask, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
 
 
 def plain_numbers(array: pa.Array) -> npt.NDArray[np.generic]:

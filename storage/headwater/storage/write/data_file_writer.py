@@ -34,6 +34,7 @@ from headwater.storage.rows.binary_row import EMPTY_ROW, deserialize_row, serial
 from headwater.storage.rows.external_paths import ExternalPaths
 from headwater.storage.schema.file_indexes import written_file_indexes
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.arrow_numbers import numpy_values
 from headwater.storage.types.data_type import DataType
 from headwater.storage.types.values import StorageValue, storage_value
 from headwater.storage.write.file_encoding import file_encoding
@@ -246,8 +247,7 @@ class _Summary:
         ends = pc.min_max(rows.column(SEQUENCE_FIELD.name))
         self._sequences += [ends["min"].as_py(), ends["max"].as_py()]
         kinds = rows.column(KIND_FIELD.name)
-        retracting = pc.bit_wise_and(kinds, pa.scalar(1, pa.int8()))
-        self._deletes += pc.sum(retracting).as_py() or 0
+        self._deletes += sum(int((numpy_values(part) & 1).sum()) for part in kinds.chunks)
 
     def _key(self, rows: pa.Table, at: int) -> bytes:
         types = [field.type for field in self._keys]
