@@ -388,16 +388,34 @@ class SparkLake:
 
     # Maintenance ------------------------------------------------------------------------------
 
-    def compact(self, name: str, partition: Mapping[str, object] | None = None) -> Snapshot | None:
+    def compact(
+        self,
+        name: str,
+        partition: Mapping[str, object] | None = None,
+        *,
+        where: str | None = None,
+        full: bool | None = None,
+        order_strategy: str | None = None,
+        order_by: Sequence[str] = (),
+    ) -> Snapshot | None:
         """Rewrite files into fewer, each bucket in a task of Spark's; else as `Table.compact`.
+
+        Rows are sorted partition by partition, each in a task.
 
         Returns:
             The snapshot made; None when there was nothing to do.
 
         Raises:
-            Conflict, Unsupported, OutcomeUnknown: As `Table.compact`.
+            Conflict, Invalid, Unsupported, OutcomeUnknown: As `Table.compact`.
         """
-        return self._catalog.table(name).compact(partition, executor=self._executor)
+        return self._catalog.table(name).compact(
+            partition,
+            where=where,
+            full=full,
+            order_strategy=order_strategy,
+            order_by=order_by,
+            executor=self._executor,
+        )
 
     def expire_snapshots(
         self,

@@ -18,6 +18,7 @@ from headwater.catalog.table.lifecycle import TableLifecycle
 from headwater.catalog.table.progress import WatchedExecutor
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.compaction.sort_key import SortKey, sort_key
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unavailable
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.jobs.change import merge_into_table, update_table
@@ -359,19 +360,29 @@ class Table(TableLifecycle):
         self,
         partition: Mapping[str, object] | None = None,
         *,
-        full: bool = True,
+        where: str | Predicate | None = None,
+        full: bool | None = None,
+        order_strategy: str | None = None,
+        order_by: Sequence[str] = (),
         executor: Executor = _THIS_PROCESS,
     ) -> Snapshot | None:
         """Rewrite files into fewer: same rows, quicker to read.
 
-        Files that are added meanwhile stay as they are. When another compaction took the same
-        files, what is left to do is planned anew.
+        Files that are added meanwhile stay as they are. When another commit took the same files,
+        what is left to do is planned anew.
 
         Args:
             partition: Only partitions with these values.
+            where: Only partitions that fulfil this SQL condition on the partition columns.
             full: Rewrite all there is, so that reading needs no merge. Else only what is due by the
                 options ``num-sorted-run.compaction-trigger``, ``compaction.size-ratio`` and the
-                like: the newest runs of a bucket, when there are too many.
+                like: the newest runs of a bucket, when there are too many. Tables with
+                ``clustering.incremental`` do what is due unless it is True, others all unless it
+                is False.
+            order_strategy: Sort the rows of an append table without buckets, partition by
+                partition: ``order``, or along a curve through the columns, ``zorder`` or
+                ``hilbert``. ``none`` is the same as None.
+            order_by: The columns to sort by.
             executor: Runs the compaction's tasks; this process unless given.
 
         Returns:
@@ -379,12 +390,26 @@ class Table(TableLifecycle):
 
         Raises:
             Conflict: Other commits replaced the same files each time.
-            Unsupported: The table's compaction must write a changelog.
+            Invalid: The arguments contradict each other, or the table.
+            Unsupported: The table cannot be compacted, or rows have no order by a column.
             OutcomeUnknown: The commit may have happened.
         """
+        order: SortKey | None = None
+        if order_strategy is not None and order_strategy.strip().lower() != "none":
+            order = sort_key(self._storage.schema, order_strategy, order_by)
+        elif order_by:
+            raise Invalid("order_by needs order_strategy: order, zorder or hilbert")
         watched = self._watched("compacting", executor)
         return self._kept_up(
-            compact_table(self._storage, self.pointer, watched, partition=partition, full=full)
+            compact_table(
+                self._storage,
+                self.pointer,
+                watched,
+                partition=partition,
+                where=self._predicate(where, self._storage),
+                full=full,
+                order=order,
+            )
         )
 
     def rewrite_file_indexes(

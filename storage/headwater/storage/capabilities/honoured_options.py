@@ -181,6 +181,24 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("compaction.force-up-level-0", "whether files stay on level 0"),
     _honoured("compaction.small-file-ratio", "how small files are that are rewritten"),
     _honoured("compaction.min.file-num", "the small files of an append table that are too many"),
+    _honoured("zorder.var-length-contribution", "the bytes of text that count on a Z-order curve"),
+    _honoured("clustering.incremental", "whether compaction sorts the rows of an append table"),
+    _honoured(
+        "clustering.columns",
+        "the columns that it sorts by; writers leave rows in their order",
+        "sink.clustering.by-columns",
+    ),
+    _honoured(
+        "clustering.strategy", "the order: `order`, `zorder`, `hilbert`", "sink.clustering.strategy"
+    ),
+    _honoured("clustering.incremental.mode", "whether the files of a level overlap"),
+    _honoured(
+        "clustering.history-partition.idle-to-full-sort",
+        "how long after its last rows a partition is sorted as a whole",
+    ),
+    _honoured(
+        "clustering.history-partition.limit", "how many such partitions one compaction sorts"
+    ),
     _honoured("lookup-compact", "whether a lookup compaction waits for more runs on level 0"),
     _honoured("lookup-compact.max-interval", "how many it waits for"),
     _honoured("force-lookup", "whether a compaction looks keys up in higher levels"),

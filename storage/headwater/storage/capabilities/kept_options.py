@@ -35,11 +35,8 @@ _KEPT: Mapping[str, str] = {
         compaction.offpeak.start.hour compaction.skip-expired-partitions
         """,
     "the order of rows in new files": """
-        clustering.columns clustering.history-partition.idle-to-full-sort
-        clustering.history-partition.limit clustering.incremental.mode
-        clustering.incremental.optimize-write clustering.strategy sink.clustering.by-columns
-        sink.clustering.strategy sort-compaction.local-sample.magnification
-        sort-compaction.range-strategy zorder.var-length-contribution
+        clustering.incremental.optimize-write sort-compaction.local-sample.magnification
+        sort-compaction.range-strategy
         """,
     "work that others do along with a commit: call Java classes, tell Hive. A commit of this engine"
     " does none of it": """

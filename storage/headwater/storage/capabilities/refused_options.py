@@ -252,11 +252,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         for kind in ("btree", "bitmap", "multivalue", "vector", "full-text")
     ),
     Option(
-        "clustering.incremental",
-        "whether compaction sorts files by `clustering.columns`",
-        refusals=(Refusal(Operation.COMPACT, _FALSE),),
-    ),
-    Option(
         "partition.mark-done-action",
         "how it is told that a partition is complete",
         is_honoured=True,

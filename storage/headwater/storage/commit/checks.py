@@ -151,11 +151,13 @@ def changed_files_fit(
 def key_ranges_do_not_overlap(
     storage: TableStorage, after: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]
 ) -> None:
-    """The files of one level above 0 are one sorted run.
+    """The files of one level above 0 are one sorted run, where rows have keys.
 
     Raises:
         Conflict: Another commit added a file with the same keys to the same level.
     """
+    if not storage.schema.primary_keys:
+        return
     touched = {
         (entry.partition, entry.bucket, entry.file.level)
         for entry in delta

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import pyarrow as pa
+
+from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry, epoch_millis
+from headwater.storage.predicate.filter import (
+    Predicate,
+    columns_of,
+    filter_rows,
+    to_expression,
+    to_sql,
+)
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.rows.partition import partition_spec, partition_values, static_partition
 from headwater.storage.table_storage import PartitionStatistics, TableStorage
+from headwater.storage.types.data_type import to_arrow
 from headwater.storage.types.values import StorageValue
 from headwater.storage.write.table_writer import CommitMessage
 
@@ -24,21 +35,26 @@ __all__ = [
     "upgraded",
 ]
 
+# No column's name begins so.
+_ROW = "_KEY_partition"
+
 
 @dataclass(frozen=True)
 class PartitionFilter:
-    """Some of a table's partitions: given ones, or those with given values, or all.
+    """Some of a table's partitions: given ones, or those with given values, or all; it pickles.
 
     Attributes:
         storage: The table.
         partitions: Serialised partitions; None when `values` decide.
         values: Storage values by partition column; every partition must have one of them. The
             empty mapping alone is every partition.
+        condition: A condition on the partition columns that they fulfil besides.
     """
 
     storage: TableStorage
     partitions: Collection[bytes] | None = None
     values: tuple[Mapping[str, StorageValue], ...] = ({},)
+    condition: Predicate | None = None
 
     @staticmethod
     def whole_table(storage: TableStorage) -> PartitionFilter:
@@ -60,10 +76,44 @@ class PartitionFilter:
     @property
     def is_whole(self) -> bool:
         """True if it is certainly every partition."""
-        return self.partitions is None and any(not wanted for wanted in self.values)
+        if self.partitions is not None or self.condition is not None:
+            return False
+        return any(not wanted for wanted in self.values)
+
+    @staticmethod
+    def where(storage: TableStorage, condition: Predicate) -> PartitionFilter:
+        """Partitions for which a condition is true; raises Invalid if it asks for other columns."""
+        keys = storage.schema.partition_keys
+        others = sorted(columns_of(condition).difference(keys))
+        if others:
+            raise Invalid(
+                f"table {storage.name}: '{others[0]}' is not a partition column; a condition that "
+                f"chooses partitions asks for {', '.join(keys) or 'none: there are none'}"
+            )
+        return PartitionFilter(storage, condition=condition)
+
+    def chosen(self, partitions: Iterable[bytes]) -> frozenset[bytes]:
+        """Those of some serialised partitions that are among them."""
+        found = [each for each in dict.fromkeys(partitions) if self._has_values(each)]
+        if self.condition is None or not found:
+            return frozenset(found)
+        fields = self.storage.schema.partition_fields
+        values = zip(*(partition_values(self.storage, each) for each in found), strict=True)
+        columns = [
+            pa.array(column, to_arrow(field.type))
+            for field, column in zip(fields, values, strict=True)
+        ]
+        rows = pa.RecordBatch.from_arrays(
+            [*columns, pa.array(found, pa.binary())], [*(field.name for field in fields), _ROW]
+        )
+        keep = to_expression(self.condition, self.storage.schema)
+        return frozenset(filter_rows(rows, keep).column(_ROW).to_pylist())
 
     def includes(self, partition: bytes) -> bool:
         """True if a serialised partition is among them."""
+        return partition in self.chosen([partition])
+
+    def _has_values(self, partition: bytes) -> bool:
         if self.partitions is not None:
             return partition in self.partitions
         names = self.storage.schema.partition_keys
@@ -75,6 +125,8 @@ class PartitionFilter:
     def __str__(self) -> str:
         if self.partitions is not None:
             return f"{len(self.partitions)} partitions"
+        if self.condition is not None:
+            return f"partitions where {to_sql(self.condition, self.storage.schema)}"
         texts = [", ".join(f"{k}={v!r}" for k, v in each.items()) for each in self.values]
         return " or ".join(f"partition {text}" if text else "the table" for text in texts)
 

@@ -120,6 +120,63 @@ class CompactionOptions(TableOptions):
             raise Invalid(f"option '{key}' must be a number, not '{text}'") from None
         return int(self.target_file_size(primary_key) * ratio)
 
+    @property
+    def z_order_text_bytes(self) -> int:
+        """Bytes of text and binary values that count on a Z-order curve."""
+        key = "zorder.var-length-contribution"
+        count = self._integer(key, 8)
+        if count < 1:
+            raise Invalid(f"option '{key}' must be at least 1, not {count}")
+        return count
+
+    @property
+    def clusters_incrementally(self) -> bool:
+        """True if compaction sorts the rows of an append table by `clustering_columns`."""
+        return self._boolean("clustering.incremental", False)
+
+    @property
+    def keeps_append_order(self) -> bool:
+        """True if the rows of an append table's bucket stay in the order of writing."""
+        return self._boolean("bucket-append-ordered", True)
+
+    @property
+    def clustering_columns(self) -> tuple[str, ...]:
+        """The columns that compaction sorts rows by."""
+        for key in ("clustering.columns", "sink.clustering.by-columns"):
+            if key in self.raw:
+                return tuple(name for name in map(str.strip, self.raw[key].split(",")) if name)
+        return ()
+
+    @property
+    def clustering_strategy(self) -> str:
+        """The order it gives them: ``order``, ``zorder`` or ``hilbert``."""
+        chosen = self._word("clustering.strategy") or self._word("sink.clustering.strategy")
+        if chosen is not None and chosen != "auto":
+            return chosen
+        count = len(self.clustering_columns)
+        return "order" if count == 1 else "zorder" if count < 5 else "hilbert"
+
+    @property
+    def clusters_globally(self) -> bool:
+        """True if files of a level do not overlap; else each is sorted by itself."""
+        key = "clustering.incremental.mode"
+        mode = self._word(key) or "global-sort"
+        if mode not in ("global-sort", "local-sort"):
+            raise Invalid(f"option '{key}' must be global-sort or local-sort, not '{mode}'")
+        return mode == "global-sort"
+
+    @property
+    def history_partition_idle(self) -> int | None:
+        """Milliseconds without writes after which a partition is clustered fully; None never."""
+        key = "clustering.history-partition.idle-to-full-sort"
+        text = self.raw.get(key)
+        return None if text is None else parse_duration(text, key)
+
+    @property
+    def history_partition_limit(self) -> int:
+        """Such partitions that one compaction clusters at most."""
+        return self._integer("clustering.history-partition.limit", 5)
+
     def _bytes(self, key: str) -> int | None:
         text = self.raw.get(key)
         return None if text is None else parse_bytes(text, key)

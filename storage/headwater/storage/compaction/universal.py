@@ -13,7 +13,7 @@ from headwater.storage.compaction.levels import LevelRun, Levels
 from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.manifest.data_file import DataFile, epoch_millis
 
-__all__ = ["CompactionUnit", "full_compaction", "pick_compaction"]
+__all__ = ["CompactionUnit", "full_compaction", "pick_compaction", "pick_runs"]
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,19 @@ def pick_compaction(
 
 
 def _picked(levels: Levels, options: CompactionOptions, now_millis: int) -> CompactionUnit | None:
-    runs, trigger = levels.runs, options.sorted_run_trigger
     if _is_full_due(levels, options, now_millis):
         return full_compaction(levels)
+    return pick_runs(levels, options)
+
+
+def pick_runs(levels: Levels, options: CompactionOptions) -> CompactionUnit | None:
+    """The runs that are too many, or too large beside the oldest; None when none are.
+
+    Args:
+        levels: The bucket's runs.
+        options: The table's options.
+    """
+    runs, trigger = levels.runs, options.sorted_run_trigger
     if len(runs) < trigger:
         return None
     newer = sum(run.size for run in runs[:-1])

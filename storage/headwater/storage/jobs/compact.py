@@ -18,11 +18,14 @@ from headwater.storage.compaction.postponed import (
     run_postponed,
 )
 from headwater.storage.compaction.rewrite import run_compaction
-from headwater.storage.errors import Conflict, HeadwaterError, Unsupported
+from headwater.storage.compaction.sort_key import SortKey
+from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unsupported
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import run_job
+from headwater.storage.jobs.sort import SortJob
 from headwater.storage.manifest.data_file import FileKind
+from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
@@ -41,28 +44,49 @@ def compact_table(
     executor: Executor,
     *,
     partition: Mapping[str, object] | None = None,
-    full: bool = True,
+    where: Predicate | None = None,
+    full: bool | None = None,
+    order: SortKey | None = None,
 ) -> Snapshot | None:
     """Rewrite files into fewer; a bucket, or a group of an append table's files, is a task.
 
-    Postponed rows are first brought into buckets, as a commit of its own.
+    Postponed rows are first brought into buckets, as a commit of its own. A table that is clustered
+    incrementally is sorted.
 
     Args:
         storage: The table.
         pointer: The authority on the latest snapshot.
         executor: Runs the tasks.
         partition: Only partitions with these values.
-        full: Compact all there is; else only what is due.
+        where: Only partitions that fulfil this condition.
+        full: Compact all there is; else only what is due. None is what is due in a table that is
+            clustered incrementally, and all in others.
+        order: Sort all rows of an append table so.
 
     Raises:
+        Invalid: The arguments contradict each other, or the table.
         Unsupported: The table cannot be compacted.
         Conflict, OutcomeUnknown: As `run_job`.
     """
-    wanted = PartitionFilter.static(storage, partition or {})
+    if partition and where is not None:
+        raise Invalid("choose partitions by their values or by a condition, not by both")
+    wanted: PartitionFilter | None = None
+    if where is not None:
+        wanted = PartitionFilter.where(storage, where)
+    elif partition:
+        wanted = PartitionFilter.static(storage, partition)
+    if order is not None:
+        if full is False:
+            raise Invalid("sorting rewrites all files: leave out full=False")
+        return run_job(SortJob(storage, order, wanted=wanted, retries=_RETRIES), pointer, executor)
+    if CompactionOptions(storage.schema.options).clusters_incrementally:
+        clustering = SortJob(storage, full=full is True, wanted=wanted, retries=_RETRIES)
+        return run_job(clustering, pointer, executor)
     spread: Snapshot | None = None
+    wanted = wanted or PartitionFilter.whole_table(storage)
     if storage.schema.table_options.bucket == POSTPONE_BUCKET:
         spread = run_job(_Spreading(storage, wanted), pointer, executor)
-    job = _Compaction(storage, full, wanted=wanted, retries=_RETRIES)
+    job = _Compaction(storage, full is not False, wanted=wanted, retries=_RETRIES)
     return run_job(job, pointer, executor) or spread
 
 
@@ -95,6 +119,11 @@ def compact_written(
     if not (buckets and _compacts(storage, options)):
         return None
     try:
+        if options.clusters_incrementally:
+            full = _is_full_due(options, identifier)
+            of = None if full else frozenset(buckets)
+            clustering = SortJob(storage, full=full, buckets=of, identifier=identifier)
+            return run_job(clustering, commit.pointer, executor, commit)
         job = _Compaction(
             storage, False, frozenset(buckets), identifier, tells_lookups=tells_lookups
         )
@@ -166,9 +195,8 @@ def may_be_due(
         return False
     if states is None or options.is_due_by_more_than_runs or _is_full_due(options, identifier):
         return True
-    trigger = (
-        options.sorted_run_trigger if storage.schema.primary_keys else options.append_file_trigger
-    )
+    by_runs = bool(storage.schema.primary_keys) or options.clusters_incrementally
+    trigger = options.sorted_run_trigger if by_runs else options.append_file_trigger
     for message in messages:
         state = states.partitions.get(message.partition)
         if state is None:
@@ -216,7 +244,8 @@ class _Spreading:
 
     def plan(self, base: Snapshot) -> list[PostponedTask]:
         tasks = plan_postponed(self.storage, base)
-        chosen = [task for task in tasks if self.wanted.includes(task.partition)]
+        included = self.wanted.chosen(task.partition for task in tasks)
+        chosen = [task for task in tasks if task.partition in included]
         return sorted(chosen, key=lambda task: -task.size)
 
     def run(self, task: PostponedTask) -> Sequence[CommitMessage]:
@@ -255,8 +284,10 @@ class _Compaction:
             tells_lookups=self.tells_lookups,
         )
         wanted = self.wanted
-        chosen = [task for task in tasks if wanted is None or wanted.includes(task.partition)]
-        return sorted(chosen, key=lambda task: -task.size)
+        if wanted is not None:
+            included = wanted.chosen(task.partition for task in tasks)
+            tasks = [task for task in tasks if task.partition in included]
+        return sorted(tasks, key=lambda task: -task.size)
 
     def run(self, task: CompactionTask) -> list[CommitMessage]:
         message = run_compaction(self.storage, task)

@@ -65,6 +65,16 @@ def _check_row_tracking(schema: TableSchema) -> None:
     is_clustered = _is_true(schema.options, _CLUSTERING)
     if is_clustered and schema.primary_keys:
         raise Invalid(f"'{_CLUSTERING}' is for tables without a primary key")
+    if is_clustered and options.bucket != -1:
+        if schema.options.get("bucket-append-ordered", "true").strip().lower() != "false":
+            raise Invalid(
+                f"'{_CLUSTERING}' gives up the order of rows in a bucket: it needs "
+                "'bucket-append-ordered' = 'false' where 'bucket' is not -1"
+            )
+        if options.deletion_vectors_enabled:
+            raise Invalid(
+                f"'{_CLUSTERING}' excludes 'deletion-vectors.enabled' where 'bucket' is not -1"
+            )
     if not _is_true(schema.options, _DATA_EVOLUTION):
         return
     if not is_tracking:

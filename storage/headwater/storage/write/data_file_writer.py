@@ -147,11 +147,11 @@ class DataFileWriter:
             summary.add(part)
             indexes.add(part)
             if file.size_estimate >= self._target:
-                self._roll()
+                self.roll()
 
     def finish(self) -> list[DataFile]:
         """Close the last file; all files written, in order."""
-        self._roll()
+        self.roll()
         return list(self._finished)
 
     def abort(self) -> None:
@@ -180,7 +180,8 @@ class DataFileWriter:
         indexes = FileIndexBuilder(self._indexes, self._storage.schema.field_by_name)
         return place, file, _Summary(self._storage, self._encoding.statistics_mode), indexes
 
-    def _roll(self) -> None:
+    def roll(self) -> None:
+        """Close the file that is open; rows that follow go to another."""
         if self._open is None:
             return
         place, file, summary, indexes = self._open

@@ -1,0 +1,202 @@
+"""Sort more rows than fit into memory.
+
+Rows that fit are sorted there. Of more, the keys are sampled first: quantiles of the sample split
+them into ranges, each a file on the local disk. Ranges are sorted one after another, and split
+again if they are too large. A range of one key alone needs no sorting, however large it is.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.storage.compaction.sort_key import SortKey
+from headwater.storage.rows.gather import gather
+from headwater.storage.rows.ordering import Comparable, argsort, concatenate
+
+__all__ = ["BATCH_ROWS", "RowSource", "sorted_batches"]
+
+BATCH_ROWS = 8192
+"""Rows of which too much is not known yet to say how many may be held at a time."""
+_MOST_ROWS = 65536
+_BATCH_BYTES = 1 << 22
+# Each is an open file while rows are split.
+_MOST_RANGES = 64
+_SAMPLES_OF_RANGE = 100
+_SPILLED = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class RowSource(Protocol):
+    """Rows that can be read more than once."""
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows, or more."""
+        ...
+
+    def read(
+        self, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows; all columns unless some are named, and about so many rows at a time."""
+        ...
+
+
+def sorted_batches(source: RowSource, key: SortKey, memory_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Rows in the order of a key, batch by batch; equal ones in any order.
+
+    Args:
+        source: The rows.
+        key: The order.
+        memory_bytes: Bytes of rows held at a time. Sorting takes about three times as much. What
+            does not fit goes to the local disk, once or twice.
+    """
+    with tempfile.TemporaryDirectory(prefix="headwater-sort-") as folder:
+        yield from _sorted(source, key, memory_bytes, folder)
+
+
+def _sorted(
+    source: RowSource, key: SortKey, memory_bytes: int, folder: str
+) -> Iterator[pa.RecordBatch]:
+    held: list[pa.RecordBatch] = []
+    size = rows = 0
+    for batch in source.read(None, BATCH_ROWS):
+        held.append(batch)
+        size += batch.nbytes
+        rows += batch.num_rows
+        if size > memory_bytes and rows > 1:
+            break
+    else:
+        yield from _sorted_in_memory(held, key)
+        return
+    held.clear()
+    row_bytes = max(1.0, size / rows)
+    batch_rows = max(256, min(_MOST_ROWS, int(memory_bytes / 16 / row_bytes)))
+    expected = row_bytes * max(source.row_count, rows)
+    ranges = min(_MOST_RANGES, 2 + int(2 * expected / memory_bytes))
+    bounds = _quantiles(source, key, ranges)
+    spilled = _split(source, key, bounds, tempfile.mkdtemp(dir=folder), batch_rows)
+    for number, part in enumerate(spilled):
+        if part is None:
+            continue
+        if number % 2:
+            yield from part.read(None, batch_rows)
+        else:
+            yield from _sorted(part, key, memory_bytes, folder)
+        os.unlink(part.path)
+
+
+def _sorted_in_memory(batches: Sequence[pa.RecordBatch], key: SortKey) -> Iterator[pa.RecordBatch]:
+    batches = [batch for batch in batches if batch.num_rows]
+    if not batches:
+        return
+    order = key.order
+    arrays = [key.arrays(batch) for batch in batches]
+    encoding = order.fixed or order.encoding(arrays)
+    places = argsort(concatenate([order.encode(each, encoding) for each in arrays]))
+    del arrays
+    step = _rows_of_batch(batches)
+    for start in range(0, len(places), step):
+        yield from gather(batches, places[start : start + step])
+
+
+def _rows_of_batch(batches: Sequence[pa.RecordBatch]) -> int:
+    """Rows given at a time: few enough that wide ones take no great part of the memory."""
+    rows = sum(batch.num_rows for batch in batches)
+    row_bytes = sum(batch.nbytes for batch in batches) / rows
+    return max(1, min(_MOST_ROWS, int(_BATCH_BYTES / max(row_bytes, 1))))
+
+
+def _quantiles(source: RowSource, key: SortKey, ranges: int) -> list[pa.Array]:
+    """Distinct keys that split the rows into ranges of about the same size, in their order."""
+    stride = max(1, source.row_count // (_SAMPLES_OF_RANGE * ranges))
+    samples: list[list[pa.Array]] = []
+    first = 0
+    for batch in source.read(key.columns):
+        picked = np.arange(first, batch.num_rows, stride)
+        if len(picked):
+            samples.append(key.arrays(batch.take(pa.array(picked))))
+        first = (first - batch.num_rows) % stride
+    columns = [pa.concat_arrays(parts) for parts in zip(*samples, strict=True)]
+    comparable = key.order.encode(columns)
+    order = argsort(comparable)
+    picked = order[np.linspace(0, len(order), ranges + 1).astype(np.int64)[1:-1]]
+    distinct = np.append(True, comparable[picked][1:] != comparable[picked][:-1])
+    chosen = pa.array(picked[distinct])
+    return [column.take(chosen) for column in columns]
+
+
+@dataclass(frozen=True)
+class _Spilled:
+    """Rows in a file of the local disk.
+
+    Attributes:
+        path: The file.
+        row_count: The number of rows.
+    """
+
+    path: str
+    row_count: int
+
+    def read(
+        self, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows, all columns unless some are named; small batches are put together."""
+        waiting: list[pa.RecordBatch] = []
+        rows = size = 0
+        with pa.OSFile(self.path) as file, pa.ipc.open_stream(file) as stream:
+            for batch in stream:
+                waiting.append(batch if columns is None else batch.select(columns))
+                rows += batch.num_rows
+                size += batch.nbytes
+                if rows >= batch_rows or size >= _BATCH_BYTES:
+                    yield pa.concat_batches(waiting)
+                    waiting, rows, size = [], 0, 0
+        if waiting:
+            yield pa.concat_batches(waiting)
+
+
+def _split(
+    source: RowSource, key: SortKey, bounds: Sequence[pa.Array], folder: str, batch_rows: int
+) -> list[_Spilled | None]:
+    """Rows split by bounds: at even places those between two, at odd ones those equal to one."""
+    count = 2 * len(bounds[0]) + 1
+    counts = [0] * count
+    paths = [os.path.join(folder, f"{number}.arrow") for number in range(count)]
+    with ExitStack() as stack:
+        writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
+        for batch in source.read(None, batch_rows):
+            places = _places(key, batch, bounds)
+            order = np.argsort(places, kind="stable")
+            ends = np.cumsum(np.bincount(places, minlength=count))
+            rows = batch.take(pa.array(order))
+            start = 0
+            for number, end in enumerate(ends.tolist()):
+                if end == start:
+                    continue
+                if number not in writers:
+                    file = stack.enter_context(pa.OSFile(paths[number], "wb"))
+                    writers[number] = stack.enter_context(
+                        pa.ipc.new_stream(file, batch.schema, options=_SPILLED)
+                    )
+                writers[number].write_batch(rows.slice(start, end - start))
+                counts[number] += end - start
+                start = end
+    return [
+        _Spilled(path, rows) if rows else None for path, rows in zip(paths, counts, strict=True)
+    ]
+
+
+def _places(key: SortKey, batch: pa.RecordBatch, bounds: Sequence[pa.Array]) -> Comparable:
+    order, arrays = key.order, key.arrays(batch)
+    encoding = order.fixed or order.encoding([arrays, bounds])
+    rows, limits = order.encode(arrays, encoding), order.encode(bounds, encoding)
+    below = np.searchsorted(limits, rows, side="left")
+    places = below + np.searchsorted(limits, rows, side="right")
+    return places.astype(np.uint16)
