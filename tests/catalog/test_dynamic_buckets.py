@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,9 +17,11 @@ from hypothesis import strategies as st
 from headwater.catalog.table.table import Table
 from headwater.client import connect
 from headwater.storage.errors import Conflict, CorruptData, Invalid
+from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.index_file import HASH, index_file_path
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.jobs.executor import LocalExecutor
+from headwater.storage.jobs.staged import commit_staged, staging_writer
 from headwater.storage.jobs.write import WritePlan, write_rows
 from headwater.storage.rows.bucket import key_hashes
 from headwater.storage.write.table_writer import CommitMessage
@@ -341,6 +344,44 @@ def test_writers_at_the_same_time_put_no_key_into_two_buckets(
                 continue
             expected = {**expected, **rows}
         _check(table, expected)
+
+
+def test_rows_that_tasks_leave_are_placed_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _table(tmp_path)
+    table.write(_many(1, range(7)))
+    staged: list[CommitMessage] = []
+    # Each task has keys of the others, and none of them a bucket.
+    for task in range(3):
+        with staging_writer(table.storage) as writer:
+            writer.write(_many(1, [task, 50, 51, 60 + task], "new"))
+            writer.write(_data([(1, 6, "")], ["-D"]))
+            staged += writer.finish()
+    assert {message.bucket for message in staged} == {POSTPONE_BUCKET}
+    # A task whose job ended leaves an orphan.
+    with staging_writer(table.storage) as writer:
+        writer.write(_many(2, [1]))
+        writer.finish()
+    races = iter(range(2))
+    commit = WritePlan.commit
+
+    def overtaken(plan: WritePlan, *arguments: object, **more: object) -> object:
+        if next(races, None) is not None:
+            with monkeypatch.context() as undone:
+                undone.setattr(WritePlan, "commit", commit)
+                table.write(_many(1, [51, 80], "other"))
+        return commit(plan, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(WritePlan, "commit", overtaken)
+    commit_staged(WritePlan(table.storage), table._new_commit(), staged, LocalExecutor())
+    new = {(1, key): "new" for key in (0, 1, 2, 50, 51, 60, 61, 62)}
+    kept = {(1, key): "v" for key in (3, 4, 5)}
+    _check(table, {**kept, **new, (1, 80): "other"})
+    (orphan,) = tmp_path.rglob("bucket-postpone/*")
+    found = table.remove_orphan_files(older_than=timedelta(0))
+    assert [Path(file.path).name for file in found.files] == [orphan.name]
+    assert not orphan.exists()
 
 
 def test_a_difference_across_an_overwrite_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -78,11 +79,78 @@ def test_keys_move_between_partitions(
     assert rows(lake.table("db.t")) == sorted([(3, k, 3) for k in range(10)] + kept, key=repr)
 
 
-def test_tasks_that_would_share_keys_are_refused(spark: SparkSession, lake: SparkLake) -> None:
-    data = frame(spark, 0, 10, 1)
+MODES: Mapping[str, tuple[Sequence[str], Mapping[str, str]]] = {
+    "dynamic": (["p", "id"], {"dynamic-bucket.target-row-num": "20"}),
+    "across partitions": (["id"], {"dynamic-bucket.target-row-num": "20"}),
+    "postponed": (["p", "id"], {"bucket": "-2", "postpone.default-bucket-num": "2"}),
+}
+
+
+def _keyed(lake: SparkLake, spark: SparkSession, mode: str) -> None:
+    keys, options = MODES[mode]
     lake.create_table(
-        "db.t", data.schema, primary_keys=["p", "id"], partition_keys=["p"], options={}
+        "db.t",
+        frame(spark, 0, 1, 0).schema,
+        primary_keys=keys,
+        partition_keys=["p"],
+        options=options,
     )
-    with pytest.raises(Exception, match=r"write with SparkLake\.write"):
-        data.write.format(lake._format).mode("append").save("db.t")
-    assert rows(lake.table("db.t")) == []
+
+
+@pytest.mark.modes
+@pytest.mark.parametrize("mode", MODES)
+def test_frames_are_written_without_a_shuffle(
+    spark: SparkSession, lake: SparkLake, folder: Path, mode: str
+) -> None:
+    _keyed(lake, spark, mode)
+
+    def write(df: DataFrame, how: str = "append") -> None:
+        df.write.format(lake._format).mode(how).save("db.t")
+
+    write(frame(spark, 0, 120, 1))
+    write(frame(spark, 100, 160, 2).repartition(7))
+    expected = {key: (key % 2, key, 2 if key >= 100 else 1) for key in range(160)}
+    assert rows(lake.table("db.t")) == sorted(expected.values(), key=repr)
+    # Rows of all tasks have the same keys, old ones and new.
+    again = frame(spark, 150, 170, 3)
+    write(again.union(again).union(again).repartition(6))
+    expected |= {key: (key % 2, key, 3) for key in range(150, 170)}
+    assert rows(lake.table("db.t")) == sorted(expected.values(), key=repr)
+    write(frame(spark, 4, 6, 4).withColumn("_ROW_KIND", sf.lit("-D")))
+    moved = frame(spark, 10, 12, 5).withColumn("p", sf.lit(7))
+    if mode == "across partitions":
+        write(moved)
+        expected |= {key: (7, key, 5) for key in (10, 11)}
+    del expected[4], expected[5]
+    assert rows(lake.table("db.t")) == sorted(expected.values(), key=repr)
+    write(frame(spark, 0, 10, 6).where("p = 0"), "overwrite")
+    expected = {key: row for key, row in expected.items() if row[0] != 0}
+    expected |= {key: (0, key, 6) for key in range(0, 10, 2)}
+    assert rows(lake.table("db.t")) == sorted(expected.values(), key=repr)
+    # What tasks left for the commit is gone.
+    assert not list(folder.rglob("bucket-postpone/*"))
+
+
+@pytest.mark.modes
+@pytest.mark.parametrize("mode", MODES)
+def test_streams_are_written(
+    spark: SparkSession, lake: SparkLake, folder: Path, tmp_path: Path, mode: str
+) -> None:
+    _keyed(lake, spark, mode)
+    source = tmp_path / "source"
+    source.mkdir()
+    schema = frame(spark, 0, 1, 0).schema
+    query = (
+        spark.readStream.schema(schema)
+        .parquet(str(source))
+        .writeStream.format(lake._format)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+    )
+    for version, (first, last) in enumerate([(0, 50), (30, 80)]):
+        frame(spark, first, last, version).write.mode("append").parquet(str(source))
+        query.start("db.t").awaitTermination()
+    lake.compact("db.t")
+    expected = [(key % 2, key, int(key >= 30)) for key in range(80)]
+    assert rows(lake.table("db.t")) == sorted(expected, key=repr)
+    assert not [path for path in folder.rglob("bucket-postpone/*") if mode != "postponed"]

@@ -5,6 +5,10 @@ one snapshot, or deletes them when a task failed for good. A task that fails her
 wrote. One that Spark ends (its input failed, the job was given up) leaves files that no snapshot
 names.
 
+Tasks of plain ``df.write`` and of streams get their rows in no order. Where buckets follow from the
+key alone, each task writes to all of them. With dynamic buckets tasks only leave their rows in
+files, and the commit places them, see `headwater.storage.jobs.staged`.
+
 Spark asks to delete the files whenever a write fails, even when the commit's answer was lost and
 the files may be part of the table. It has the messages of all tasks only once the commit began,
 and a commit that certainly did not happen has deleted its files by itself. So files are deleted
@@ -31,12 +35,13 @@ from pyspark.sql.datasource import (
 
 from headwater.spark.options import WriteOptions
 from headwater.storage.commit.table_commit import TableCommit
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import Invalid
 from headwater.storage.jobs.executor import LocalExecutor
+from headwater.storage.jobs.staged import commit_staged, needs_staging, staging_writer
 from headwater.storage.jobs.write import Replacement, WritePlan
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.write.table_writer import CommitMessage
+from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 __all__ = ["BatchWriter", "StreamWriter", "WrittenFiles"]
 
@@ -69,17 +74,20 @@ class _Target:
         plan: The write.
         clustered: As in `WriteOptions`.
         writer: Names the batch write.
+        stages: True if tasks leave their rows for the commit to place.
     """
 
     plan: WritePlan
     clustered: bool
     writer: str
+    stages: bool = False
 
     @staticmethod
     def of(options: WriteOptions, *, is_stream: bool) -> _Target:
         table = options.open()
-        if not options.clustered:
-            _refuse_unclustered(table.storage)
+        if _stages(options, table.storage):
+            plan = _plan(options, table.storage, is_stream)
+            return _Target(plan, False, table.storage.runtime.new_uuid(), stages=True)
         plan = _plan(options, table.storage, is_stream).upon(table.pointer.latest())
         if plan.states is not None and not table.schema.partition_keys:
             # One look for all tasks. With partitions each task looks up those it meets.
@@ -93,10 +101,10 @@ class _Target:
         first = 0 if self.clustered else task.partitionId() * _TASK_RANGE
         name = task.getLocalProperty(_QUERY_ID) or self.writer
         rows = 0
-        with self.plan.writer(first, is_alone=False) as writer:
+        with self._writer(first) as writer:
             for batch in batches:
                 rows += batch.num_rows
-                if rows > _TASK_RANGE and not self.clustered:
+                if rows > _TASK_RANGE and not (self.clustered or self.stages):
                     raise Invalid(
                         f"table {self.plan.storage.name}: one task got more than {_TASK_RANGE:,} "
                         "rows; write with SparkLake.write, which spreads rows by bucket"
@@ -104,14 +112,15 @@ class _Target:
                 writer.write(batch)
             return WrittenFiles(name, tuple(writer.finish()))
 
+    def _writer(self, first: int) -> TableWriter:
+        if self.stages:
+            return staging_writer(self.plan.storage)
+        return self.plan.writer(first, is_alone=False)
 
-def _refuse_unclustered(storage: TableStorage) -> None:
-    """Refuse tasks that each would give the same new key a bucket of its own."""
-    if storage.schema.primary_keys and storage.schema.table_options.bucket == -1:
-        raise Unsupported(
-            f"table {storage.name} has dynamic buckets ('bucket' is -1), so all rows of a key must "
-            "come to one task: write with SparkLake.write, in a stream with foreachBatch"
-        )
+
+def _stages(options: WriteOptions, storage: TableStorage) -> bool:
+    """True if tasks cannot place their rows, as each would give the same new key a bucket."""
+    return not options.clustered and needs_staging(storage)
 
 
 def _plan(options: WriteOptions, storage: TableStorage, is_stream: bool) -> WritePlan:
@@ -195,7 +204,10 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
             table = self._options.open()
             commit = TableCommit(table.storage, table.pointer, files.writer)
             plan = _plan(self._options, table.storage, self._is_stream)
-            plan.commit(commit, files.messages, _THIS_PROCESS)
+            if _stages(self._options, table.storage):
+                commit_staged(plan, commit, files.messages, _THIS_PROCESS)
+            else:
+                plan.commit(commit, files.messages, _THIS_PROCESS)
             table.keep_up(written=files.partitions)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -220,11 +232,16 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         table = self._options.open()
         commit = TableCommit(table.storage, table.pointer, f"spark-{files.writer}")
         plan = _plan(self._options, table.storage, self._is_stream)
+        stages = _stages(self._options, table.storage)
         if commit.filter_committed([batchId]):
-            plan.commit(commit, files.messages, _THIS_PROCESS, identifier=batchId)
+            if stages:
+                commit_staged(plan, commit, files.messages, _THIS_PROCESS, identifier=batchId)
+            else:
+                plan.commit(commit, files.messages, _THIS_PROCESS, identifier=batchId)
             table.keep_up(at_end=False)
-        else:
-            commit.abort(files.messages)
+            return
+        commit.abort(files.messages)
+        if not stages:
             # The earlier run may have ended before it compacted.
             plan.compact_written(commit, files.messages, _THIS_PROCESS, batchId)
 
