@@ -17,9 +17,11 @@ from headwater.storage.compaction.plan import CompactionTask, plan_compaction
 from headwater.storage.compaction.rewrite import run_compaction
 from headwater.storage.errors import CorruptData
 from headwater.storage.files.local import local_path
+from headwater.storage.jobs.compact import compact_table
+from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
 from headwater.storage.read.split import read_split
-from headwater.storage.rows.partition import bucket_directory
+from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries, plan_snapshot
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import DataField, parse_type
@@ -367,3 +369,49 @@ def test_a_bucket_of_an_append_table_keeps_its_order(new_table: NewTable) -> Non
     add([9])
     assert sum(sizes(table)) == len(written)
     assert in_order(table)[-1].min_sequence_number == len(written) - 1
+
+
+@pytest.mark.parametrize("keys", [["id"], []])
+def test_all_files_are_rewritten_if_demanded(new_table: NewTable, keys: list[str]) -> None:
+    options = {"bucket": "1", "bucket-key": "id", "compaction.small-file-ratio": "0"}
+    table = new_table(COLUMNS, primary_keys=keys, options=options)
+    write(table, {"id": [1, 2], "v": [1, 2]})
+    write(table, {"id": [3, 4], "v": [3, 4]})
+    compact(table)
+    before, old = rows(table), {entry.file.file_name for entry in entries(table)}
+    assert compact(table) is None
+    forced = table.with_options(compaction__force_rewrite_all_files="true")
+    for _ in range(2):
+        assert compact(forced) is not None
+        new = {entry.file.file_name for entry in entries(table)}
+        assert not new & old
+        assert rows(table) == before
+        old = new
+
+
+def test_partitions_that_expire_next_may_be_left_out(new_table: NewTable) -> None:
+    options = {
+        "bucket": "-1",
+        "partition.expiration-time": "7 d",
+        "partition.timestamp-formatter": "yyyyMMdd",
+    }
+    columns = [("id", "INT"), ("day", "STRING")]
+    table = new_table(columns, partition_keys=["day"], options=options)
+    for _ in range(2):
+        # The clock stands at 2023-11-14.
+        days = ["20231101", "20231106", "20231108", "none", None]
+        write(table, {"id": [1, 2, 3, 4, 5], "day": days})
+
+    def compacted(**more: str) -> set[str]:
+        changed = table.with_options(**more)
+        base = {entry.file.file_name: entry for entry in entries(table)}
+        compact_table(changed.storage, table.pointer, LocalExecutor())
+        left = {entry.file.file_name for entry in entries(table)}
+        return {str(partition_values(table.storage, base[name].partition)[0])
+                for name in base.keys() - left}  # fmt: skip
+
+    skipping = {"compaction__skip_expired_partitions": "true"}
+    assert compacted(**skipping) == {"20231108", "none", "None"}
+    assert compacted(**skipping) == set()
+    strategy = {"partition__expiration_strategy": "update-time"}
+    assert compacted(**skipping, **strategy) == {"20231101", "20231106"}

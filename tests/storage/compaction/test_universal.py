@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -32,12 +33,15 @@ def levels(*runs: tuple[int, int], created: int = NOW) -> Levels:
 
 
 def picked(
-    runs: Sequence[tuple[int, int]], options: Mapping[str, str] | None = None, created: int = NOW
+    runs: Sequence[tuple[int, int]],
+    options: Mapping[str, str] | None = None,
+    created: int = NOW,
+    zone: dt.tzinfo = dt.UTC,
 ) -> tuple[int, int] | None:
     """The number of runs that are compacted, and the level of the new one."""
     tree = levels(*runs, created=created)
     given = {"num-sorted-run.compaction-trigger": "3", **(options or {})}
-    unit = pick_compaction(tree, CompactionOptions(given), NOW)
+    unit = pick_compaction(tree, CompactionOptions(given), NOW, zone)
     if unit is None:
         return None
     names = {file.file_name for file in unit.files}
@@ -90,6 +94,37 @@ def test_sizes_may_differ_by_the_size_ratio() -> None:
     assert picked(runs, {"num-sorted-run.compaction-trigger": "4"}) is None
     options = {"num-sorted-run.compaction-trigger": "4", "compaction.size-ratio": "49"}
     assert picked(runs, options) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "hours_east", "is_off_peak"),
+    [
+        # It is 22 o'clock in UTC.
+        (22, 23, 0, True),
+        (20, 22, 0, False),
+        (20, 4, 0, True),
+        (4, 20, 0, False),
+        (23, 4, 0, False),
+        (23, 1, 2, True),
+        (1, 23, 2, False),
+        (22, 22, 0, False),
+        (-1, 23, 0, False),
+        (22, -1, 0, False),
+    ],
+)
+def test_sizes_may_differ_by_more_at_off_peak_hours(
+    start: int, end: int, hours_east: int, is_off_peak: bool
+) -> None:
+    options = {
+        "num-sorted-run.compaction-trigger": "4",
+        "compaction.size-ratio": "9",
+        "compaction.offpeak-ratio": "40",
+        "compaction.offpeak.start.hour": str(start),
+        "compaction.offpeak.end.hour": str(end),
+    }
+    zone = dt.timezone(dt.timedelta(hours=hours_east))
+    runs = [(0, 100), (0, 149), (4, 1000), (5, 10000)]
+    assert picked(runs, options, zone=zone) == ((2, 3) if is_off_peak else None)
 
 
 def test_amplification_is_limited() -> None:

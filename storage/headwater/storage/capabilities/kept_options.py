@@ -29,10 +29,8 @@ _KEPT: Mapping[str, str] = {
     "how long a writer waits for its compaction: this engine's wait until it is done": """
         changelog-producer.lookup-wait commit.force-compact lookup-wait
         """,
-    "how much a compaction does": """
+    "how many files a plan of Java's compaction holds at a time": """
         compaction.file-num-limit
-        compaction.force-rewrite-all-files compaction.offpeak-ratio compaction.offpeak.end.hour
-        compaction.offpeak.start.hour compaction.skip-expired-partitions
         """,
     "the order of rows in new files": """
         clustering.incremental.optimize-write sort-compaction.local-sample.magnification

@@ -90,7 +90,7 @@ def plan_clustering(
         if full or bucket in history:
             unit = _full(storage, levels, options)
         else:
-            unit = pick_runs(levels, options)
+            unit = pick_runs(levels, options, options.size_ratio)
         if unit is not None:
             picked.append((entries, unit))
     group_bytes = None if options.clusters_globally else options.split_target_size

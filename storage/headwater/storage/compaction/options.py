@@ -45,6 +45,26 @@ class CompactionOptions(TableOptions):
         """Percent by which the next run may be greater than those before it, and still join."""
         return self._integer("compaction.size-ratio", 1)
 
+    def off_peak_ratio(self, hour: int) -> int:
+        """Percent that is added to `size_ratio` in an hour of the day, from 0 to 23."""
+        start = self._integer("compaction.offpeak.start.hour", -1)
+        end = self._integer("compaction.offpeak.end.hour", -1)
+        if start == end or -1 in (start, end):
+            return 0
+        # The hours may go on after midnight.
+        is_off_peak = start <= hour < end if start < end else hour < end or start <= hour
+        return self._integer("compaction.offpeak-ratio", 0) if is_off_peak else 0
+
+    @property
+    def rewrites_all_files(self) -> bool:
+        """True if a compaction rewrites files that it could leave, or only move up."""
+        return self._boolean("compaction.force-rewrite-all-files", False)
+
+    @property
+    def skips_expired_partitions(self) -> bool:
+        """True if a compaction that is asked for leaves out partitions that expire next."""
+        return self._boolean("compaction.skip-expired-partitions", False)
+
     @property
     def optimization_interval(self) -> int | None:
         """Milliseconds after which all runs are compacted again; None is never."""

@@ -164,10 +164,11 @@ def _keyed_work(
         expired = expiry is not None and any(map(expiry.has_expired, files))
         below = any(file.level != levels.highest for file in files)
         marked = any(file.file_name in deleted for file in files)
-        if expired or below or marked or len(small) > 1:
+        if expired or below or marked or len(small) > 1 or options.rewrites_all_files:
             yield replace(full_compaction(levels), drops_vectors=True)
         return
-    unit = pick_compaction(levels, options, storage.runtime.now_millis())
+    runtime = storage.runtime
+    unit = pick_compaction(levels, options, runtime.now_millis(), runtime.time_zone())
     if unit is None:
         return
     if options.deletion_vectors_enabled and lacks_vectors(storage, files):
@@ -196,6 +197,9 @@ def _append_work(
     rewritten even by itself.
     """
     target = options.target_file_size(False)
+    if options.rewrites_all_files:
+        yield from pack_in_order(_in_order(files), lambda one: one.file_size, target)
+        return
     shrinking = {file.file_name for file in files if _has_shrunk(options, file, deleted)}
     for run in _small_neighbours(options, files, shrinking):
         for group in pack_in_order(run, lambda one: one.file_size, target):
@@ -244,7 +248,7 @@ def _small_neighbours(
     options: CompactionOptions, files: Sequence[DataFile], shrunk: Collection[str] = ()
 ) -> Iterator[Sequence[DataFile]]:
     least = options.small_file_size(False)
-    ordered = sorted(files, key=lambda file: (file.min_sequence_number, file.creation_time or 0))
+    ordered = _in_order(files)
     if options.bucket < 1:
         # Without buckets no order is promised, so large files may be stepped over.
         ordered = [one for one in ordered if one.file_size < least or one.file_name in shrunk]
@@ -256,3 +260,8 @@ def _small_neighbours(
         yield run
         run = []
     yield run
+
+
+def _in_order(files: Sequence[DataFile]) -> list[DataFile]:
+    """Files of an append table in the order of their rows."""
+    return sorted(files, key=lambda file: (file.min_sequence_number, file.creation_time or 0))

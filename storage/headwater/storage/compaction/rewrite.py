@@ -143,7 +143,7 @@ class _Rewriter:
                 for file in run.files:
                     if file.file_name not in self._rewritten:
                         continue
-                    if self._is_large(file) and not self._loses_rows(file):
+                    if self._is_large(file) and not self._must_be_rewritten(file):
                         # What is rewritten before it must not share a file with what comes after.
                         self._merge(waiting)
                         waiting = []
@@ -205,8 +205,10 @@ class _Rewriter:
             return False
         return self._files.open(file).may_delete
 
-    def _loses_rows(self, file: DataFile) -> bool:
-        """True if a file must be rewritten though no other has rows of its keys."""
+    def _must_be_rewritten(self, file: DataFile) -> bool:
+        """True if a file does not just move up, though no other has rows of its keys."""
+        if self._options.rewrites_all_files:
+            return True
         if self._task.unit.drops_vectors and file.file_name in self._task.deletion_files:
             return True
         expires = self._expiry is not None and self._expiry.has_expired(file)
@@ -229,7 +231,7 @@ class _Rewriter:
         files = [file for file in every if file.file_name in self._rewritten]
         if not files:
             return
-        if len(every) == 1 and not self._loses_rows(files[0]):
+        if len(every) == 1 and not self._must_be_rewritten(files[0]):
             self._move_up(files[0])
             return
         rows = (batch for section in sections for batch in self._merged(section))

@@ -8,6 +8,7 @@ Always the newest runs, however many: what is merged is newer than all that is l
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, tzinfo
 
 from headwater.storage.compaction.levels import LevelRun, Levels
 from headwater.storage.compaction.options import CompactionOptions
@@ -46,7 +47,7 @@ def full_compaction(levels: Levels) -> CompactionUnit:
 
 
 def pick_compaction(
-    levels: Levels, options: CompactionOptions, now_millis: int
+    levels: Levels, options: CompactionOptions, now_millis: int, zone: tzinfo
 ) -> CompactionUnit | None:
     """The compaction that is due; None when none is.
 
@@ -54,29 +55,30 @@ def pick_compaction(
         levels: The bucket's runs.
         options: The table's options.
         now_millis: The time, milliseconds since the epoch.
+        zone: The time zone of off-peak hours.
     """
-    unit = _picked(levels, options, now_millis)
+    hour = datetime.fromtimestamp(now_millis / 1000, zone).hour
+    size_ratio = options.size_ratio + options.off_peak_ratio(hour)
+    if _is_full_due(levels, options, now_millis):
+        unit: CompactionUnit | None = full_compaction(levels)
+    else:
+        unit = pick_runs(levels, options, size_ratio)
     if unit is None and options.forces_up_level_zero:
         fresh = sum(run.level == 0 for run in levels.runs)
         if fresh >= (options.lookup_interval or 1):
-            unit = _level_zero(levels, options, fresh)
+            unit = _level_zero(levels, fresh, size_ratio)
     if unit is None or all(file.level == unit.output_level for file in unit.files):
         return None
     return unit
 
 
-def _picked(levels: Levels, options: CompactionOptions, now_millis: int) -> CompactionUnit | None:
-    if _is_full_due(levels, options, now_millis):
-        return full_compaction(levels)
-    return pick_runs(levels, options)
-
-
-def pick_runs(levels: Levels, options: CompactionOptions) -> CompactionUnit | None:
+def pick_runs(levels: Levels, options: CompactionOptions, size_ratio: int) -> CompactionUnit | None:
     """The runs that are too many, or too large beside the oldest; None when none are.
 
     Args:
         levels: The bucket's runs.
         options: The table's options.
+        size_ratio: Percent by which the next run may be greater than those before it.
     """
     runs, trigger = levels.runs, options.sorted_run_trigger
     if len(runs) < trigger:
@@ -84,11 +86,11 @@ def pick_runs(levels: Levels, options: CompactionOptions) -> CompactionUnit | No
     newer = sum(run.size for run in runs[:-1])
     if newer * 100 > options.max_size_amplification * runs[-1].size:
         return full_compaction(levels)
-    count = _grown(runs, 1, options)
+    count = _grown(runs, 1, size_ratio)
     if count > 1:
         return _with_output(levels, count)
     if len(runs) > trigger:
-        return _with_output(levels, _grown(runs, len(runs) - trigger + 1, options))
+        return _with_output(levels, _grown(runs, len(runs) - trigger + 1, size_ratio))
     return None
 
 
@@ -117,19 +119,19 @@ def _is_full_due(levels: Levels, options: CompactionOptions, now_millis: int) ->
     return growth is not None and below > growth
 
 
-def _level_zero(levels: Levels, options: CompactionOptions, fresh: int) -> CompactionUnit:
+def _level_zero(levels: Levels, fresh: int, size_ratio: int) -> CompactionUnit:
     """All runs of level 0, with that of level 1, which else would be in their way."""
     count = fresh
     if count < len(levels.runs) and levels.runs[count].level == 1:
         count += 1
-    return _with_output(levels, _grown(levels.runs, count, options))
+    return _with_output(levels, _grown(levels.runs, count, size_ratio))
 
 
-def _grown(runs: tuple[LevelRun, ...], count: int, options: CompactionOptions) -> int:
+def _grown(runs: tuple[LevelRun, ...], count: int, size_ratio: int) -> int:
     """A number of runs, and those that follow and are not much greater than all before."""
     size = sum(run.size for run in runs[:count])
     for run in runs[count:]:
-        if size * (100 + options.size_ratio) < run.size * 100:
+        if size * (100 + size_ratio) < run.size * 100:
             break
         size += run.size
         count += 1

@@ -24,6 +24,7 @@ from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import run_job
 from headwater.storage.jobs.sort import SortJob
+from headwater.storage.maintenance.partition_expiry import past_partitions
 from headwater.storage.manifest.data_file import FileKind
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.plan import live_entries
@@ -75,18 +76,27 @@ def compact_table(
         wanted = PartitionFilter.where(storage, where)
     elif partition:
         wanted = PartitionFilter.static(storage, partition)
-    if order is not None:
-        if full is False:
-            raise Invalid("sorting rewrites all files: leave out full=False")
-        return run_job(SortJob(storage, order, wanted=wanted, retries=_RETRIES), pointer, executor)
-    if CompactionOptions(storage.schema.options).clusters_incrementally:
-        clustering = SortJob(storage, full=full is True, wanted=wanted, retries=_RETRIES)
-        return run_job(clustering, pointer, executor)
+    if order is not None and full is False:
+        raise Invalid("sorting rewrites all files: leave out full=False")
+    options = CompactionOptions(storage.schema.options)
+    leaves_past = options.skips_expired_partitions
+    if order is not None or options.clusters_incrementally:
+        sort = SortJob(
+            storage,
+            order,
+            full=full is True,
+            wanted=wanted,
+            leaves_past=leaves_past,
+            retries=_RETRIES,
+        )
+        return run_job(sort, pointer, executor)
     spread: Snapshot | None = None
     wanted = wanted or PartitionFilter.whole_table(storage)
     if storage.schema.table_options.bucket == POSTPONE_BUCKET:
         spread = run_job(_Spreading(storage, wanted), pointer, executor)
-    job = _Compaction(storage, full is not False, wanted=wanted, retries=_RETRIES)
+    job = _Compaction(
+        storage, full is not False, wanted=wanted, leaves_past=leaves_past, retries=_RETRIES
+    )
     return run_job(job, pointer, executor) or spread
 
 
@@ -265,6 +275,7 @@ class _Compaction:
     buckets: Collection[tuple[bytes, int]] | None = None
     identifier: int = BATCH_IDENTIFIER
     wanted: PartitionFilter | None = None
+    leaves_past: bool = False
     least_runs: int = 0
     retries: int = 0
     only_fresh: bool = False
@@ -287,6 +298,9 @@ class _Compaction:
         if wanted is not None:
             included = wanted.chosen(task.partition for task in tasks)
             tasks = [task for task in tasks if task.partition in included]
+        if self.leaves_past:
+            past = past_partitions(self.storage, (task.partition for task in tasks))
+            tasks = [task for task in tasks if task.partition not in past]
         return sorted(tasks, key=lambda task: -task.size)
 
     def run(self, task: CompactionTask) -> list[CommitMessage]:

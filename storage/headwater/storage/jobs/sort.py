@@ -11,6 +11,7 @@ from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.compaction.clustering import plan_clustering
 from headwater.storage.compaction.sort import SortTask, plan_sort, run_sort
 from headwater.storage.compaction.sort_key import SortKey
+from headwater.storage.maintenance.partition_expiry import past_partitions
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.table_writer import CommitMessage
@@ -28,6 +29,7 @@ class SortJob:
         full: Clustering: sort all rows together; else only what is due.
         wanted: The partitions; all without it.
         buckets: Clustering: only these buckets.
+        leaves_past: True if partitions that expire next are left alone.
         identifier: The number of the commit.
         retries: The number of times that it is planned again after a conflict.
     """
@@ -37,6 +39,7 @@ class SortJob:
     full: bool = False
     wanted: PartitionFilter | None = None
     buckets: Collection[tuple[bytes, int]] | None = None
+    leaves_past: bool = False
     identifier: int = BATCH_IDENTIFIER
     retries: int = 0
 
@@ -49,6 +52,9 @@ class SortJob:
         else:
             wanted = self.wanted or PartitionFilter.whole_table(self.storage)
             tasks = plan_sort(self.storage, base, self.key, wanted)
+        if self.leaves_past:
+            past = past_partitions(self.storage, (task.partition for task in tasks))
+            tasks = [task for task in tasks if task.partition not in past]
         return sorted(tasks, key=lambda task: -task.size)
 
     def run(self, task: SortTask) -> Sequence[CommitMessage]:

@@ -6,7 +6,7 @@ Source: ``NormalPartitionExpire.java``, ``PartitionValuesTimeExpireStrategy.java
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -24,6 +24,7 @@ __all__ = [
     "expired_partitions",
     "local_time",
     "partition_updates",
+    "past_partitions",
 ]
 
 
@@ -130,6 +131,22 @@ def expired_partitions(
             going.append(partition)
     going.sort(key=lambda each: ",".join(text for _, text in partition_spec(storage, each)))
     return going[: retention.limit], without
+
+
+def past_partitions(storage: TableStorage, partitions: Iterable[bytes]) -> frozenset[bytes]:
+    """Those of some partitions whose values say that their time is over.
+
+    None by another ``partition.expiration-strategy``, or if partitions do not expire.
+
+    Raises:
+        Invalid: An option of expiry has a value that it cannot have.
+    """
+    retention = PartitionRetention.of(LifecycleOptions(storage.schema.options))
+    if retention is None or retention.strategy is not ExpirationStrategy.VALUES_TIME:
+        return frozenset()
+    oldest = local_time(storage, storage.runtime.now_millis() - retention.millis)
+    times = {each: retention.times.time(_texts(storage, each)) for each in set(partitions)}
+    return frozenset(each for each, time in times.items() if time is not None and time < oldest)
 
 
 def _texts(storage: TableStorage, partition: bytes) -> dict[str, str | None]:
