@@ -157,9 +157,15 @@ class Client:
         feather.write_feather(data, path, compression="uncompressed")
         self._run("write", table=table, data=path)
 
-    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+    def read(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> pa.Table:
         path = self._path()
-        self._run("read", table=table, out=path, columns=list(columns or []))
+        given = dict(options or {})
+        self._run("read", table=table, out=path, columns=list(columns or []), options=given)
         return feather.read_table(path)
 
     def add_column(self, table: str, column: str, kind: str) -> None:

@@ -73,6 +73,8 @@ def branch(request: dict[str, Any]) -> dict[str, Any]:
 
 def read(request: dict[str, Any]) -> dict[str, Any]:
     table = open_catalog(request).get_table(request["table"])
+    if request.get("options"):
+        table = table.copy(request["options"])
     builder = table.new_read_builder()
     if request.get("columns"):
         builder = builder.with_projection(request["columns"])

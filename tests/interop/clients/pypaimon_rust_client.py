@@ -49,7 +49,7 @@ def write(request: dict[str, Any]) -> dict[str, Any]:
 
 def read(request: dict[str, Any]) -> dict[str, Any]:
     table = PaimonCatalog(options(request)).get_table(request["table"])
-    builder = table.new_read_builder()
+    builder = table.new_read_builder(request.get("options") or None)
     if request.get("columns"):
         builder = builder.with_projection(request["columns"])
     splits = builder.new_scan().plan().splits()
