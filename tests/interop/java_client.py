@@ -474,6 +474,11 @@ class JavaClient:
     def create_branch(self, table: str, branch: str, tag: str | None = None) -> None:
         self._catalog.createBranch(self._identifier(table), branch, tag)
 
+    def make_branch(self, table: str, branch: str) -> None:
+        """On storage, where the catalog is nothing but files."""
+        handle = self._catalog.getTable(self._identifier(table))
+        self._call(_TABLE, "createBranch", handle, ("java.lang.String", branch))
+
     def fast_forward(self, table: str, branch: str) -> None:
         self._catalog.fastForward(self._identifier(table), branch)
 

@@ -22,6 +22,7 @@ from headwater.cli import (
     permission,
     policy,
     protection,
+    repair,
     serve,
     table,
     tag,
@@ -63,6 +64,7 @@ for _group, _name in (
     (dropped.app, "dropped"),
 ):
     app.add_typer(_group, name=_name, rich_help_panel=_CATALOG)
+app.command("repair", rich_help_panel=_CATALOG)(repair.repair)
 app.command("protect", rich_help_panel=_CATALOG)(protection.protect)
 app.command("unprotect", rich_help_panel=_CATALOG)(protection.unprotect)
 app.command("demo")(demo.demo)

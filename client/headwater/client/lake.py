@@ -13,6 +13,7 @@ from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
+from headwater.catalog.model.repair import Adoption
 from headwater.catalog.table.display import Display
 from headwater.catalog.table.system_table import SystemTable, system_table_of
 from headwater.catalog.table.table import Table
@@ -294,6 +295,30 @@ class Lake:
         """
         self._catalog.tables.register(Identifier.parse(name), path)
         return self.table(name)
+
+    def repair(self, name: str | None = None, *, dry_run: bool = False) -> Adoption:
+        """Take over what other writers left on storage without asking the catalog.
+
+        Such as the tables of a catalog that was nothing but files, or what a client wrote with
+        such a catalog to a table of this one: databases, tables, branches, schemas and snapshots,
+        in this order. Tags and consumers are on storage alone. Those writers must have stopped.
+        Nothing on storage is changed, and what was taken over once is not found again.
+
+        Where storage has another snapshot or schema than the catalog under one number, neither is
+        chosen: that is among what is refused, with both named.
+
+        Args:
+            name: ``database`` or ``database.table``; None is the whole warehouse.
+            dry_run: Only say what would be taken over.
+
+        Raises:
+            NotFound: There is no such database or table, neither in the catalog nor on storage.
+            Unsupported: The catalog is reached through a server.
+        """
+        database, dot, table = (name or "").partition(".")
+        if dot and "$" in table:
+            raise Invalid(f"{name}: a table is repaired with all of its branches; name the table")
+        return self._catalog.storage_repair.adopt(database or None, table or None, dry_run=dry_run)
 
     def clone_table(
         self,

@@ -17,6 +17,7 @@ from headwater.client.policies import RestPolicies
 from headwater.client.protection import RestProtection
 from headwater.client.requests import HEADER_PREFIX, TABLE_DEFAULT_PREFIX, Requests
 from headwater.client.snapshots import RestSnapshots
+from headwater.client.storage_repair import RestStorageRepair
 from headwater.client.tables import RestTables
 from headwater.client.tags import RestTags
 from headwater.client.transport import Timeouts
@@ -88,6 +89,7 @@ class RestCatalog:
         self.policies = RestPolicies(self._requests)
         self.dropped_tables = RestDroppedTables(self._requests)
         self.protection = RestProtection(self._requests)
+        self.storage_repair = RestStorageRepair()
 
     def __repr__(self) -> str:
         return f"RestCatalog({self.url!r}, warehouse={self._requests.asked_for!r})"

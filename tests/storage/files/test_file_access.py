@@ -140,11 +140,13 @@ def test_listing_sees_files_of_one_directory_and_walking_all(
 ) -> None:
     files, base = place
     assert files.list(f"{base}/empty") == []
+    assert files.folders(f"{base}/empty") == []
     assert list(files.walk(f"{base}/empty")) == []
     for name in ("b", "a", "deep/c", "deep/er/d", "dt=a%3Ab/e"):
         files.write(f"{base}/t/{name}", name.encode())
     files.write(f"{base}/t-other/z", b"")
     assert [status.name for status in files.list(f"{base}/t")] == ["a", "b"]
+    assert files.folders(f"{base}/t") == ["deep", "dt=a%3Ab"]
     walked = {status.path: status.size for status in files.walk(f"{base}/t")}
     assert walked == {
         f"{base}/t/{name}": len(name) for name in ("a", "b", "deep/c", "deep/er/d", "dt=a%3Ab/e")

@@ -18,6 +18,7 @@ from headwater.catalog.model.partitions import Partitions
 from headwater.catalog.model.permissions import Permissions
 from headwater.catalog.model.policies import Policies
 from headwater.catalog.model.protection import Protection
+from headwater.catalog.model.repair import StorageRepair
 from headwater.catalog.model.snapshots import Snapshots
 from headwater.catalog.model.tables import TableInfo, Tables
 from headwater.catalog.model.tags import Tags
@@ -117,4 +118,9 @@ class Catalog(Protocol):
     @property
     def protection(self) -> Protection:
         """Flags that refuse drops."""
+        ...
+
+    @property
+    def storage_repair(self) -> StorageRepair:
+        """Takes over what other writers left on storage."""
         ...

@@ -31,6 +31,7 @@ from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
 from headwater.catalog.sql.tables.external_schemas import ExternalSchemas
 from headwater.catalog.sql.tables.places import make_warehouse_folder
 from headwater.catalog.sql.tables.protection import SqlProtection
+from headwater.catalog.sql.tables.repair import SqlRepair
 from headwater.catalog.sql.tables.tables import SqlTables
 from headwater.storage.errors import HeadwaterError, Invalid
 from headwater.storage.files.access import FileAccess
@@ -78,6 +79,9 @@ class SqlCatalog:
         self.permissions = SqlPermissions(context)
         self.policies = SqlPolicies(context)
         self.protection = SqlProtection(context)
+        self.storage_repair = SqlRepair(
+            context, self._outbox, self.databases, self.tables, self.snapshots
+        )
         self.bulk = BulkReads(context)
         self.operation = Operation(context, self._outbox, self.dropped_tables)
 

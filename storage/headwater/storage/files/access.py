@@ -6,7 +6,7 @@ URI (``file:///…``, ``s3://bucket/…``). A write becomes visible whole or not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -91,6 +91,13 @@ class FileAccess(Protocol):
 
     def list(self, directory: str) -> list[FileStatus]:
         """The files directly in a directory, by name; empty when there is no such directory."""
+        ...
+
+    def folders(self, directory: str) -> Sequence[str]:
+        """The names of the directories directly in a directory, in their order.
+
+        A store of objects has a directory where it has an object below it.
+        """
         ...
 
     def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:

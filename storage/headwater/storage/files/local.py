@@ -7,7 +7,7 @@ import itertools
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -175,6 +175,15 @@ class LocalFileAccess:
                 if not _is_temporary(entry.name) and entry.is_file()
             )
             return [status for status in found if status is not None]
+
+    def folders(self, directory: str) -> Sequence[str]:
+        """The names of the directories directly in a directory, in their order."""
+        with _explained(directory):
+            try:
+                entries = os.scandir(local_path(directory))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            return sorted(entry.name for entry in entries if entry.is_dir())
 
     def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:
         """All files below a directory; empty when there is no such directory."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 import pyarrow as pa
@@ -89,6 +89,10 @@ class RoutedFileAccess:
     def list(self, directory: str) -> list[FileStatus]:
         """The files directly in a directory, by name."""
         return self._to(directory).list(directory)
+
+    def folders(self, directory: str) -> Sequence[str]:
+        """The names of the directories directly in a directory, in their order."""
+        return self._to(directory).folders(directory)
 
     def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:
         """All files below a directory."""

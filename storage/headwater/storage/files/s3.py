@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -158,6 +158,13 @@ class S3FileAccess:
                 (_status(directory, prefix, item) for item in found),
                 key=lambda status: status.path,
             )
+
+    def folders(self, directory: str) -> Sequence[str]:
+        """The names that stand for directories directly in a directory, in their order."""
+        store, prefix = self._locate(directory)
+        with _explained(directory):
+            found = obstore.list_with_delimiter(store, prefix + "/")["common_prefixes"]
+            return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
 
     def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:
         """All objects below a directory; an unfinished one is none."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
@@ -73,6 +73,9 @@ class _HeldFiles:
 
     def list(self, directory: str) -> list[FileStatus]:
         return self._held().list(directory)
+
+    def folders(self, directory: str) -> Sequence[str]:
+        return self._held().folders(directory)
 
     def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:
         for status in self._held().walk(directory, unfinished=unfinished):

@@ -14,7 +14,9 @@ from sqlalchemy import insert
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from headwater.catalog.model.branches import branch_of
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
 from headwater.catalog.sql.history.manifest_sizes import insert_measured
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
@@ -54,14 +56,20 @@ from headwater.storage.schema.table_type import table_type
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics, TableStorage
 
-__all__ = ["Registrations"]
+__all__ = ["FoundBranch", "Registrations", "insert_branch", "read_branch"]
 
 _ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class _Found:
-    """A branch as its files have it; `schemas` in the order of their ids."""
+class FoundBranch:
+    """A branch as its files have it.
+
+    Attributes:
+        schemas: In the order of their ids; at least one.
+        latest: The latest snapshot; None for none.
+        measured: The sizes of its partitions.
+    """
 
     schemas: tuple[TableSchema, ...]
     latest: Snapshot | None
@@ -92,7 +100,7 @@ class Registrations(TableReads):
             schema = self._external.latest(identifier, location)
             if schema is None:
                 raise no_table_there(identifier, location)
-            branches = {MAIN_BRANCH: _Found((schema,), None, ())}
+            branches = {MAIN_BRANCH: FoundBranch((schema,), None, ())}
         schemas = [schema for found in branches.values() for schema in found.schemas]
         options = named_options(schemas)
         data = find_data_places(self._context, identifier, options, are_checked=False)
@@ -108,7 +116,9 @@ class Registrations(TableReads):
             return
         raise Conflict(f"table {identifier} is being created and dropped by others; retry")
 
-    def _adopted(self, identifier: Identifier, location: str) -> tuple[str, Mapping[str, _Found]]:
+    def _adopted(
+        self, identifier: Identifier, location: str
+    ) -> tuple[str, Mapping[str, FoundBranch]]:
         """The table's location as the catalog writes it, and its branches."""
         with self._context.database.read() as connection:
             _, home = find_database(connection, self._context, identifier.database)
@@ -121,28 +131,16 @@ class Registrations(TableReads):
         location = f"{home}/{location.rpartition('/')[2]}"
         names = {MAIN_BRANCH, *branch_names(self._context.files, location)}
         return location, {
-            name: self._read_branch(identifier, TableLayout(location, name))
+            name: read_branch(self._context, identifier, TableLayout(location, name))
             for name in sorted(names)
         }
-
-    def _read_branch(self, identifier: Identifier, layout: TableLayout) -> _Found:
-        files = self._context.files
-        schemas = tuple(_schemas(files, identifier, layout))
-        ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
-        if not ids:
-            return _Found(schemas, None, ())
-        path = layout.snapshot(ids[-1])
-        latest = Snapshot.from_json(files.read(path), path)
-        storage = TableStorage(str(identifier), layout, files, schemas[-1], self._context.runtime)
-        measured = partition_statistics(storage, live_entries(storage, latest))
-        return _Found(schemas, latest, tuple(measured))
 
     def _insert_found(
         self,
         connection: Connection,
         identifier: Identifier,
         location: str,
-        branches: Mapping[str, _Found],
+        branches: Mapping[str, FoundBranch],
         data: Sequence[DataPlace],
     ) -> None:
         context = self._context
@@ -168,27 +166,58 @@ class Registrations(TableReads):
         owner = DataOwner(identifier, table_id, location, is_external)
         claim_data_places(connection, context, owner, data)
         for name, found in branches.items():
-            here = {"table_id": table_id, "branch": name}
-            row = {
-                **here,
-                "schema_id": found.schemas[-1].id,
-                "snapshot_id": found.latest.id if found.latest else 0,
-                "snapshot_uuid": found.latest.uuid if found.latest else None,
-                "created_at": now,
-            }
-            connection.execute(insert(BranchRow), row)
-            connection.execute(
-                insert(SchemaRow),
-                [
-                    {**here, "schema_id": schema.id, "document": schema.to_json()}
-                    for schema in found.schemas
-                ],
-            )
-            if found.latest is not None:
-                suffix = "" if name == MAIN_BRANCH else f"$branch_{name}"
-                of_branch = Identifier(identifier.database, f"{identifier.table}{suffix}")
-                record = find_table(connection, context, of_branch)
-                insert_measured(connection, context, record, found.latest, found.measured)
+            insert_branch(connection, context, identifier, table_id, name, found)
+
+
+def read_branch(
+    context: CatalogContext, identifier: Identifier, layout: TableLayout
+) -> FoundBranch:
+    """A branch as its files have it.
+
+    Raises:
+        Invalid: It has no schema.
+        CorruptData: A file is missing or malformed; the message names it.
+    """
+    files = context.files
+    schemas = tuple(_schemas(files, identifier, layout))
+    ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
+    if not ids:
+        return FoundBranch(schemas, None, ())
+    path = layout.snapshot(ids[-1])
+    latest = Snapshot.from_json(files.read(path), path)
+    storage = TableStorage(str(identifier), layout, files, schemas[-1], context.runtime)
+    measured = partition_statistics(storage, live_entries(storage, latest))
+    return FoundBranch(schemas, latest, tuple(measured))
+
+
+def insert_branch(
+    connection: Connection,
+    context: CatalogContext,
+    identifier: Identifier,
+    table_id: str,
+    branch: str,
+    found: FoundBranch,
+) -> None:
+    """Insert a branch as its files have it; of its snapshots, only the latest is known."""
+    here = {"table_id": table_id, "branch": branch}
+    row = {
+        **here,
+        "schema_id": found.schemas[-1].id,
+        "snapshot_id": found.latest.id if found.latest else 0,
+        "snapshot_uuid": found.latest.uuid if found.latest else None,
+        "created_at": context.runtime.now_millis(),
+    }
+    connection.execute(insert(BranchRow), row)
+    connection.execute(
+        insert(SchemaRow),
+        [
+            {**here, "schema_id": schema.id, "document": schema.to_json()}
+            for schema in found.schemas
+        ],
+    )
+    if found.latest is not None:
+        record = find_table(connection, context, branch_of(identifier, branch))
+        insert_measured(connection, context, record, found.latest, found.measured)
 
 
 def _schemas(files: FileAccess, identifier: Identifier, layout: TableLayout) -> list[TableSchema]:
