@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from headwater.storage.errors import Invalid
 from headwater.storage.files.access import FileAccess
+from headwater.storage.formats.parquet_nulls import filled_below_nulls
 from headwater.storage.formats.protocol import WrittenFile
+from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import DataField
 
 __all__ = ["FileWriter"]
@@ -87,9 +89,24 @@ class FileWriter(ABC):
         if table.schema.equals(self.schema):
             return table
         try:
-            return table.cast(self.schema)
+            columns = [
+                self._cast(column, field.type, item)
+                for column, field, item in zip(table.columns, self.schema, self.fields, strict=True)
+            ]
+            return pa.table(columns, schema=self.schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise Invalid(f"rows do not fit file {self.path}: {error}") from error
+
+    def _cast(
+        self, column: pa.ChunkedArray, target: pa.DataType, item: DataField
+    ) -> pa.ChunkedArray:
+        if column.type.equals(target):
+            return column
+        if not isinstance(item.type, AtomicType):
+            # Arrow casts no null row of a struct that has a NOT NULL field.
+            made = [filled_below_nulls(chunk, item.type, item.name) for chunk in column.chunks]
+            column = pa.chunked_array(made, column.type)
+        return column.cast(target)
 
     def close(self) -> WrittenFile:
         """Finish the file; it is there, durably, when this returns."""

@@ -33,8 +33,18 @@ def map_entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _pairs(array: pa.Array) -> pa.Array:
-    # Flattening a list minds slices and nulls; a map's own `keys` does not.
-    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+    # Flattening a list minds slices and nulls; a map's own `keys` does not. Not by a cast, which
+    # takes no null row of a struct that has a NOT NULL field.
+    fields = [array.type.key_field, array.type.item_field]
+    entries = pa.StructArray.from_arrays([array.keys, array.items], fields=fields)
+    return pa.Array.from_buffers(
+        pa.list_(entries.type),
+        len(array),
+        array.buffers()[:2],
+        array.null_count,
+        array.offset,
+        children=[entries],
+    )
 
 
 def map_with(array: pa.Array, keys: pa.Array, values: pa.Array, target: pa.DataType) -> pa.Array:
