@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from obstore.store import S3Store
 
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable
 from headwater.storage.files.access import FileStatus
+from headwater.storage.files.random_reads import RandomReads
 from headwater.storage.files.renewed_options import RenewedOptions
 
 if TYPE_CHECKING:
@@ -214,39 +214,19 @@ def _open(bucket: str, options: Mapping[str, str]) -> S3Store:
     )
 
 
-class _ObjectInput(io.RawIOBase):
+class _ObjectInput(RandomReads):
     """Random reads of one object."""
 
     def __init__(self, locate: Callable[[str], tuple[S3Store, str]], path: str, size: int) -> None:
-        super().__init__()
+        super().__init__(size)
         self._locate = locate
         self._path = path
-        self._size = size
-        self._at = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
-        if end <= self._at:
-            return b""
+    def range(self, start: int, end: int) -> bytes:
+        """The bytes from `start` to `end`."""
         store, key = self._locate(self._path)
         with _explained(self._path):
-            data = obstore.get_range(store, key, start=self._at, end=end).to_bytes()
-        self._at += len(data)
-        return data
+            return obstore.get_range(store, key, start=start, end=end).to_bytes()
 
 
 def _status(directory: str, prefix: str, item: ObjectMeta) -> FileStatus:

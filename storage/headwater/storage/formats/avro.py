@@ -17,15 +17,11 @@ import pyarrow as pa
 
 from headwater.storage.errors import CorruptData
 from headwater.storage.files.access import FileAccess
-from headwater.storage.formats.avro_blocks import (
-    BlockReader,
-    block,
-    codec_named,
-    header,
-)
+from headwater.storage.formats.avro_blocks import OPTION_CODECS, BlockReader, block, header
 from headwater.storage.formats.avro_decoding import RowDecoder
 from headwater.storage.formats.avro_encoding import encode_rows
 from headwater.storage.formats.avro_schema import avro_schema, refuse_for_avro
+from headwater.storage.formats.codecs import codec_named
 from headwater.storage.formats.file_writer import FileWriter
 from headwater.storage.formats.protocol import (
     ColumnStatistics,
@@ -54,7 +50,7 @@ class AvroFormat:
     def refuse(self, fields: Sequence[DataField], compression: str = "zstd") -> None:
         """Raises Unsupported for a column that Avro cannot hold, and for an unknown codec."""
         refuse_for_avro(fields)
-        codec_named(compression)
+        codec_named(compression, OPTION_CODECS, "Avro")
 
     def writer(
         self,
@@ -119,7 +115,7 @@ class AvroWriter(FileWriter):
         block_bytes: int | None = None,
     ) -> None:
         refuse_for_avro(fields)
-        self._codec = codec_named(compression)
+        self._codec = codec_named(compression, OPTION_CODECS, "Avro")
         self._level = zstd_level
         super().__init__(files, path, pa.schema([arrow_field(item) for item in fields]), fields)
         # Any bytes that hardly occur in rows. A data file's name holds a random part.

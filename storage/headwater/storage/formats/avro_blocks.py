@@ -28,11 +28,11 @@ else:
 __all__ = [
     "CODECS",
     "MALFORMED",
+    "OPTION_CODECS",
     "Block",
     "BlockReader",
     "Codec",
     "block",
-    "codec_named",
     "header",
     "varint",
 ]
@@ -86,7 +86,13 @@ CODECS: Mapping[str, Codec] = {
 }
 """All that this Headwater reads and writes, by their names."""
 
-_ALIASES = {"zstd": "zstandard", "none": "null", "uncompressed": "null"}
+OPTION_CODECS: Mapping[str, Codec] = {
+    "zstd": CODECS["zstandard"],
+    "none": CODECS["null"],
+    "uncompressed": CODECS["null"],
+    **CODECS,
+}
+"""The same by the names that options give them."""
 
 MALFORMED = (
     ValueError,
@@ -98,21 +104,6 @@ MALFORMED = (
     cramjam.DecompressionError,
 )
 """The errors of the decompressors for bytes that are not what they say."""
-
-
-def codec_named(name: str) -> Codec:
-    """The codec that ``file.compression`` names.
-
-    Raises:
-        Unsupported: Avro has no such codec.
-    """
-    codec = CODECS.get(_ALIASES.get(name, name))
-    if codec is None:
-        raise Unsupported(
-            f"Avro files have no codec '{name}'; 'file.compression' and the options like it may "
-            f"name {', '.join([*_ALIASES, *CODECS])}"
-        )
-    return codec
 
 
 def varint(number: int) -> bytes:

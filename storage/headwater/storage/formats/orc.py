@@ -23,10 +23,11 @@ import pyarrow.compute as pc
 
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.access import FileAccess
+from headwater.storage.formats.codecs import codec_named
 from headwater.storage.formats.orc_schema import refuse_for_orc
 from headwater.storage.formats.orc_statistics import column_range
 from headwater.storage.formats.orc_tail import OrcTail
-from headwater.storage.formats.orc_writer import OrcWriter, codec_named
+from headwater.storage.formats.orc_writer import CODECS, OrcWriter
 from headwater.storage.formats.protocol import (
     ColumnStatistics,
     FormatReader,
@@ -66,7 +67,7 @@ class OrcFormat:
     def refuse(self, fields: Sequence[DataField], compression: str = "zstd") -> None:
         """Raises Unsupported for an unknown codec and for a type that has no Arrow form."""
         refuse_for_orc(fields)
-        codec_named(compression)
+        codec_named(compression, CODECS, "ORC")
 
     def writer(
         self,

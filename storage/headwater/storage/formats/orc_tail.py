@@ -9,7 +9,6 @@ Source: ORC's specification; ``OrcReaderFactory.java``.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from headwater.storage.errors import CorruptData, Unsupported
+from headwater.storage.files.random_reads import RandomReads
 from headwater.storage.formats.avro_blocks import MALFORMED
 from headwater.storage.formats.orc_messages import Message, expand, message, unpacked, written
 
@@ -210,36 +210,17 @@ class OrcTail:
         return pa.PythonFile(_View(self._source, self._footer_at, tail), mode="r")
 
 
-class _View(io.RawIOBase):
+class _View(RandomReads):
     """The first bytes of a file, and others after them."""
 
     def __init__(self, source: pa.NativeFile, kept: int, tail: bytes) -> None:
+        super().__init__(kept + len(tail))
         self._source = source
         self._kept = kept
         self._tail = tail
-        self._at = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = start + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    @property
-    def _size(self) -> int:
-        return self._kept + len(self._tail)
-
-    def read(self, size: int = -1) -> bytes:
-        end = self._size if size < 0 else min(self._at + size, self._size)
-        start, self._at = self._at, max(self._at, end)
+    def range(self, start: int, end: int) -> bytes:
+        """The bytes from `start` to `end`."""
         found = b""
         if start < self._kept:
             found = self._source.read_at(min(end, self._kept) - start, start)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.access import FileAccess
+from headwater.storage.formats.codecs import codec_named
 from headwater.storage.formats.file_writer import FileWriter
 from headwater.storage.formats.orc_schema import orc_schema, refuse_for_orc
 from headwater.storage.types.data_type import DataField
@@ -18,29 +19,15 @@ from headwater.storage.types.nested_arrays import list_with, map_entries, map_wi
 if TYPE_CHECKING:
     from pyarrow import orc
 
-__all__ = ["OrcWriter", "codec_named"]
+__all__ = ["CODECS", "OrcWriter"]
 
 _STRIPE_BYTES = 64 * 1024**2
 _HEADER_BYTES = 3
 # Arrow's writer knows two efforts, of which ORC's library makes the levels 1 and 3 of zstd.
 _GREAT_EFFORT = 3
-_CODECS = {"none": "uncompressed", "uncompressed": "uncompressed", "snappy": "snappy",
-           "zlib": "zlib", "lz4": "lz4", "zstd": "zstd"}  # fmt: skip
-
-
-def codec_named(name: str) -> str:
-    """Arrow's name of the codec that ``file.compression`` names.
-
-    Raises:
-        Unsupported: There is no such codec.
-    """
-    codec = _CODECS.get(name)
-    if codec is None:
-        raise Unsupported(
-            f"Headwater writes no ORC files with the codec '{name}'; 'file.compression' and the "
-            f"options like it may name {', '.join(_CODECS)}"
-        )
-    return codec
+CODECS = {"none": "uncompressed", "uncompressed": "uncompressed", "snappy": "snappy",
+          "zlib": "zlib", "lz4": "lz4", "zstd": "zstd"}  # fmt: skip
+"""Arrow's names of the codecs, by those that options give them."""
 
 
 class OrcWriter(FileWriter):
@@ -71,7 +58,7 @@ class OrcWriter(FileWriter):
         block_bytes: int | None = None,
     ) -> None:
         refuse_for_orc(fields)
-        codec = codec_named(compression)
+        codec = codec_named(compression, CODECS, "ORC")
         super().__init__(files, path, orc_schema(fields), fields)
         self._codec = codec
         self._effort = "compression" if zstd_level >= _GREAT_EFFORT else "speed"

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.access import FileAccess
+from headwater.storage.formats.codecs import codec_named
 from headwater.storage.formats.parquet_schema import has_nanoseconds
-from headwater.storage.formats.parquet_writer import ParquetWriter, codec_named
+from headwater.storage.formats.parquet_writer import CODECS, ParquetWriter
 from headwater.storage.formats.protocol import (
     ColumnStatistics,
     FormatReader,
@@ -47,7 +48,7 @@ class ParquetFormat:
 
     def refuse(self, fields: Sequence[DataField], compression: str = "zstd") -> None:
         """Raises Unsupported for an unknown codec; every type with an Arrow form has a place."""
-        codec_named(compression)
+        codec_named(compression, CODECS, "Parquet")
 
     def writer(
         self,

@@ -9,36 +9,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import Invalid
 from headwater.storage.files.access import FileAccess
+from headwater.storage.formats.codecs import codec_named
 from headwater.storage.formats.file_writer import FileWriter
 from headwater.storage.formats.parquet_nulls import filled_below_nulls
 from headwater.storage.formats.parquet_schema import has_nanoseconds, leaf_paths, parquet_schema
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
 
-__all__ = ["ParquetWriter", "codec_named"]
+__all__ = ["CODECS", "ParquetWriter"]
 
 _ROW_GROUP_BYTES = 64 * 1024**2
 _ROW_GROUP_ROWS = 1 << 19
 _SAMPLE_ROWS = 1 << 14
-_CODECS = {"none": "none", "uncompressed": "none", "snappy": "snappy", "gzip": "gzip",
-           "lz4": "lz4", "zstd": "zstd", "brotli": "brotli"}  # fmt: skip
-
-
-def codec_named(name: str) -> str:
-    """Arrow's name of the codec that ``file.compression`` names.
-
-    Raises:
-        Unsupported: There is no such codec.
-    """
-    codec = _CODECS.get(name)
-    if codec is None:
-        raise Unsupported(
-            f"Parquet files have no codec '{name}'; 'file.compression' and the options like it "
-            f"may name {', '.join(_CODECS)}"
-        )
-    return codec
+CODECS = {"none": "none", "uncompressed": "none", "snappy": "snappy", "gzip": "gzip",
+          "lz4": "lz4", "zstd": "zstd", "brotli": "brotli"}  # fmt: skip
+"""Arrow's names of the codecs, by those that options give them."""
 
 
 class ParquetWriter(FileWriter):
@@ -68,7 +55,7 @@ class ParquetWriter(FileWriter):
         zstd_level: int = 1,
         block_bytes: int | None = None,
     ) -> None:
-        codec = codec_named(compression)
+        codec = codec_named(compression, CODECS, "Parquet")
         super().__init__(files, path, parquet_schema(fields), fields)
         self._codec = codec
         self._group_bytes = block_bytes or _ROW_GROUP_BYTES
