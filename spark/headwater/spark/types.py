@@ -63,10 +63,7 @@ def spark_type(data_type: DataType) -> st.DataType:
         case MultisetType():
             return st.MapType(spark_type(data_type.element), st.IntegerType())
         case VariantType():
-            raise Unsupported(
-                "Headwater does not read or write columns of type VARIANT in Spark; choose other "
-                "columns, or read the table in Python"
-            )
+            return st.VariantType()
         case RowType():
             return spark_schema(data_type.fields)
 
@@ -124,7 +121,8 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     Raises:
         Unsupported: A value does not fit Spark's type.
     """
-    if batch.schema.equals(schema):
+    # A tag in a field's metadata is all that tells Spark a VARIANT from a struct.
+    if batch.schema.equals(schema, check_metadata=True):
         return batch
     columns: list[pa.Array] = []
     for field in schema:

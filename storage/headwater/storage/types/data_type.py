@@ -402,6 +402,10 @@ class FieldIds:
         return self.highest
 
 
+# Spark says so in a field of the struct that a VARIANT is in Arrow.
+_VARIANT_TAG = b"variant"
+
+
 def from_arrow(arrow: pa.DataType, nullable: bool = True, ids: FieldIds | None = None) -> DataType:
     """The Paimon type that holds an Arrow type.
 
@@ -438,6 +442,8 @@ def from_arrow(arrow: pa.DataType, nullable: bool = True, ids: FieldIds | None =
             nullable,
         )
     if pa.types.is_struct(arrow):
+        if any((child.metadata or {}).get(_VARIANT_TAG) == b"true" for child in arrow):
+            return VariantType(nullable)
         fields: list[DataField] = []
         for child in arrow:
             identifier = ids.take()
