@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaGateway
+from pyroaring import BitMap64
 
 from headwater.storage.merge.field_sketches import hll_union, roaring_union, theta_union
 
@@ -49,3 +50,20 @@ def test_unions_are_those_of_java(java_gateway: JavaGateway, java_version: str) 
     for bitmap in bitmaps[1:]:
         getattr(bitmaps[0], "or")(bitmap)
     assert roaring_union(states) == bytes(bitmaps[0].serialize())
+
+
+@pytest.mark.interop_java
+def test_java_bitmaps_of_64_bits_have_a_form_of_their_own(
+    java_gateways: Callable[[str], JavaGateway],
+) -> None:
+    """The reason to refuse ``rbm64``: the bytes are a Java tree's, not RoaringBitmap's format."""
+    gateway = java_gateways("2.0.0")
+    numbers = [1, 2**40]
+    array = gateway.new_array(gateway.jvm.long, len(numbers))
+    for at, value in enumerate(numbers):
+        array[at] = value
+    state = bytes(gateway.jvm.org.apache.paimon.utils.RoaringBitmap64.bitmapOf(array).serialize())
+    assert state != BitMap64(numbers).serialize()
+    assert len(state) != len(BitMap64(numbers).serialize())
+    with pytest.raises(ValueError, match=r"deserializ"):
+        BitMap64.deserialize(state)
