@@ -14,6 +14,7 @@ from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.compaction.plan import plan_compaction
 from headwater.storage.compaction.rewrite import run_compaction
 from headwater.storage.errors import CorruptData, Invalid, Unavailable
+from headwater.storage.files.access import FileStatus
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.jobs.expire import delete_tag_data, expire_snapshots
@@ -23,7 +24,12 @@ from headwater.storage.manifest.manifest import read_manifest_list
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.snapshot.consumer import Consumer, list_consumer_files, write_consumer_file
-from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
+from headwater.storage.snapshot.files import (
+    hinted_earliest,
+    read_snapshot_file,
+    snapshot_file_ids,
+    write_earliest_hint,
+)
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import Tag, delete_tag_file, list_tag_files, write_tag_file
 from headwater.storage.write.bucket_state import BucketStates
@@ -282,6 +288,43 @@ def test_limits_that_contradict_each_other_are_refused(
     upsert(table, 1)
     with pytest.raises(Invalid):
         expire(table, retention)
+
+
+@dataclass(frozen=True)
+class ListedFiles(LocalFileAccess):
+    """Notes the directories that are listed."""
+
+    listed: list[str] = field(default_factory=list)
+
+    def list(self, directory: str) -> list[FileStatus]:
+        self.listed.append(directory)
+        return super().list(directory)
+
+
+def test_the_snapshots_are_listed_once_when_none_is_due(table: StoredTable) -> None:
+    files = ListedFiles()
+    listed = table.storage.layout.snapshot_directory
+    watched = replace(table.storage, files=files)
+    keep = Retention(least=10, most=100, millis=HOUR, limit=10)
+    for number in range(3):
+        upsert(table, number)
+        result = expire_snapshots(watched, latest(table), keep)
+        assert (result.earliest, result.expired) == (1, ())
+    assert files.listed.count(listed) <= 1
+    table.clock.millis += 2 * HOUR
+    last = upsert(table, 9)
+    assert expire_snapshots(watched, last, replace(keep, least=1)).expired == (1, 2)
+
+
+def test_a_wrong_hint_of_the_earliest_snapshot_is_put_right(table: StoredTable) -> None:
+    for number in range(4):
+        upsert(table, number)
+    keep = Retention(least=10, most=100, millis=HOUR, limit=10)
+    for wrong in (3, 99):
+        write_earliest_hint(table.storage.files, table.storage.layout, wrong)
+        for _ in range(2):
+            assert expire(table, keep).earliest == 1
+        assert hinted_earliest(table.storage.files, table.storage.layout) == 1
 
 
 def test_an_empty_table_has_nothing_to_expire(table: StoredTable) -> None:

@@ -37,6 +37,7 @@ from headwater.storage.snapshot.changelog import (
 )
 from headwater.storage.snapshot.consumer import delete_consumer_file
 from headwater.storage.snapshot.files import (
+    hinted_earliest,
     read_snapshot_file,
     snapshot_file_ids,
     write_earliest_hint,
@@ -88,6 +89,7 @@ class ExpiryPlan:
         snapshots: The snapshots that go then, oldest first.
         changelogs: The first changelog that stays, those of the snapshots that go included.
         consumers: Consumers to be forgotten, as they have not moved for too long.
+        is_hinted: True if the hint tells the earliest snapshot as long as none goes.
     """
 
     result: ExpireResult
@@ -95,6 +97,7 @@ class ExpiryPlan:
     snapshots: tuple[Snapshot, ...] = ()
     changelogs: int = 0
     consumers: frozenset[str] = frozenset()
+    is_hinted: bool = True
 
 
 def plan_expiry(
@@ -126,16 +129,25 @@ def plan_expiry(
     changelog_rules = Retention.of_changelogs(options)
     if changelog_rules is not None:
         changelog_rules.check("changelog")
-    ids = snapshot_file_ids(storage.files, storage.layout)
-    if latest is None or not ids:
+    if latest is None:
         return ExpiryPlan(ExpireResult(dry_run))
+    # Writers ask after each commit, and nothing may be due for thousands of snapshots.
+    hinted = hinted_earliest(storage.files, storage.layout)
+    earliest = hinted
+    if earliest is None:
+        ids = snapshot_file_ids(storage.files, storage.layout)
+        if not ids:
+            return ExpiryPlan(ExpireResult(dry_run))
+        earliest = ids[0]
     consumers = Consumers.of(storage)
-    end, holder = first_kept_snapshot(storage, ids[0], latest, rules, consumers)
-    end = max(end, ids[0])
-    snapshots = read_snapshots(storage, [number for number in ids if number < end])
+    end, holder = first_kept_snapshot(storage, earliest, latest, rules, consumers)
+    end = max(end, earliest)
+    snapshots = read_snapshots(storage, range(earliest, end))
     kept = read_snapshot_file(storage.files, storage.layout, end)
     nothing = ExpiryPlan(
-        ExpireResult(dry_run, earliest=ids[0], held_back_by=holder), consumers=consumers.idle
+        ExpireResult(dry_run, earliest=earliest, held_back_by=holder),
+        consumers=consumers.idle,
+        is_hinted=hinted is not None,
     )
     if kept is None:
         # Somebody else is expiring the same snapshots.
@@ -199,7 +211,7 @@ def finish_expiry(storage: TableStorage, plan: ExpiryPlan) -> None:
     for consumer_id in plan.consumers:
         delete_consumer_file(files, layout, consumer_id)
     plan.unneeded.delete_metadata(storage)
-    if plan.snapshots and plan.result.earliest is not None:
+    if (plan.snapshots or not plan.is_hinted) and plan.result.earliest is not None:
         write_earliest_hint(files, layout, plan.result.earliest)
     left: int | None = None
     for snapshot in plan.snapshots:

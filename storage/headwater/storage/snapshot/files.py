@@ -17,6 +17,7 @@ from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = [
     "FileSnapshotPointer",
+    "hinted_earliest",
     "read_snapshot_file",
     "snapshot_file_ids",
     "write_earliest_hint",
@@ -62,6 +63,18 @@ def _hint(files: FileAccess, path: str) -> int | None:
     except NotFound:
         return None
     return int(text) if text.isdecimal() else None
+
+
+def hinted_earliest(files: FileAccess, layout: TableLayout) -> int | None:
+    """The id of the earliest snapshot by its hint, at the same cost however many there are.
+
+    None when there is no hint, or when one is not right: the snapshot is gone, or the one before it
+    is there, as an expiry that was killed leaves it.
+    """
+    hinted = _hint(files, layout.earliest_hint)
+    if hinted is None or files.exists(layout.snapshot(hinted - 1)):
+        return None
+    return hinted if files.exists(layout.snapshot(hinted)) else None
 
 
 @dataclass(frozen=True)
