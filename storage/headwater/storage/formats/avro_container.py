@@ -11,7 +11,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeAlias, cast
 
 import fastavro
@@ -83,10 +83,19 @@ class RecordBlock:
         whole.update(self.block.data)
         return whole.digest()
 
+    @cached_property
+    def rows(self) -> bytes:
+        """The records, decompressed but not decoded; raises CorruptData.
+
+        Values of type bytes or string are among them as they are: what is not there is in no
+        record, and to look for it costs far less than to decode them.
+        """
+        return self.reader.rows_of(self.block)
+
     def records(self) -> list[Record]:
         """The records; raises CorruptData when the bytes are none."""
         count = self.block.row_count
-        rows = self.reader.rows_of(self.block)
+        rows = self.rows
         # An array is a number of items, the items, and the number 0.
         stream = io.BytesIO((varint(count) if count else b"") + rows + varint(0))
         size = stream.getbuffer().nbytes

@@ -8,15 +8,23 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pyarrow as pa
 
 from headwater.storage.errors import CorruptData, Invalid, NotFound, Unsupported
-from headwater.storage.formats.avro_container import Record, read_avro, write_avro
+from headwater.storage.formats.avro_blocks import varint
+from headwater.storage.formats.avro_container import (
+    Record,
+    RecordBlock,
+    read_avro,
+    read_blocks,
+    write_avro,
+)
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry, SimpleStats
+from headwater.storage.manifest.record_fields import take
 from headwater.storage.manifest.records import (
     MANIFEST_LIST_SCHEMA,
     MANIFEST_SCHEMA,
@@ -33,6 +41,7 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import to_arrow
 
 __all__ = [
+    "EntryFilter",
     "ManifestFile",
     "check_counts",
     "check_versions",
@@ -47,11 +56,41 @@ __all__ = [
 ]
 
 
+_VERSION_BYTES = varint(MANIFEST_VERSION)
+
 # Reading --------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class EntryFilter:
+    """The entries of a manifest that are wanted, told before they are decoded as a whole.
+
+    Attributes:
+        marks: Groups of byte strings: a wanted entry holds one of each group. Where none of a
+            group is, nothing is decoded.
+        partition: True for the serialised partitions of wanted entries.
+    """
+
+    marks: Sequence[Collection[bytes]]
+    partition: Callable[[bytes], bool]
+
+    def records(self, block: RecordBlock) -> list[Record]:
+        """A block's records of wanted entries; raises CorruptData, KeyError or TypeError."""
+        # An entry begins with its version; what another one means is not known.
+        if block.rows.startswith(_VERSION_BYTES) and not all(
+            any(mark in block.rows for mark in group) for group in self.marks
+        ):
+            return []
+        records = block.records()
+        return [each for each in records if self.partition(take(each, "_PARTITION", bytes))]
+
+
 def read_manifest(
-    storage: TableStorage, name: str, *, expected: ManifestFile | None = None
+    storage: TableStorage,
+    name: str,
+    *,
+    expected: ManifestFile | None = None,
+    only: EntryFilter | None = None,
 ) -> list[ManifestEntry]:
     """The entries of a manifest, in order.
 
@@ -60,17 +99,40 @@ def read_manifest(
         name: The manifest's name in the manifest directory.
         expected: Its entry in a manifest list. With it, a manifest that was cut off between
             two blocks is noticed too.
+        only: Leave all other entries out.
 
     Raises:
         CorruptData: The manifest is missing, truncated or malformed; the message names its path.
         Unsupported: It has a format version of the future.
     """
     path = storage.layout.manifest(name)
-    records = _records(storage, name, None if expected is None else expected.file_size)
+    data = manifest_content(storage, name, None if expected is None else expected.file_size)
+    if only is not None:
+        return _read_some(data, path, only, expected)
+    records = read_avro(data, path)
+    check_versions(records, path)
     entries = converted(records, read_entry, path)
     if expected is not None:
         added = sum(entry.kind is FileKind.ADD for entry in entries)
         check_counts(path, added, len(entries) - added, expected)
+    return entries
+
+
+def _read_some(
+    data: bytes, path: str, only: EntryFilter, expected: ManifestFile | None
+) -> list[ManifestEntry]:
+    entries: list[ManifestEntry] = []
+    count = 0
+    for block in read_blocks(data, path):
+        count += block.block.row_count
+        for records in converted([block], only.records, path):
+            check_versions(records, path)
+            entries += converted(records, read_entry, path)
+    if expected is not None and count != expected.num_added_files + expected.num_deleted_files:
+        raise CorruptData(
+            f"{path} has {count} entries, but its manifest list says that it adds "
+            f"{expected.num_added_files} and deletes {expected.num_deleted_files} files"
+        )
     return entries
 
 
@@ -146,11 +208,12 @@ def check_versions(records: Iterable[Record], path: str) -> None:
             )
 
 
+_Item = TypeVar("_Item")
 _Line = TypeVar("_Line")
 
 
 def converted(
-    records: Iterable[Record], convert: Callable[[Record], _Line], path: str
+    records: Iterable[_Item], convert: Callable[[_Item], _Line], path: str
 ) -> list[_Line]:
     """Entries from their records; raises CorruptData for a malformed one."""
     try:

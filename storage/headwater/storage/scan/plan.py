@@ -334,9 +334,12 @@ def _collect(
             found.skipped += 1
             continue
         found.read += 1
-        all_entries = read_manifest(storage, manifest.file_name, expected=manifest)
-        wanted = [entry for entry in all_entries if pruner.entry(entry)]
-        found.files_skipped += len(all_entries) - len(wanted)
+        read = read_manifest(
+            storage, manifest.file_name, expected=manifest, only=pruner.entry_filter
+        )
+        wanted = [entry for entry in read if pruner.entry(entry)]
+        listed = manifest.num_added_files + manifest.num_deleted_files
+        found.files_skipped += listed - len(wanted)
         entries += wanted
     found.entries = merge_entries(entries)
 

@@ -16,10 +16,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from headwater.storage.casts.type_changes import is_widening, keeps_form
+from headwater.storage.errors import Invalid
 from headwater.storage.formats.protocol import FormatReader
 from headwater.storage.index.file_index.data_file import embedded_indexes
 from headwater.storage.index.file_index.evaluate import matching_rows
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry, SimpleStats
+from headwater.storage.manifest.manifest import EntryFilter
 from headwater.storage.manifest.records import ManifestFile
 from headwater.storage.predicate.filter import (
     And,
@@ -32,7 +34,7 @@ from headwater.storage.predicate.filter import (
     may_match,
     pinned_values,
 )
-from headwater.storage.rows.binary_row import deserialize_row
+from headwater.storage.rows.binary_row import deserialize_row, serialize_row
 from headwater.storage.rows.bucket import bucket_numbers
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.schema.table_schema import TableSchema
@@ -46,6 +48,10 @@ __all__ = ["Pruner", "indexed_columns", "matching_row_groups"]
 _INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 _FLOATS = (Root.FLOAT, Root.DOUBLE)
 _MOST_BUCKET_KEYS = 1000
+# Values looked for in the bytes of manifests: more take as long as to decode the entries.
+_MOST_MARKS = 8
+# Bytes that a whole number takes in a serialised row. Of less, some are everywhere.
+_MARK_BYTES = {Root.INT: 4, Root.DATE: 4, Root.BIGINT: 8}
 
 
 class Pruner:
@@ -84,6 +90,7 @@ class Pruner:
             predicate is not None and storage.schema.table_options.reads_file_indexes
         )
         self._indexed: dict[tuple[int, int], Mapping[str, DataField]] = {}
+        self._marks = self._partition_marks()
         self.excluded_by_index: set[str] = set()
 
     # Manifests and entries -------------------------------------------------------------------
@@ -117,13 +124,37 @@ class Pruner:
             return False
         if self._level is not None and entry.file.level != self._level:
             return False
-        if self._partitions is not None and entry.partition not in self._partitions:
+        return self._has_wanted_rows(entry.partition) and self._bucket_wanted(entry)
+
+    @property
+    def entry_filter(self) -> EntryFilter | None:
+        """The entries whose partition is wanted; None when all are."""
+        partitions = {field.name for field in self._storage.schema.partition_fields}
+        if self._partitions is None and not partitions & columns_of(self._predicate):
+            return None
+        return EntryFilter(self._marks, self._has_wanted_rows)
+
+    def _has_wanted_rows(self, partition: bytes) -> bool:
+        if self._partitions is not None and partition not in self._partitions:
             return False
-        wanted = self._partition_wanted.get(entry.partition)
+        wanted = self._partition_wanted.get(partition)
         if wanted is None:
-            wanted = may_match(self._predicate, self._ranges_of(entry.partition))
-            self._partition_wanted[entry.partition] = wanted
-        return wanted and self._bucket_wanted(entry)
+            wanted = may_match(self._predicate, self._ranges_of(partition))
+            self._partition_wanted[partition] = wanted
+        return wanted
+
+    def _partition_marks(self) -> list[Collection[bytes]]:
+        """Groups of byte strings, one of each of which is in every wanted partition."""
+        groups: list[Collection[bytes]] = []
+        if self._partitions is not None:
+            groups.append(self._partitions)
+        pinned = pinned_values(self._predicate)
+        for item in self._storage.schema.partition_fields:
+            marks = [_mark(value, item.type) for value in pinned.get(item.name, ())]
+            known = [mark for mark in marks if mark is not None]
+            if item.name in pinned and len(known) == len(marks):
+                groups.append(known)
+        return [group for group in groups if len(group) <= _MOST_MARKS]
 
     def _ranges_of(self, partition: bytes) -> Mapping[str, ColumnRange]:
         known = self._partition_ranges.get(partition)
@@ -312,6 +343,24 @@ def _comparable_types(old: DataType, new: DataType) -> bool:
     if _root(old) in _INTEGERS and _root(new) in _INTEGERS:
         return is_widening(old, new)
     return isinstance(new, AtomicType) and keeps_form(old, new)
+
+
+def _mark(value: StorageValue, data_type: DataType) -> bytes | None:
+    """Bytes that every serialised row with a value holds, whoever wrote it; None if none are known.
+
+    Text is there as it is, a whole number in the byte order of Paimon's rows.
+    """
+    if isinstance(value, str):
+        return value.encode(errors="surrogatepass")
+    size = _MARK_BYTES.get(root) if (root := _root(data_type)) is not None else None
+    if size is None or value is None:
+        return None
+    try:
+        row = serialize_row([value], [data_type])
+    except Invalid:  # a literal beyond the column's type
+        return None
+    # After the arity and the word of null bits.
+    return row[12 : 12 + size]
 
 
 def _may_contain(low: int | None, high: int | None, wanted: int | None) -> bool:
