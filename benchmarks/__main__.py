@@ -11,10 +11,11 @@ from rich.console import Console
 
 from benchmarks.engine.measure import StorageEngine
 from benchmarks.engine.orders import KEYS
+from benchmarks.engine.scale import TableScale
 from benchmarks.measurement import measurement_table
 from benchmarks.rest.measure import Limits, RestServer
 
-PARTS = ("engine", "spark", "rest")
+PARTS = ("engine", "scale", "spark", "rest")
 PLACE = Path(".bench")
 LAKANA = PLACE / "lakana"
 
@@ -24,8 +25,14 @@ def main() -> int:
     parser.add_argument("part", nargs="?", choices=[*PARTS, "all"], default="all")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side; medians count")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the tables measured")
+    parser.add_argument("--place", type=Path, help=f"folder for files of engine and scale; {PLACE}")
     engine = parser.add_argument_group("engine")
     engine.add_argument("--keys", nargs="*", default=list(KEYS), choices=KEYS, help="kinds of keys")
+    scale = parser.add_argument_group("scale")
+    scale.add_argument("--files", type=int, default=100_000, help="files of a large table")
+    scale.add_argument("--partitions", type=int, default=1000, help="its partitions")
+    scale.add_argument("--upserts", type=int, default=5000, help="upserts of one table")
+    scale.add_argument("--upserted", type=int, default=1_000_000, help="rows of that table")
     spark = parser.add_argument_group("spark")
     spark.add_argument("--cores", type=int, default=2, help="tasks that Spark runs at once")
     spark.add_argument("--memory", default="3g", help="memory of Spark's own process")
@@ -41,7 +48,12 @@ def main() -> int:
     chosen = parser.parse_args()
     holds = [
         run(chosen)
-        for part, run in (("engine", _engine), ("spark", _spark), ("rest", _rest))
+        for part, run in (
+            ("engine", _engine),
+            ("scale", _scale),
+            ("spark", _spark),
+            ("rest", _rest),
+        )
         if chosen.part in (part, "all")
     ]
     return int(not all(holds))
@@ -50,15 +62,33 @@ def main() -> int:
 def _engine(chosen: argparse.Namespace) -> bool:
     console = Console()
     PLACE.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="engine-", dir=PLACE.absolute()) as folder:
+    with tempfile.TemporaryDirectory(prefix="engine-", dir=chosen.place or PLACE) as folder:
         bench = StorageEngine(
-            Path(folder),
+            Path(folder).absolute(),
             chosen.rows,
             chosen.rounds,
             lambda text: console.print(f"[dim]{text} …[/dim]"),
         )
         results = bench.run(chosen.keys)
     console.print(measurement_table(f"Storage engine, {chosen.rows:,} rows x 7 columns", results))
+    return all(result.holds for result in results)
+
+
+def _scale(chosen: argparse.Namespace) -> bool:
+    console = Console()
+    PLACE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="scale-", dir=chosen.place or PLACE) as folder:
+        bench = TableScale(
+            Path(folder).absolute(),
+            chosen.files,
+            chosen.partitions,
+            chosen.upserts,
+            chosen.upserted,
+            chosen.rounds,
+            lambda text: console.print(f"[dim]{text} …[/dim]"),
+        )
+        results = bench.run()
+    console.print(measurement_table("Tables of many files and many commits", results))
     return all(result.holds for result in results)
 
 

@@ -51,7 +51,7 @@ def measurement_table(title: str, results: Sequence[Measurement]) -> Table:
             result.name,
             result.ours,
             result.reference,
-            f"[{colour}]{result.ratio:.2f}[/{colour}]",
+            f"[{colour}]{result.ratio:.3g}[/{colour}]",
             bound,
         )
     return table

@@ -11,6 +11,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+# Arrow imports it, where it is installed, with the first array that it makes of something else. The
+# other clients do so before their time begins.
+import pandas  # noqa: F401
 import polars as pl
 import pyarrow as pa
 
