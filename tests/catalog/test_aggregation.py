@@ -210,16 +210,12 @@ def test_rows_that_a_function_cannot_take_back_are_not_written(tmp_path: Path) -
     assert removing.scan().count() == 0
 
 
-def test_rows_are_deleted_only_where_that_ends_them(tmp_path: Path) -> None:
+def test_rows_of_kind_delete_end_those_of_their_keys(tmp_path: Path) -> None:
     row = Row("+I", 1, 1.0, "a", "a", ["x"])
-    table = _table(tmp_path, IGNORING)
-    _write(table, [(1, row), (2, row)])
-    with pytest.raises(Invalid, match=r"nothing can be deleted by key.*remove-record-on-delete"):
-        table.delete("k = 1")
     removing = _table(tmp_path, REMOVING)
     _write(removing, [(1, row), (2, row)])
     _write(removing, [(1, row)])
-    removing.delete("total = 2")
+    _write(removing, [(1, replace(row, kind="-D"))])
     assert removing.scan(columns=["k"]).to_arrow().to_pylist() == [{"k": 2}]
     removing.compact()
     assert removing.scan(columns=["k"]).to_arrow().to_pylist() == [{"k": 2}]

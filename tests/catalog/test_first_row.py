@@ -99,8 +99,6 @@ def test_retractions_are_refused_or_ignored(tmp_path: Path) -> None:
         table.write(rows)
     table.write({"k": [1], "v": ["a"]})
     table.compact()
-    with pytest.raises(Invalid, match="overwrite"):
-        table.delete("k = 1")
     ignoring = table.with_options({"ignore-delete": "true"})
     ignoring.write({"k": [1, 3], "v": ["x", "c"], "_ROW_KIND": ["-D", "+U"]})
     ignoring.compact()

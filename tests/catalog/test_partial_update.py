@@ -90,14 +90,10 @@ def test_rows_that_retract_are_not_written_without_a_rule_for_them(tmp_path: Pat
 
 
 def test_rows_are_deleted_where_options_say_so(tmp_path: Path) -> None:
-    table = _table(tmp_path, {})
-    table.write({"k": [1], "a": [1]})
-    with pytest.raises(Invalid, match=r"'partial-update\.remove-record-on-delete' or"):
-        table.delete("k = 1")
     table = _table(tmp_path, REMOVE)
     table.write({"k": [1, 2], "a": [1, 2], "b": ["x", "y"]})
     table.write({"k": [1], "s": [4]})
-    table.delete("s = 4")
+    table.write({"k": [1], "_ROW_KIND": ["-D"]})
     assert _rows(table) == [(2, 2, "y", None, None)]
     table.compact()
     table.write({"k": [1], "t": [5]})
@@ -107,9 +103,7 @@ def test_rows_are_deleted_where_options_say_so(tmp_path: Path) -> None:
 def test_rows_are_deleted_through_a_group_that_knows_them(tmp_path: Path) -> None:
     table = _table(tmp_path, {**GROUPS, **REMOVE_ON_GROUP})
     table.write({"k": [1, 2], "a": [1, 2], "b": ["x", "y"], "s": [5, None], "t": [6, 7]})
-    with pytest.raises(Invalid, match="1 rows cannot be deleted, for they hold null in s"):
-        table.delete("k > 0")
-    table.delete("k = 1")
+    table.write({"k": [1], "s": [5], "_ROW_KIND": ["-D"]})
     assert _rows(table) == [(2, 2, "y", None, 7)]
     # A row of the group that is older than what is there removes nothing.
     table.write({"k": [2], "a": [3], "s": [8]})

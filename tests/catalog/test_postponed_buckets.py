@@ -128,7 +128,10 @@ def _walk(
             apply([each for each in waiting if each[1] == 1])
             waiting = [each for each in waiting if each[1] != 1]
         elif step == "delete":
-            table.delete("k IN (1, 2)")
+            # Rows that wait are brought into buckets before.
+            table.delete("k IN (1, 2) OR v = 'none'")
+            apply(waiting)
+            waiting = []
             visible = {key: v for key, v in visible.items() if key[1] not in (1, 2)}
         elif step == "overwrite":
             table.overwrite(_data([(0, 100, "new")]), partition={"p": 0})

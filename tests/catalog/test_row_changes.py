@@ -43,6 +43,14 @@ KINDS: Mapping[str, Mapping[str, object]] = {
     "marked buckets": {"options": {**VECTORS, **BUCKETS}},
     "keyed": KEYED,
     "keyed, merged on write": {**KEYED, "options": {**VECTORS, "bucket": "2"}},
+    "keyed and computed": {
+        **KEYED,
+        "options": {
+            "bucket": "2",
+            "merge-engine": "aggregation",
+            "fields.default-aggregate-function": "last_value",
+        },
+    },
 }
 Row = tuple[int, str, Any]
 
@@ -413,18 +421,6 @@ def test_merges_at_once_insert_once(lake: Lake, kind: str) -> None:
     racing = Racing(table.pointer, lambda: lake.table("db.t").merge(source, on=["id"]))
     merge_into_table(table.storage, racing, LocalExecutor(), source, ["id"], "update", True)
     assert rows_of(table) == numbered(0, 2, 4)
-
-
-def test_tables_whose_rows_are_merged_are_not_updated(lake: Lake) -> None:
-    options = {"bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
-    table = lake.create_table("db.sums", SCHEMA, primary_keys=["id"], options=options)
-    table.write(as_table(numbered(1)))
-    with pytest.raises(Invalid, match="merge-engine=aggregation"):
-        table.update({"v": 1})
-    with pytest.raises(Invalid, match="merge-engine=aggregation"):
-        table.merge(as_table(numbered(1)), on=["id"])
-    with pytest.raises(Invalid, match="nothing can be deleted by key"):
-        table.merge(as_table(numbered(1)), on=["id"], when_matched="delete", when_not_matched=None)
 
 
 # Against a model --------------------------------------------------------------------------------

@@ -249,7 +249,8 @@ class ReadableTable(TableHistory):
             columns: The columns, in this order; None means all.
             where: A SQL condition; each change is judged for itself.
             skip_overwrites: Leave out what overwrites changed, as Paimon does: they say which
-                files went, and not which rows. Deleting from an append table is an overwrite.
+                files went, and not which rows, unless there is a changelog. Deleting from an append
+                table is an overwrite.
             row_kinds: False leaves out the column and the rows that retract.
 
         Raises:
@@ -285,16 +286,21 @@ class ReadableTable(TableHistory):
                 )
             )
             if not skip_overwrites and not self._gives_overwrites():
-                self._refuse_overwrites(between.since, between.until)
+                told = files_of_changes(storage.schema, between.mode) is IncrementalMode.CHANGELOG
+                self._refuse_overwrites(between.since, between.until, told=told)
         return Changes(storage, plans, columns, predicate, row_kinds=row_kinds)
 
     def _gives_overwrites(self) -> bool:
         options = self.schema.table_options
         return not self.schema.primary_keys and options.streaming_read_append_overwrite
 
-    def _refuse_overwrites(self, since: int, until: int) -> None:
+    def _refuse_overwrites(self, since: int, until: int, *, told: bool) -> None:
+        """Refuse overwrites, but for those that a changelog tells of, if that is read."""
         for snapshot_id in range(since + 1, until + 1):
-            if changes_of(self._storage, snapshot_id).commit_kind is CommitKind.OVERWRITE:
+            found = changes_of(self._storage, snapshot_id)
+            if found.commit_kind is CommitKind.OVERWRITE and not (
+                told and found.changelog_manifest_list is not None
+            ):
                 raise unsupported_mode(
                     "overwrite among changes",
                     f"table {self.name}: snapshot {snapshot_id} is an overwrite",

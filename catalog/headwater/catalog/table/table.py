@@ -235,8 +235,9 @@ class Table(TableLifecycle):
     ) -> Snapshot | None:
         """Give some columns of the rows for which a filter is true new values, as one commit.
 
-        In a primary-key table the changed rows are upserts. When another commit changes the same
-        rows meanwhile, they are read again, up to ``commit.max-retries`` times.
+        In a primary-key table the changed rows are upserts, or, where these would not win over
+        the stored ones, their files are written anew. When another commit changes the same rows
+        meanwhile, they are read again, up to ``commit.max-retries`` times.
 
         Args:
             changes: New values by column: constants, or expressions over the old row, of Arrow
@@ -255,7 +256,7 @@ class Table(TableLifecycle):
         """
         predicate = self._predicate(where, self._storage)
         watched = self._watched("updating rows", executor)
-        return update_table(self._storage, self.pointer, watched, changes, predicate)
+        return self._kept_up(update_table(self._storage, self.pointer, watched, changes, predicate))
 
     def merge(
         self,
@@ -290,14 +291,16 @@ class Table(TableLifecycle):
             Conflict: Other commits changed the same rows each time.
             OutcomeUnknown: The commit may have happened.
         """
-        return merge_into_table(
-            self._storage,
-            self.pointer,
-            self._watched("merging rows", executor),
-            arrow_table(source),
-            on,
-            when_matched,
-            when_not_matched is not None,
+        return self._kept_up(
+            merge_into_table(
+                self._storage,
+                self.pointer,
+                self._watched("merging rows", executor),
+                arrow_table(source),
+                on,
+                when_matched,
+                when_not_matched is not None,
+            )
         )
 
     def upsert(self, data: TabularData, on: Sequence[str] | None = None) -> Snapshot | None:

@@ -12,16 +12,18 @@ from headwater.storage.errors import Invalid
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import commit_or_delete, until_no_conflict
-from headwater.storage.maintenance.delete import check_deletes
-from headwater.storage.maintenance.row_changes import RowMatcher, change_rows
+from headwater.storage.jobs.waiting_rows import admit_waiting_rows, refuse_waiting_rows
+from headwater.storage.maintenance.key_rewrite import rewrites_files
+from headwater.storage.maintenance.matched_rows import RowMatcher
+from headwater.storage.maintenance.row_changes import LosingRows, change_rows
 from headwater.storage.maintenance.row_matchers import (
     Assignment,
     MergeRows,
     UpdateRows,
     WhenMatched,
+    merge_predicate,
     merge_source,
 )
-from headwater.storage.options import MergeEngine
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
@@ -56,7 +58,7 @@ def update_table(
         Conflict: Other commits changed the same rows each time.
         OutcomeUnknown: The commit may have happened.
     """
-    _check_replacing(storage)
+    _check(storage)
     if not changes:
         raise Invalid(f"table {storage.name}: an update needs a column and its new value")
     for name in changes:
@@ -70,7 +72,9 @@ def update_table(
         storage,
         pointer,
         executor,
+        predicate,
         lambda: UpdateRows(storage, predicate, changes),
+        rewrites=rewrites_files(storage, deletes=False),
         is_serial=bool(storage.schema.primary_keys),
     )
 
@@ -105,37 +109,33 @@ def merge_into_table(
         Conflict: Other commits changed the same rows each time.
         OutcomeUnknown: The commit may have happened.
     """
-    if when_matched == "delete":
-        check_deletes(storage)
-    if when_matched == "update" or inserts:
-        _check_replacing(storage)
+    _check(storage)
     rows = merge_source(storage, source, on)
     return _change(
         storage,
         pointer,
         executor,
+        merge_predicate(storage, rows, on),
         lambda: MergeRows(storage, rows, on, when_matched, inserts),
+        rewrites=when_matched is not None
+        and rewrites_files(storage, deletes=when_matched == "delete"),
         is_serial=bool(storage.schema.primary_keys) or inserts,
     )
 
 
-def _check_replacing(storage: TableStorage) -> None:
-    storage.refuse(Operation.READ | Operation.WRITE)
+def _check(storage: TableStorage) -> None:
+    storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
     refuse_formats(storage.schema)
-    engine = storage.schema.table_options.merge_engine
-    if storage.schema.primary_keys and engine is not MergeEngine.DEDUPLICATE:
-        raise Invalid(
-            f"table {storage.name}: with merge-engine={engine} a new row is merged with the one of "
-            "the same key and does not take its place; write the rows instead"
-        )
 
 
 def _change(
     storage: TableStorage,
     pointer: SnapshotPointer,
     executor: Executor,
+    predicate: Predicate | None,
     matcher: Callable[[], RowMatcher],
     *,
+    rewrites: bool,
     is_serial: bool,
 ) -> Snapshot | None:
     """Change rows and commit, and do so again after a conflict.
@@ -144,8 +144,17 @@ def _change(
     """
 
     def attempt() -> Snapshot | None:
+        try:
+            return change(rewrites)
+        except LosingRows:
+            return change(True)
+
+    def change(rewrites: bool) -> Snapshot | None:
+        admit_waiting_rows(storage, pointer, executor, predicate, rewrites=rewrites)
         base = pointer.latest()
-        messages = change_rows(storage, base, matcher())
+        if base is not None:
+            refuse_waiting_rows(storage, base, predicate, rewrites=rewrites)
+        messages = change_rows(storage, base, matcher(), rewrites=rewrites)
         if not messages:
             return None
         since = (0 if base is None else base.id) if is_serial else None
@@ -159,5 +168,5 @@ def _change(
 
     made = until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
     if made is not None:
-        compact_since(storage, pointer, executor, made.id - 1)
+        compact_since(storage, pointer, executor, made.id - 1, tells_overwrites=True)
     return made

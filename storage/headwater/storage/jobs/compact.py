@@ -33,7 +33,14 @@ from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.table_writer import CommitMessage
 
-__all__ = ["compact_since", "compact_table", "compact_written", "may_be_due"]
+__all__ = [
+    "compact_buckets",
+    "compact_since",
+    "compact_table",
+    "compact_written",
+    "may_be_due",
+    "spread_postponed",
+]
 
 _RETRIES = 2
 _LOGGER = logging.getLogger(__name__)
@@ -93,11 +100,38 @@ def compact_table(
     spread: Snapshot | None = None
     wanted = wanted or PartitionFilter.whole_table(storage)
     if storage.schema.table_options.bucket == POSTPONE_BUCKET:
-        spread = run_job(_Spreading(storage, wanted), pointer, executor)
+        spread = spread_postponed(storage, pointer, executor, wanted)
     job = _Compaction(
         storage, full is not False, wanted=wanted, leaves_past=leaves_past, retries=_RETRIES
     )
     return run_job(job, pointer, executor) or spread
+
+
+def spread_postponed(
+    storage: TableStorage, pointer: SnapshotPointer, executor: Executor, wanted: PartitionFilter
+) -> Snapshot | None:
+    """Bring postponed rows into buckets; a partition is a task.
+
+    Raises:
+        Unsupported: The table cannot be compacted.
+        Conflict, OutcomeUnknown: As `run_job`.
+    """
+    return run_job(_Spreading(storage, wanted), pointer, executor)
+
+
+def compact_buckets(
+    storage: TableStorage,
+    pointer: SnapshotPointer,
+    executor: Executor,
+    buckets: Collection[tuple[bytes, int]],
+) -> Snapshot | None:
+    """Rewrite all files of some buckets, given as (partition, number).
+
+    Raises:
+        Unsupported: The table cannot be compacted.
+        Conflict, OutcomeUnknown: As `run_job`.
+    """
+    return run_job(_Compaction(storage, True, frozenset(buckets)), pointer, executor)
 
 
 def compact_written(
@@ -161,7 +195,12 @@ def compact_written(
 
 
 def compact_since(
-    storage: TableStorage, pointer: SnapshotPointer, executor: Executor, snapshot_id: int
+    storage: TableStorage,
+    pointer: SnapshotPointer,
+    executor: Executor,
+    snapshot_id: int,
+    *,
+    tells_overwrites: bool = False,
 ) -> Snapshot | None:
     """Do the compaction that the commits after a snapshot have made due, see `compact_written`.
 
@@ -170,6 +209,8 @@ def compact_since(
         pointer: The authority on the latest snapshot.
         executor: Runs the tasks.
         snapshot_id: The snapshot; 0 stands for the empty table.
+        tells_overwrites: True if a lookup writes a changelog though the last of these commits
+            replaced files, as a change of rows does.
     """
     latest = pointer.latest()
     changes = None if latest is None else changes_between(storage, snapshot_id, latest)
@@ -182,7 +223,8 @@ def compact_since(
         if entry.kind is FileKind.ADD
     }
     commit = TableCommit(storage, pointer, latest.commit_user)
-    tells = latest.commit_kind is not CommitKind.OVERWRITE
+    # Of the rows that an overwrite replaces others by no stream is told.
+    tells = tells_overwrites or latest.commit_kind is not CommitKind.OVERWRITE
     return compact_written(commit, buckets, executor, tells_lookups=tells)
 
 

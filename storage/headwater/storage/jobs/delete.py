@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.executor import Executor
-from headwater.storage.jobs.job import run_job
+from headwater.storage.jobs.job import run_job, until_no_conflict
+from headwater.storage.jobs.waiting_rows import admit_waiting_rows, refuse_waiting_rows
 from headwater.storage.maintenance.delete import DeletionTask, plan_deletion, run_deletion
+from headwater.storage.maintenance.key_rewrite import (
+    RewriteTask,
+    plan_key_rewrite,
+    rewrite_keys,
+    rewrites_files,
+)
+from headwater.storage.maintenance.row_matchers import DeleteRows
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
+from headwater.storage.write.file_encoding import refuse_formats
 from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["delete_from_table"]
@@ -30,13 +40,21 @@ def delete_from_table(
         predicate: The filter; rows for which it is null stay.
 
     Raises:
-        Invalid: The table ignores deletes.
         Unsupported: The table cannot be written.
         Conflict, OutcomeUnknown: As `run_job`.
     """
-    deleted = run_job(_Deletion(storage, predicate), pointer, executor)
+    storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
+    refuse_formats(storage.schema)
+    rewrites = rewrites_files(storage, deletes=True)
+
+    def attempt() -> Snapshot | None:
+        admit_waiting_rows(storage, pointer, executor, predicate, rewrites=rewrites)
+        return run_job(_Deletion(storage, predicate, rewrites), pointer, executor)
+
+    retries = storage.schema.table_options.commit_max_retries
+    deleted = until_no_conflict(retries, attempt)
     if deleted is not None:
-        compact_since(storage, pointer, executor, deleted.id - 1)
+        compact_since(storage, pointer, executor, deleted.id - 1, tells_overwrites=True)
     return deleted
 
 
@@ -44,21 +62,30 @@ def delete_from_table(
 class _Deletion:
     storage: TableStorage
     predicate: Predicate
+    rewrites: bool
 
     @property
     def retries(self) -> int:
-        return self.storage.schema.table_options.commit_max_retries
+        return 0
 
-    def plan(self, base: Snapshot) -> list[DeletionTask]:
-        tasks = plan_deletion(self.storage, base, self.predicate)
+    def plan(self, base: Snapshot) -> Sequence[DeletionTask | RewriteTask]:
+        refuse_waiting_rows(self.storage, base, self.predicate, rewrites=self.rewrites)
+        tasks: Sequence[DeletionTask | RewriteTask]
+        if self.rewrites:
+            tasks = plan_key_rewrite(self.storage, base, self.predicate)
+        else:
+            tasks = plan_deletion(self.storage, base, self.predicate)
         return sorted(tasks, key=lambda task: -task.size)
 
-    def run(self, task: DeletionTask) -> list[CommitMessage]:
-        return run_deletion(self.storage, task, self.predicate)
+    def run(self, task: DeletionTask | RewriteTask) -> list[CommitMessage]:
+        if isinstance(task, DeletionTask):
+            return run_deletion(self.storage, task, self.predicate)
+        message = rewrite_keys(self.storage, task, DeleteRows(self.storage, self.predicate))
+        return [] if message is None else [message]
 
     def commit(
         self, commit: TableCommit, messages: Sequence[CommitMessage], base: Snapshot
     ) -> Snapshot | None:
-        if self.storage.schema.primary_keys:
-            return commit.commit(messages, unchanged_since=base.id)
-        return commit.commit(messages, kind=CommitKind.OVERWRITE)
+        keyed = bool(self.storage.schema.primary_keys)
+        kind = CommitKind.OVERWRITE if self.rewrites or not keyed else None
+        return commit.commit(messages, kind=kind, unchanged_since=base.id if keyed else None)

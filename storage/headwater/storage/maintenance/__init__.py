@@ -1,4 +1,4 @@
 """Upkeep of a table: deleting rows, expiring snapshots, removing orphan files.
 
-May import commit, read, write, scan, snapshot.
+May import compaction, commit, read, write, scan, snapshot.
 """

@@ -1,6 +1,7 @@
 """Delete the rows that match a filter.
 
-A primary-key table gets ``-D`` rows for the keys that match. An append table with
+A primary-key table gets ``-D`` rows for the keys that match, where these end the rows of their
+keys; elsewhere `key_rewrite` takes the rows out of their files. An append table with
 ``deletion-vectors.enabled`` gets vectors that mark the rows, another one the files that hold
 matching rows anew, without them. Either way the commit must know from which snapshot the rows were
 read, see `TableCommit.commit`. The pieces of work are independent and pickle.
@@ -8,7 +9,7 @@ read, see `TableCommit.commit`. The pieces of work are independent and pickle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,6 @@ import pyarrow.compute as pc
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import delete_message_files
-from headwater.storage.errors import Invalid
 from headwater.storage.index.deletion_files import replaced_vectors, write_deletion_vectors
 from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.index.index_file import (
@@ -28,8 +28,6 @@ from headwater.storage.index.index_file import (
 )
 from headwater.storage.index.manifest import has_one_file_a_bucket, index_entries
 from headwater.storage.manifest.data_file import DataFile, FileSource
-from headwater.storage.merge.rules import MergeRules
-from headwater.storage.options import MergeEngine
 from headwater.storage.predicate.filter import Predicate, columns_of, filter_rows, to_expression
 from headwater.storage.read.data_file_reader import DataFileReader
 from headwater.storage.read.split import BucketFiles, read_split
@@ -44,19 +42,11 @@ from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.file_encoding import refuse_formats
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
-__all__ = ["DeletionTask", "check_deletes", "plan_deletion", "run_deletion"]
+__all__ = ["DeletionTask", "plan_deletion", "run_deletion"]
 
 _BATCH_ROWS = 65536
 # No column of a table has a name with this character.
 _POSITION = "\0position"
-_REMOVING: Mapping[MergeEngine, str] = {
-    MergeEngine.AGGREGATION: ", or set 'aggregation.remove-record-on-delete'",
-    MergeEngine.PARTIAL_UPDATE: (
-        ", or set 'partial-update.remove-record-on-delete' or, with sequence groups, "
-        "'partial-update.remove-record-on-sequence-group'"
-    ),
-}
-"""What makes ``-D`` rows end the rows of their keys."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +82,10 @@ def plan_deletion(
         predicate: The filter; rows for which it is null stay.
 
     Raises:
-        Invalid: The table ignores deletes.
         Unsupported: The table cannot be written.
     """
-    check_deletes(storage)
-    storage.refuse(Operation.CHANGE)
+    storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
+    refuse_formats(storage.schema)
     keyed = bool(storage.schema.primary_keys)
     splits = plan_snapshot(storage, snapshot, predicate=predicate, with_level_zero=True).splits
     marks = storage.schema.table_options.deletion_vectors_enabled
@@ -120,29 +109,6 @@ def plan_deletion(
         DeletionTask(snapshot.id, tuple(group), states(*bucket))
         for bucket, group in buckets.items()
     ]
-
-
-def check_deletes(storage: TableStorage) -> None:
-    """Check that rows of a table can be deleted.
-
-    Raises:
-        Invalid: The table ignores deletes.
-        Unsupported: The table cannot be written.
-    """
-    storage.refuse(Operation.READ | Operation.WRITE)
-    refuse_formats(storage.schema)
-    keyed = bool(storage.schema.primary_keys)
-    if keyed and storage.schema.table_options.ignore_delete:
-        raise Invalid(
-            f"table {storage.name} ignores deletes ('ignore-delete' is true), so nothing can be "
-            "deleted from it by key; overwrite it instead"
-        )
-    if keyed and not MergeRules.of(storage.schema).engine.deletes_keys:
-        engine = storage.schema.table_options.merge_engine
-        raise Invalid(
-            f"table {storage.name}: with merge-engine={engine} nothing can be deleted by key; "
-            f"overwrite it instead{_REMOVING.get(engine, '')}"
-        )
 
 
 def run_deletion(
@@ -177,7 +143,6 @@ def run_deletion(
 def _retract(
     storage: TableStorage, task: DeletionTask, predicate: Predicate
 ) -> list[CommitMessage]:
-    engine = MergeRules.of(storage.schema).engine
     with TableWriter(
         storage,
         max_sequence_numbers=lambda partition, bucket: task.last_sequence,
@@ -186,9 +151,6 @@ def _retract(
     ) as writer:
         for split in task.splits:
             for batch in read_split(storage, split, predicate=predicate):
-                refused = engine.refused_deletions(batch)
-                if refused is not None:
-                    raise Invalid(f"table {storage.name}: {refused}")
                 kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows)
                 writer.write(batch, kinds)
         return writer.finish()

@@ -2,7 +2,8 @@
 
 In an append table the rows that match are marked by deletion vectors, or their files are written
 again without them; their new versions go to new files. In a primary-key table the new versions are
-upserts. The rows are read in this process, a batch at a time.
+upserts where these take the place of what is stored; else files are written anew (`key_rewrite`).
+The rows are read in this process, a batch at a time.
 
 Source: ``UpdatePaimonTableCommand.scala``, ``MergeIntoPaimonTable.scala``.
 """
@@ -10,69 +11,50 @@ Source: ``UpdatePaimonTableCommand.scala``, ``MergeIntoPaimonTable.scala``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import delete_message_files
 from headwater.storage.commit.vector_messages import released_vectors
+from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_files import replaced_vectors
 from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.index.manifest import index_entries
+from headwater.storage.maintenance.key_rewrite import plan_key_rewrite, rewrite_keys
+from headwater.storage.maintenance.matched_rows import RowMatcher
 from headwater.storage.manifest.data_file import DataFile, FileSource
-from headwater.storage.predicate.filter import Predicate
+from headwater.storage.merge.rules import MergeRules
 from headwater.storage.read.data_file_reader import DataFileReader
 from headwater.storage.read.split import BucketFiles, read_split
+from headwater.storage.rows.ingest import coerce
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.plan import Split, plan_snapshot
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.assign.postponed import BucketsOfPartitions
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.new_writer import new_writer
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
-__all__ = ["Matched", "RowMatcher", "change_rows"]
+__all__ = ["LosingRows", "change_rows"]
 
 _BATCH_ROWS = 65536
 
 
-@dataclass(frozen=True)
-class Matched:
-    """The rows of a batch that match.
-
-    Attributes:
-        taken: Their numbers in the batch, each once.
-        added: Their new versions, with the table's columns; None when they are deleted.
-    """
-
-    taken: npt.NDArray[np.int64]
-    added: pa.Table | None = None
-
-
-class RowMatcher(Protocol):
-    """Says which rows change, and into what."""
-
-    @property
-    def predicate(self) -> Predicate | None:
-        """A condition that every row that changes fulfils; files that cannot are left out."""
-        ...
-
-    def match(self, rows: pa.RecordBatch) -> Matched:
-        """The rows of a batch that change; called once for each row of the table at most."""
-        ...
-
-    def rest(self) -> pa.Table | None:
-        """Rows to add when all batches have been matched; None for none."""
-        ...
+class LosingRows(Exception):
+    """New versions of rows would lose against the stored ones by ``sequence.field``."""
 
 
 def change_rows(
-    storage: TableStorage, snapshot: Snapshot | None, matcher: RowMatcher
+    storage: TableStorage,
+    snapshot: Snapshot | None,
+    matcher: RowMatcher,
+    *,
+    rewrites: bool = False,
 ) -> list[CommitMessage]:
     """Write what changes the rows of a snapshot.
 
@@ -80,24 +62,33 @@ def change_rows(
         storage: The table.
         snapshot: The snapshot; None for a table without one.
         matcher: Says which rows change.
+        rewrites: In a primary-key table, write the files of the rows that match anew.
 
     Returns:
         Messages to be committed together; none when nothing changes.
 
     Raises:
+        LosingRows: Nothing was written; it takes `rewrites`.
         Invalid: New rows do not fit the table.
         CorruptData: A file is missing or damaged; the message names it.
         Unsupported: The table's options forbid it.
     """
-    storage.refuse(Operation.CHANGE)
-    writer = new_writer(storage, BucketStates(storage, snapshot))
+    writer = _new_writer(storage, BucketStates(storage, snapshot))
     taken: list[CommitMessage] = []
     try:
         with writer:
             if snapshot is not None:
-                splits = plan_snapshot(
-                    storage, snapshot, predicate=matcher.predicate, with_level_zero=True
-                ).splits
+                if rewrites:
+                    for task in plan_key_rewrite(storage, snapshot, matcher.predicate):
+                        message = rewrite_keys(storage, task, matcher)
+                        taken += [] if message is None else [message]
+                    taken += released_vectors(storage, snapshot, taken)
+                    splits: Sequence[Split] = ()
+                else:
+                    plan = plan_snapshot(
+                        storage, snapshot, predicate=matcher.predicate, with_level_zero=True
+                    )
+                    splits = plan.splits
                 if storage.schema.primary_keys:
                     _upsert(storage, splits, matcher, writer)
                 else:
@@ -112,9 +103,22 @@ def change_rows(
         raise
 
 
+def _new_writer(storage: TableStorage, states: BucketStates) -> TableWriter:
+    """A writer of new versions of rows, which are part of the table at once."""
+    if storage.schema.table_options.bucket != POSTPONE_BUCKET:
+        return new_writer(storage, states)
+    return TableWriter(
+        storage,
+        max_sequence_numbers=states,
+        checked_snapshot=0 if states.snapshot is None else states.snapshot.id,
+        assigner=BucketsOfPartitions(storage, states, infers=True),
+    )
+
+
 def _upsert(
     storage: TableStorage, splits: Sequence[Split], matcher: RowMatcher, writer: TableWriter
 ) -> None:
+    rules = MergeRules.of(storage.schema)
     for split in splits:
         for batch in read_split(
             storage, split, predicate=matcher.predicate, batch_rows=_BATCH_ROWS
@@ -125,7 +129,32 @@ def _upsert(
             kind, rows = RowKind.UPDATE_AFTER, matched.added
             if rows is None:
                 kind, rows = RowKind.DELETE, batch.take(pa.array(matched.taken))
+            elif _any_loses(storage, rules, batch.take(pa.array(matched.taken)), rows):
+                raise LosingRows
             writer.write(rows, pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows))
+
+
+def _any_loses(
+    storage: TableStorage, rules: MergeRules, old: pa.RecordBatch, new: pa.Table
+) -> bool:
+    """True if a new version is older than its row by ``sequence.field``."""
+    if all(
+        pa.chunked_array([old.column(name)]).equals(new.column(name))
+        for name in rules.sequence_fields
+    ):
+        return False
+    fields = storage.schema.columns(rules.sequence_fields)
+    some = replace(storage.schema, fields=fields, primary_keys=(), partition_keys=())
+    fitting = coerce(
+        new.select(rules.sequence_fields), some, storage.name, storage.runtime.time_zone
+    )
+    ages = rules.sequence_order.encode(
+        [
+            pa.concat_arrays([old.column(name), *fitting.column(name).chunks])
+            for name in rules.sequence_fields
+        ]
+    )
+    return bool(np.any(np.less(ages[old.num_rows :], ages[: old.num_rows])))
 
 
 @dataclass

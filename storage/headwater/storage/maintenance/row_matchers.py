@@ -1,8 +1,8 @@
-"""The rows that an update or a merge changes, and what they become."""
+"""The rows that a deletion, an update or a merge changes, and what they become."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.errors import Invalid
-from headwater.storage.maintenance.row_changes import Matched
+from headwater.storage.maintenance.matched_rows import Matched
 from headwater.storage.predicate.filter import (
     And,
     Comparison,
@@ -23,6 +23,7 @@ from headwater.storage.predicate.filter import (
     to_expression,
 )
 from headwater.storage.rows.ingest import coerce
+from headwater.storage.rows.kinds import take_row_kinds
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -31,7 +32,15 @@ from headwater.storage.types.values import storage_value
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Assignment", "MergeRows", "UpdateRows", "WhenMatched", "merge_source"]
+__all__ = [
+    "Assignment",
+    "DeleteRows",
+    "MergeRows",
+    "UpdateRows",
+    "WhenMatched",
+    "merge_predicate",
+    "merge_source",
+]
 
 Assignment: TypeAlias = "pc.Expression | pl.Expr | object"
 """A column's new value: an Arrow or Polars expression over the old row, or a constant."""
@@ -43,7 +52,28 @@ _ROW, _SOURCE = "row", "source"
 _MOST_VALUES = 1000
 
 
-# Updates --------------------------------------------------------------------------------------
+# Deletions and updates ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DeleteRows:
+    """The rows that a filter is true for, which go.
+
+    Attributes:
+        storage: The table.
+        predicate: The filter.
+    """
+
+    storage: TableStorage
+    predicate: Predicate
+
+    def match(self, rows: pa.RecordBatch) -> Matched:
+        """The rows of a batch that the filter is true for."""
+        return Matched(_matching(rows, self.storage, self.predicate)[0])
+
+    def rest(self) -> pa.Table | None:
+        """None: a deletion adds no rows."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -62,19 +92,43 @@ class UpdateRows:
 
     def match(self, rows: pa.RecordBatch) -> Matched:
         """The rows of a batch that the filter is true for, and their new versions."""
-        numbers = np.arange(rows.num_rows)
-        found = pa.Table.from_batches([rows])
-        if self.predicate is not None:
-            numbered = pa.RecordBatch.from_arrays(
-                [*rows.columns, pa.array(numbers)], names=[*rows.schema.names, _NUMBER]
-            )
-            kept = filter_rows(numbered, to_expression(self.predicate, self.storage.schema))
-            numbers, found = kept.column(_NUMBER).to_numpy(), kept.drop_columns([_NUMBER])
-        return Matched(numbers, _assigned(found, self.changes) if len(numbers) else None)
+        numbers, found = _matching(rows, self.storage, self.predicate)
+        if not len(numbers):
+            return Matched(numbers)
+        new = _assigned(found, self.changes)
+        _check_kinds(self.storage, new, self.changes)
+        return Matched(numbers, new)
 
     def rest(self) -> pa.Table | None:
         """None: an update adds no rows."""
         return None
+
+
+def _matching(
+    rows: pa.RecordBatch, storage: TableStorage, predicate: Predicate | None
+) -> tuple[npt.NDArray[np.int64], pa.Table]:
+    """The numbers of the rows that a filter is true for, and the rows."""
+    numbers = np.arange(rows.num_rows)
+    if predicate is None:
+        return numbers, pa.Table.from_batches([rows])
+    numbered = pa.RecordBatch.from_arrays(
+        [*rows.columns, pa.array(numbers)], names=[*rows.schema.names, _NUMBER]
+    )
+    kept = filter_rows(numbered, to_expression(predicate, storage.schema))
+    return kept.column(_NUMBER).to_numpy(), kept.drop_columns([_NUMBER])
+
+
+def _check_kinds(storage: TableStorage, rows: pa.Table, changed: Collection[str]) -> None:
+    """Check that new versions of rows are not called deleted by ``rowkind.field``."""
+    name = storage.schema.table_options.row_kind_field
+    if not storage.schema.primary_keys or name is None or name not in changed:
+        return
+    _, kinds = take_row_kinds(rows, None, storage.schema, storage.name)
+    if kinds is not None and (count := int((kinds & 1).sum())):
+        raise Invalid(
+            f"table {storage.name}: {count} rows are to be updated to the kind -U or -D, which "
+            f"'rowkind.field' takes from column '{name}'; delete them, or write the rows instead"
+        )
 
 
 def _assigned(rows: pa.Table, changes: Mapping[str, Assignment]) -> pa.Table:
@@ -156,12 +210,7 @@ class MergeRows:
     @property
     def predicate(self) -> Predicate | None:
         """The values, or their range, in each of the columns."""
-        parts = [
-            part
-            for name in self.on
-            if (part := _among(self.storage.schema, name, self.source.column(name))) is not None
-        ]
-        return And(tuple(parts)) if parts else None
+        return merge_predicate(self.storage, self.source, self.on)
 
     def match(self, rows: pa.RecordBatch) -> Matched:
         """The rows of a batch that a row of the source matches.
@@ -206,6 +255,7 @@ class MergeRows:
                         "leave it out of the source"
                     )
             result = result.set_column(at, result.schema.field(at), new.column(name))
+        _check_kinds(self.storage, result, self.source.column_names)
         return result
 
     def rest(self) -> pa.Table | None:
@@ -245,6 +295,22 @@ def merge_source(storage: TableStorage, source: pa.Table, on: Sequence[str]) -> 
     own = [item for item in schema.fields if item.name in source.column_names]
     some = replace(schema, fields=tuple(own), primary_keys=(), partition_keys=())
     return coerce(source, some, storage.name, storage.runtime.time_zone)
+
+
+def merge_predicate(storage: TableStorage, source: pa.Table, on: Sequence[str]) -> Predicate | None:
+    """A condition that every row fulfils that a source's rows match; None for none.
+
+    Args:
+        storage: The table.
+        source: The source's rows, from `merge_source`.
+        on: The columns that are compared.
+    """
+    parts = [
+        part
+        for name in on
+        if (part := _among(storage.schema, name, source.column(name))) is not None
+    ]
+    return And(tuple(parts)) if parts else None
 
 
 def _among(schema: TableSchema, name: str, column: pa.ChunkedArray) -> Predicate | None:

@@ -37,14 +37,14 @@ class Aggregation(MergeEngine):
     def __init__(self, schema: TableSchema) -> None:
         options = schema.table_options
         keys = {*schema.primary_keys}
-        self.deletes_keys = options.removes_record_on_delete
+        self._deletes_keys = options.removes_record_on_delete
         self._functions = {
             item.name: ColumnFunction.of(item, _function_name(item, options), options)
             for item in schema.fields
             if item.name not in keys
         }
         # Others lose what a retraction finds no value for, and a deletion its older rows.
-        self.merges_retractions_partially = not self.deletes_keys and all(
+        self.merges_retractions_partially = not self._deletes_keys and all(
             isinstance(field.function, Sum) and not field.ignores_retractions
             for field in self._functions.values()
         )
@@ -52,7 +52,7 @@ class Aggregation(MergeEngine):
     def refused_kinds(self, kinds: Kinds) -> str | None:
         """Say why rows of some kinds must not be written: a function could never merge them."""
         retracts = (kinds & 1) == 1
-        if self.deletes_keys:
+        if self._deletes_keys:
             retracts &= kinds != RowKind.DELETE
         return refused_retractions(self._functions, int(retracts.sum()))
 
@@ -70,7 +70,7 @@ class Aggregation(MergeEngine):
         rows = groups.gather([*columns, KIND_FIELD.name])
         kinds = rows.column(KIND_FIELD.name).to_numpy()
         positions = np.arange(len(kinds))
-        deletes = kinds == RowKind.DELETE if self.deletes_keys else np.zeros(len(kinds), np.bool_)
+        deletes = kinds == RowKind.DELETE if self._deletes_keys else np.zeros(len(kinds), np.bool_)
         # A deleted row's values are those that later rows are added to.
         begins = np.maximum.reduceat(np.where(deletes, positions, -1), groups.firsts)
         kept = positions >= np.repeat(begins, groups.sizes)

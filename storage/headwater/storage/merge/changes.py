@@ -31,7 +31,7 @@ from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.ordering import Comparable, concatenate
 from headwater.storage.types.arrow_numbers import arrow_values, numpy_mask, numpy_values
 
-__all__ = ["MergedRange", "merge_changes"]
+__all__ = ["MergedRange", "equal_rows", "merge_changes"]
 
 _ABSENT = -1
 
@@ -152,7 +152,7 @@ def _changes(
     told = adds | there
     both = np.flatnonzero(adds & there)
     if compared is not None and len(both):
-        same = _equal(before, place[both], rows, changed[both], compared)
+        same = equal_rows(before, place[both], rows, changed[both], compared)
         told[both[same]] = False
     # The old row of each change, then the new one.
     has_old, has_new = told & there, told & adds
@@ -196,14 +196,22 @@ def _found(
     return pa.concat_batches(picked), place
 
 
-def _equal(
+def equal_rows(
     one: pa.RecordBatch,
     ones: Indices,
     other: pa.RecordBatch,
     others: Indices,
     columns: Collection[str],
 ) -> Mask:
-    """A mask of the pairs of rows that have the same values."""
+    """A mask of the pairs of rows that have the same values in some columns.
+
+    Args:
+        one: Some rows.
+        ones: The position of each pair's first row in `one`.
+        other: Some rows.
+        others: The position of each pair's second row in `other`.
+        columns: The columns.
+    """
     same = np.ones(len(ones), np.bool_)
     for name in columns:
         left = one.column(name).take(arrow_values(ones))

@@ -64,7 +64,6 @@ class MergeEngine(ABC):
 
     Attributes:
         takes_retractions: True if ``-U`` and ``-D`` rows may be merged; if not, they are refused.
-        deletes_keys: True if a ``-D`` row that is a key's newest leaves no row of the key.
         compacted_rows_first: True if rows above level 0 count as older than all of level 0,
             whatever their sequence numbers.
         merges_retractions_partially: True if rows that retract may be merged with each other, and
@@ -72,7 +71,6 @@ class MergeEngine(ABC):
     """
 
     takes_retractions: bool = True
-    deletes_keys: bool = True
     compacted_rows_first: bool = False
     merges_retractions_partially: bool = False
 
@@ -91,19 +89,6 @@ class MergeEngine(ABC):
             f"rows stay for good, but {retracting} rows are of kind -U or -D; set 'ignore-delete' "
             "to drop them"
         )
-
-    def refused_deletions(self, rows: pa.RecordBatch) -> str | None:
-        """Say why ``-D`` rows would not end the rows that they are written for.
-
-        Asked only of an engine that `deletes_keys`.
-
-        Args:
-            rows: The merged rows to delete, with all of the table's columns.
-
-        Returns:
-            The reason, and what to do; None when every row can be deleted.
-        """
-        return None
 
     def inputs(self, columns: Sequence[str]) -> Sequence[str]:
         """The columns that must be read to compute some of the result's.

@@ -15,7 +15,6 @@ class FirstRow(PickingEngine):
 
     newest = False
     takes_retractions = False
-    deletes_keys = False
     # A compacted row has been read and streamed: a writer that took its sequence numbers earlier
     # and committed later must not replace it.
     compacted_rows_first = True

@@ -87,7 +87,6 @@ class PartialUpdate(MergeEngine):
         }
         self._removes = options.partial_update_removes_on_delete
         self._removing = [at for at, group in enumerate(self._groups) if group.removes_record]
-        self.deletes_keys = self._removes or bool(self._removing)
 
     def refused_kinds(self, kinds: Kinds) -> str | None:
         """Say why rows of some kinds must not be written: nothing could merge them."""
@@ -100,21 +99,6 @@ class PartialUpdate(MergeEngine):
             # One that does not end its key's row, for it is too old, is refused when it is merged.
             retracts &= kinds != RowKind.DELETE
         return refused_retractions(self._functions, int(retracts.sum()))
-
-    def refused_deletions(self, rows: pa.RecordBatch) -> str | None:
-        """Say why -D rows would not end their keys' rows: no group would accept them."""
-        if self._removes:
-            return None
-        deletes = np.zeros(rows.num_rows, np.bool_)
-        fields = [name for at in self._removing for name in self._groups[at].fields]
-        for name in fields:
-            deletes |= rows.column(name).is_valid().to_numpy(zero_copy_only=False)
-        if deletes.all():
-            return None
-        return (
-            f"{int((~deletes).sum())} rows cannot be deleted, for they hold null in "
-            f"{', '.join(fields)}: write their keys with values there first"
-        )
 
     def inputs(self, columns: Sequence[str]) -> Sequence[str]:
         """The columns, the sequence fields of their groups, and those that may remove rows."""

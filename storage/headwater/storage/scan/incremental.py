@@ -46,7 +46,8 @@ def plans_between(
 ) -> Iterator[ScanPlan]:
     """The changes of some snapshots, a plan for each that counts.
 
-    Of deltas, those of APPEND snapshots count; of changelogs, those of all but OVERWRITE ones.
+    Of deltas, those of APPEND snapshots count. Changelogs count wherever there are some: of what an
+    overwrite replaces nothing is told, of rows that are changed where they stand there is.
 
     Args:
         storage: The table.
@@ -83,8 +84,6 @@ def _plan(
 ) -> ScanPlan | None:
     kind = snapshot.commit_kind
     if mode is IncrementalMode.CHANGELOG:
-        if kind is CommitKind.OVERWRITE:
-            return None
         return plan_changelog(storage, snapshot, predicate=predicate)
     if kind is CommitKind.APPEND or (with_overwrites and kind is CommitKind.OVERWRITE):
         return plan_delta(storage, snapshot, predicate=predicate)

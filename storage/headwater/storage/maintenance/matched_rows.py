@@ -1,0 +1,44 @@
+"""The protocol of what says which rows a change takes, and what they become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headwater.storage.predicate.filter import Predicate
+
+__all__ = ["Matched", "RowMatcher"]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The rows of a batch that match.
+
+    Attributes:
+        taken: Their numbers in the batch, each once.
+        added: Their new versions, with the table's columns; None when they are deleted.
+    """
+
+    taken: npt.NDArray[np.int64]
+    added: pa.Table | None = None
+
+
+class RowMatcher(Protocol):
+    """Says which rows change, and into what."""
+
+    @property
+    def predicate(self) -> Predicate | None:
+        """A condition that every row that changes fulfils; files that cannot are left out."""
+        ...
+
+    def match(self, rows: pa.RecordBatch) -> Matched:
+        """The rows of a batch that change; called once for each row of the table at most."""
+        ...
+
+    def rest(self) -> pa.Table | None:
+        """Rows to add when all batches have been matched; None for none."""
+        ...
