@@ -147,6 +147,14 @@ def test_system_tables_show_what_is_read(lake: Lake, corrected: Table) -> None:
     assert sorted(optimized.to_arrow()["name"].to_pylist()) == ["apple", "banana"]
     corrected.branch("live").compact()
     assert lake.system_table("sales.fruits$ro").to_arrow().num_rows == 4
+    live = corrected.branch("live")
+    live.alter(SetOption("scan.fallback-branch", "main"))
+    live.refresh().write(rows(("1", "fig", 1)))
+    live.drop_partitions({"dt": "1"})
+    live.write(rows(("1", "fig", 1)))
+    # What needs a merge is no partition of the first.
+    found = lake.system_table("sales.fruits$branch_live$ro").to_arrow()["name"].to_pylist()
+    assert sorted(found) == ["apple", "banana", "cherry", "pear"]
     partitions = lake.system_table("sales.fruits$partitions").to_arrow()
     assert partitions["partition"].to_pylist() == ["dt=1", "dt=2"]
 

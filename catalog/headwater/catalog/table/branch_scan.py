@@ -72,7 +72,9 @@ class BranchScan(Scan):
             first, second = second, first
         if first.plan is None and second.plan is None:
             return None
-        present = partitions_with_rows(first.storage, first.snapshot, first.predicate)
+        present = partitions_with_rows(
+            first.storage, first.snapshot, first.predicate, min_level=first.min_level
+        )
         splits = [*_of(first, frozenset()), *_of(second, present)]
         plans = [plan for plan in (first.plan, second.plan) if plan is not None]
         shown = self._own.plan or plans[0]

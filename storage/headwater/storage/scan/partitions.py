@@ -16,7 +16,11 @@ __all__ = ["partitions_with_rows"]
 
 
 def partitions_with_rows(
-    storage: TableStorage, snapshot: Snapshot | None, predicate: Predicate | None
+    storage: TableStorage,
+    snapshot: Snapshot | None,
+    predicate: Predicate | None,
+    *,
+    min_level: int = 0,
 ) -> frozenset[bytes]:
     """The partitions of a snapshot that a read of it looks into, serialised.
 
@@ -27,6 +31,7 @@ def partitions_with_rows(
         snapshot: The snapshot; None for a table without one.
         predicate: Only partitions for which its conditions on partition columns alone are true;
             what it says of other columns leaves no partition out.
+        min_level: Only files of this LSM level and above are looked at.
 
     Raises:
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
@@ -34,7 +39,8 @@ def partitions_with_rows(
     if snapshot is None:
         return frozenset()
     schema = storage.schema
-    least = 1 if schema.primary_keys and schema.table_options.hides_level_zero else 0
+    hides = bool(schema.primary_keys) and schema.table_options.hides_level_zero
+    least = max(min_level, int(hides))
     entries = live_entries(
         storage, snapshot, predicate=_on_partitions(predicate, schema.partition_keys)
     )
