@@ -123,12 +123,16 @@ def test_the_past_is_that_of_java(lake: Lake, java_client: JavaClient) -> None:
 
 
 @pytest.mark.interop_java
-def test_streams_start_where_java_starts_them(lake: Lake, java_client: JavaClient) -> None:
-    table = a_table(lake, java_client, "none")
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_streams_start_where_java_starts_them(
+    lake: Lake, java_client: JavaClient, producer: str
+) -> None:
+    table = a_table(lake, java_client, producer)
     times = {snapshot.id: snapshot.time_millis for snapshot in table.snapshots()}
     for options in (
         {"scan.mode": "latest-full"},
         {"scan.mode": "compacted-full"},
+        {"scan.mode": "from-snapshot", "scan.snapshot-id": "2"},
         {"scan.mode": "from-snapshot-full", "scan.snapshot-id": "2"},
         {"scan.mode": "from-timestamp", "scan.timestamp-millis": str(times[2])},
         {"scan.file-creation-time-millis": str(times[2])},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,6 +15,7 @@ from py4j.java_gateway import JavaGateway
 from headwater.catalog.table.system_table import SYSTEM_TABLES
 from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
+from headwater.storage.errors import Unsupported
 from headwater.storage.schema.change import AddColumn
 from headwater.storage.types.data_type import from_arrow, parse_type
 
@@ -114,6 +115,72 @@ def test_system_tables_are_those_of_java(
         if name == "partitions" and java_version != "2.0.0":
             common.remove("partition")  # as {2026-01-01}
         assert as_rows(ours.to_arrow(), common) == as_rows(java_client.read(whole), common), name
+
+
+MODES: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
+    "append": ((), {}),
+    "append with vectors": ((), {"deletion-vectors.enabled": "true"}),
+    "append in buckets": ((), {"bucket": "2", "bucket-key": "k"}),
+    "dynamic buckets": (("k", "day"), {"bucket": "-1"}),
+    "functions": (
+        ("k", "day"),
+        {"bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": "sum"},
+    ),
+    "first row": (
+        ("k", "day"),
+        {"bucket": "1", "merge-engine": "first-row", "changelog-producer": "lookup"},
+    ),
+}
+
+
+@pytest.mark.interop_java
+@pytest.mark.parametrize("mode", MODES)
+def test_system_tables_of_other_kinds_of_tables_are_those_of_java(
+    lake: Lake,
+    service: Service,
+    java_gateways: Callable[[str], JavaGateway],
+    tmp_path: Path,
+    mode: str,
+) -> None:
+    java_client = JavaClient(java_gateways("2.0.0"), "2.0.0", service.uri, TOKEN, tmp_path)
+    keys, options = MODES[mode]
+    name = f"interop.system_tables_{mode.replace(' ', '_')}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    table = lake.create_table(
+        name, SCHEMA, primary_keys=keys, partition_keys=["day"], options=options
+    )
+    table.write(rows(range(30), 1, 1))
+    java_client.write(name, rows(range(20, 40), 1, 2))
+    java_client.write(name, rows(range(5), 2, 3))
+    if not keys:
+        table.delete("k < 3")
+    table.compact()
+    for system in SYSTEM_TABLES:
+        whole = f"{table.name}${system}"
+        if system == "statistics":
+            continue  # there are none
+        ours, theirs = lake.system_table(whole), java_client.columns(whole)
+        assert [(f.name, sql_type(f)) for f in ours.schema] == theirs, system
+        hidden = OTHERWISE | ({"day"} if system == "binlog" else set())
+        # An address inside an index file is shown as a list of rows.
+        hidden |= {"dv_ranges"} if system == "table_indexes" else set()
+        common = [column for column, _ in theirs if column not in hidden]
+        assert as_rows(ours.to_arrow(), common) == as_rows(
+            java_client.read(whole, common), common
+        ), system
+
+
+@pytest.mark.interop_java
+def test_every_system_table_of_java_is_shown_or_refused_by_name(
+    lake: Lake, java_gateways: Callable[[str], JavaGateway]
+) -> None:
+    loader = java_gateways("2.0.0").jvm.org.apache.paimon.table.system.SystemTableLoader
+    assert {str(name) for name in loader.SYSTEM_TABLES} - set(SYSTEM_TABLES) == {"row_tracking"}
+    for name in loader.GLOBAL_SYSTEM_TABLES:
+        assert lake.system_table(f"sys.{name}").schema.names
+    lake.create_table("interop.untracked", SCHEMA, ignore_if_exists=True)
+    with pytest.raises(Unsupported, match="row ids"):
+        lake.system_table("interop.untracked$row_tracking")
 
 
 @pytest.mark.interop_java
