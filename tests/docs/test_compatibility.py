@@ -7,6 +7,9 @@ import re
 import tomllib
 from pathlib import Path
 
+from tests.interop import matrix
+from tests.interop.matrix_modes import MODES, READS
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
 
@@ -30,3 +33,11 @@ def test_what_cannot_run_is_listed_with_its_reason() -> None:
         for test in group["tests"]:
             file, _, name = test.partition("::")
             assert f"| `{file}` | `{name.split('::')[-1]}` | {group['why']} |" in PAGE
+
+
+def test_the_kinds_of_tables_are_what_the_tests_of_clients_recorded() -> None:
+    # If not: make test-interop, then python -m tests.interop.matrix
+    begin, end = PAGE.index(matrix.BEGIN) + len(matrix.BEGIN), PAGE.index(matrix.END)
+    assert PAGE[begin:end] == matrix.section()
+    for client, kinds in matrix.record().items():
+        assert list(kinds) == [*MODES, *READS], client

@@ -168,6 +168,13 @@ class Client:
         self._run("read", table=table, out=path, columns=list(columns or []), options=given)
         return feather.read_table(path)
 
+    def changes(self, table: str) -> list[pa.Table]:
+        """A stream's changes from the first snapshot on, with a column ``_ROW_KIND``."""
+        path = self._path()
+        self._run("changes", table=table, out=path, patience=20)
+        found: pa.Table = feather.read_table(path)
+        return [found.rename_columns({"_row_kind": "_ROW_KIND"})]
+
     def add_column(self, table: str, column: str, kind: str) -> None:
         self._run("add_column", table=table, column=column, type=kind)
 

@@ -5,10 +5,13 @@ Rows travel as Arrow IPC files, whose paths the request names.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
+from contextlib import suppress
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.feather as feather
 from pypaimon import CatalogFactory, Schema
 from pypaimon.consumer.consumer import Consumer
@@ -84,6 +87,29 @@ def read(request: dict[str, Any]) -> dict[str, Any]:
     return {"rows": arrow.num_rows}
 
 
+def changes(request: dict[str, Any]) -> dict[str, Any]:
+    """All changes from the first snapshot on, as a stream gives them."""
+    table = open_catalog(request).get_table(request["table"])
+    builder = table.new_stream_read_builder().with_include_row_kind(True)
+    scan = builder.new_streaming_scan()
+    scan.next_snapshot_id = 1
+    read, latest = builder.new_read(), table.snapshot_manager().get_latest_snapshot().id
+    found: list[Any] = []
+
+    async def follow() -> None:
+        plans = scan.stream()
+        while scan.next_snapshot_id <= latest:
+            # Trailing snapshots without changes are waited for in vain.
+            plan = await asyncio.wait_for(anext(plans), request["patience"])
+            if plan.splits():
+                found.append(read.to_arrow(plan.splits()))
+
+    with suppress(TimeoutError):
+        asyncio.run(follow())
+    feather.write_feather(pa.concat_tables(found), request["out"], compression="uncompressed")
+    return {}
+
+
 def partitions(request: dict[str, Any]) -> dict[str, Any]:
     catalog = open_catalog(request)
     found: list[Any] = []
@@ -120,6 +146,7 @@ def main() -> None:
         "read": read,
         "add_column": add_column,
         "branch": branch,
+        "changes": changes,
         "partitions": partitions,
         "consumers": consumers,
         "reset_consumer": reset_consumer,
