@@ -84,6 +84,7 @@ class StorageEngine:
                 path.unlink()
         orders = make_orders(self.folder, "bigint", self.rows)
         self._merging(orders)
+        self._marking(orders)
         self._memory(orders)
         return self._results
 
@@ -137,6 +138,19 @@ class StorageEngine:
         summed = self._rounds("scan", lambda: self._kept("sums", orders, sums))
         self._at_most("sum aggregation beside deduplicate", summed, newest, 3)
 
+    def _marking(self, orders: OrderFiles) -> None:
+        """A table whose superseded rows are marked, beside one without such rows."""
+        paths = orders.all[:2]
+        options = {"deletion-vectors.enabled": "true", "write-only": "false"}
+        marked = self._filled("marked", "bigint", orders, options, paths)
+        plain = self._filled("plain", "bigint", orders, paths=paths)
+        for step in ("compact", "expire"):
+            self._ask("headwater", {"step": step, "folder": str(plain)})
+        ours = self._rounds("scan", lambda: marked)
+        arrow = self._rounds("parquet_scan", lambda: plain)
+        assert ours.rows == arrow.rows == orders.rows
+        self._at_most("merge on write, a tenth upserted, beside Arrow", ours, arrow, 1.15)
+
     def _memory(self, orders: OrderFiles) -> None:
         """A bucket that is many times the budget: written, read and compacted."""
         options = {"bucket": "1", "write-only": "true", "write-buffer-size": f"{_BUDGET} mb"}
@@ -177,10 +191,15 @@ class StorageEngine:
         return folder
 
     def _filled(
-        self, name: str, kind: str, orders: OrderFiles, options: Mapping[str, str] | None = None
+        self,
+        name: str,
+        kind: str,
+        orders: OrderFiles,
+        options: Mapping[str, str] | None = None,
+        paths: Sequence[Path] | None = None,
     ) -> Path:
         folder = self._empty(name, kind, orders, options)
-        for path in orders.all:
+        for path in paths or orders.all:
             self._ask("headwater", {"step": "write", "folder": str(folder), "data": str(path)})
         return folder
 
