@@ -307,6 +307,19 @@ def test_compaction_in_tasks_keeps_rows_and_drops_files(
     assert rows(lake.table(name)) == rows(numbered(0, 60, "v2"))
 
 
+def test_rows_are_sorted_in_tasks(lake: SparkLake, numbered: Numbered) -> None:
+    name = create(lake, numbered(0, 1), partition_keys=["part"])
+    lake.write(numbered(0, 40, "b"), name)
+    lake.write(numbered(40, 60, "a"), name)
+    done = lake.compact(name, where="part = '1'", order_strategy="order", order_by=["id"])
+    assert done is not None
+    assert str(done.commit_kind) == "COMPACT"
+    splits = lake.catalog.table(name).scan(["id"], where="part = '1'").to_arrow()
+    assert splits["id"].to_pylist() == sorted(splits["id"].to_pylist())
+    expected = numbered(0, 40, "b").unionAll(numbered(40, 60, "a"))
+    assert rows(lake.table(name)) == rows(expected)
+
+
 def test_expired_files_are_gone(lake: SparkLake, numbered: Numbered, folder: Path) -> None:
     name = create(lake, numbered(0, 1), **KEYED)
     for version in range(3):

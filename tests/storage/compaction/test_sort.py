@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.compaction.external_sort import sorted_batches
 from headwater.storage.compaction.sort_key import SortKey, sort_key
-from headwater.storage.errors import Conflict, CorruptData, Invalid, Unsupported
+from headwater.storage.errors import Conflict, CorruptData, Invalid, Unavailable, Unsupported
 from headwater.storage.files.local import local_path
 from headwater.storage.jobs.compact import compact_table
 from headwater.storage.jobs.delete import delete_from_table
@@ -368,6 +370,35 @@ def test_a_sort_that_fails_leaves_no_file(new_table: NewTable) -> None:
     with pytest.raises(CorruptData, match=last.file.file_name):
         sort(table, "zorder", ["a", "b"])
     assert table.files_below() == before
+
+
+def test_a_disk_that_cannot_be_written_is_told(
+    new_table: NewTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = new_table([("a", "INT")]).storage.schema
+    key = sort_key(schema, "order", ["a"])
+    source = Batches(pa.table({"a": pa.array([3, 1, 2], pa.int32())}).to_batches())
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    (found,) = sorted_batches(source, key, 1 << 20)
+    assert found.column("a").to_pylist() == [1, 2, 3]
+    with pytest.raises(Unavailable, match="raise 'write-buffer-size'"):
+        list(sorted_batches(source, key, 1))
+
+
+def test_tasks_go_to_other_processes(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, partition_keys=["p"], options={"bucket": "-1"})
+    write(table, some_rows(100))
+    before = rows(table)
+    condition = parse_predicate("p >= 0", table.storage.schema)
+    order = sort_key(table.storage.schema, "zorder", ["a", "s"])
+
+    class Elsewhere(LocalExecutor):
+        def run(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
+            return super().run(work, pickle.loads(pickle.dumps(tasks)))
+
+    done = compact_table(table.storage, table.pointer, Elsewhere(), where=condition, order=order)
+    assert done is not None
+    assert rows(table) == before
 
 
 _SORT_MUCH = """

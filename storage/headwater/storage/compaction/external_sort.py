@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.storage.compaction.sort_key import SortKey
+from headwater.storage.errors import Unavailable
 from headwater.storage.rows.gather import gather
 from headwater.storage.rows.ordering import Comparable, argsort, concatenate
 
@@ -56,13 +57,16 @@ def sorted_batches(source: RowSource, key: SortKey, memory_bytes: int) -> Iterat
         key: The order.
         memory_bytes: Bytes of rows held at a time. Sorting takes about three times as much. What
             does not fit goes to the local disk, once or twice.
+
+    Raises:
+        Unavailable: The local disk is full, or cannot be written.
     """
-    with tempfile.TemporaryDirectory(prefix="headwater-sort-") as folder:
-        yield from _sorted(source, key, memory_bytes, folder)
+    with ExitStack() as folders:
+        yield from _sorted(source, key, memory_bytes, folders)
 
 
 def _sorted(
-    source: RowSource, key: SortKey, memory_bytes: int, folder: str
+    source: RowSource, key: SortKey, memory_bytes: int, folders: ExitStack
 ) -> Iterator[pa.RecordBatch]:
     held: list[pa.RecordBatch] = []
     size = rows = 0
@@ -81,14 +85,16 @@ def _sorted(
     expected = row_bytes * max(source.row_count, rows)
     ranges = min(_MOST_RANGES, 2 + int(2 * expected / memory_bytes))
     bounds = _quantiles(source, key, ranges)
-    spilled = _split(source, key, bounds, tempfile.mkdtemp(dir=folder), batch_rows)
+    with _local_disk():
+        folder = folders.enter_context(tempfile.TemporaryDirectory(prefix="headwater-sort-"))
+    spilled = _split(source, key, bounds, folder, batch_rows)
     for number, part in enumerate(spilled):
         if part is None:
             continue
         if number % 2:
             yield from part.read(None, batch_rows)
         else:
-            yield from _sorted(part, key, memory_bytes, folder)
+            yield from _sorted(part, key, memory_bytes, folders)
         os.unlink(part.path)
 
 
@@ -150,7 +156,7 @@ class _Spilled:
         """The rows, all columns unless some are named; small batches are put together."""
         waiting: list[pa.RecordBatch] = []
         rows = size = 0
-        with pa.OSFile(self.path) as file, pa.ipc.open_stream(file) as stream:
+        with _local_disk(), pa.OSFile(self.path) as file, pa.ipc.open_stream(file) as stream:
             for batch in stream:
                 waiting.append(batch if columns is None else batch.select(columns))
                 rows += batch.num_rows
@@ -169,7 +175,7 @@ def _split(
     count = 2 * len(bounds[0]) + 1
     counts = [0] * count
     paths = [os.path.join(folder, f"{number}.arrow") for number in range(count)]
-    with ExitStack() as stack:
+    with _local_disk(), ExitStack() as stack:
         writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
         for batch in source.read(None, batch_rows):
             places = _places(key, batch, bounds)
@@ -191,6 +197,18 @@ def _split(
     return [
         _Spilled(path, rows) if rows else None for path, rows in zip(paths, counts, strict=True)
     ]
+
+
+@contextmanager
+def _local_disk() -> Iterator[None]:
+    """Errors of the local disk as errors of this engine."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(
+            f"rows that are sorted do not fit onto the disk of {tempfile.gettempdir()}: {error}; "
+            "give it more room, set TMPDIR, or raise 'write-buffer-size'"
+        ) from error
 
 
 def _places(key: SortKey, batch: pa.RecordBatch, bounds: Sequence[pa.Array]) -> Comparable:

@@ -34,6 +34,8 @@ from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["SortTask", "files_by_bucket", "plan_sort", "run_sort", "sort_tasks"]
 
+_LEAST_MEMORY = 1 << 20
+
 
 @dataclass(frozen=True)
 class SortTask:
@@ -177,6 +179,7 @@ def run_sort(storage: TableStorage, task: SortTask) -> CommitMessage:
 
     Raises:
         CorruptData: A file is missing or damaged; the message names it.
+        Unavailable: The local disk is full.
     """
     writer = DataFileWriter(
         storage,
@@ -186,7 +189,7 @@ def run_sort(storage: TableStorage, task: SortTask) -> CommitMessage:
         source=FileSource.COMPACT,
         first_sequence=min(file.min_sequence_number for file in task.files),
     )
-    memory = storage.schema.table_options.write_buffer_size // 2
+    memory = max(_LEAST_MEMORY, storage.schema.table_options.write_buffer_size // 2)
     try:
         for group in task.groups:
             for batch in sorted_batches(_Files(storage, task, group), task.key, memory):
