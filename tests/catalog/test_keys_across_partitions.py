@@ -196,6 +196,7 @@ MOVES: Sequence[Step] = [
     ("write", [("a", 4, "+U", False), ("b", 6, "+U", False)]),
 ]
 OPTIONS: Sequence[Mapping[str, str]] = [
+    {"deletion-vectors.enabled": "true"},
     {},
     SMALL,
     {"dynamic-bucket.initial-buckets": "3"},
@@ -212,7 +213,9 @@ OPTIONS: Sequence[Mapping[str, str]] = [
 def test_a_key_is_in_one_partition_whatever_the_options(
     tmp_path: Path, engine: str, options: Mapping[str, str]
 ) -> None:
-    if engine == "first-row" and (options.get("changelog-producer") or "write-only" in options):
+    if engine == "first-row" and not options.keys().isdisjoint(
+        ("changelog-producer", "write-only", "deletion-vectors.enabled")
+    ):
         options = {"changelog-producer": "lookup"}
     _walk(tmp_path, engine, MOVES, options)
 
@@ -226,7 +229,8 @@ def test_keys_are_in_one_partition_in_any_order_of_operations(
     tmp_path: Path, engine: str, steps: Sequence[Step], options: Mapping[str, str]
 ) -> None:
     if engine == "first-row":
-        options = {key: value for key, value in options.items() if key != "changelog-producer"}
+        refused = ("changelog-producer", "deletion-vectors.enabled")
+        options = {key: value for key, value in options.items() if key not in refused}
     _walk(tmp_path, engine, steps, options)
 
 

@@ -23,6 +23,7 @@ SCHEMA = pa.schema(
     [pa.field("p", pa.int32(), False), pa.field("k", pa.int64(), False), ("v", pa.string())]
 )
 POSTPONING = {"postpone.batch-write-fixed-bucket": "false"}
+MERGING = {"postpone.merge-on-read": "true"}
 # Files of one row, and a flush for nearly each.
 SMALL = {"target-file-size": "1 b", "write-buffer-size": "200 b"}
 Rows: TypeAlias = dict[tuple[int, int], str]
@@ -88,6 +89,14 @@ STEPS = st.lists(
 )
 
 
+def _apply(rows: Rows, changes: Sequence[tuple[str, int, int, str]]) -> None:
+    for kind, p, k, v in changes:
+        if kind == "-D":
+            rows.pop((p, k), None)
+        else:
+            rows[p, k] = v
+
+
 def _walk(
     folder: Path,
     steps: Sequence[tuple[str, Sequence[tuple[int, int, str]]]],
@@ -99,11 +108,7 @@ def _walk(
     waiting: list[tuple[str, int, int, str]] = []
 
     def apply(changes: Sequence[tuple[str, int, int, str]]) -> None:
-        for kind, p, k, v in changes:
-            if kind == "-D":
-                visible.pop((p, k), None)
-            else:
-                visible[p, k] = v
+        _apply(visible, changes)
 
     for number, (step, rows) in enumerate(steps):
         values = [(p, k, f"{number}.{at}") for at, (p, k, _) in enumerate(rows)]
@@ -140,6 +145,12 @@ def _walk(
         else:
             table.expire_snapshots(retain_max=1, retain_min=1)
         assert _found(table) == visible
+        merged = dict(visible)
+        _apply(merged, waiting)
+        assert _found(table.with_options(MERGING)) == merged
+        assert _found(table.with_options(MERGING), "k = 1") == {
+            key: v for key, v in merged.items() if key[1] == 1
+        }
     table.compact()
     apply(waiting)
     assert _found(table) == visible
@@ -336,13 +347,77 @@ def test_a_difference_across_another_number_of_buckets_is_refused(tmp_path: Path
         table.changes(1, 2, mode="diff").to_arrow()
 
 
-def test_what_would_be_read_wrongly_is_refused(tmp_path: Path) -> None:
-    table = _table(tmp_path, {"postpone.merge-on-read": "true"})
-    table.write(_data([(1, 1, "a")]))
-    with pytest.raises(Unsupported, match=r"postpone\.merge-on-read"):
-        table.scan().to_arrow()
+def test_what_would_be_written_wrongly_is_refused(tmp_path: Path) -> None:
+    _table(tmp_path)
     lake = connect(str(tmp_path))
     with pytest.raises((Invalid, Unsupported), match="bucket"):
         lake.create_table("d.u", SCHEMA, options={"bucket": "-2"})
     with pytest.raises(Invalid, match=r"postpone\.default-bucket-num"):
         _table(tmp_path, {"postpone.default-bucket-num": "0"}).write(_data([(1, 1, "a")]))
+
+
+@pytest.mark.modes
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {1: "z", 2: "b", 4: "d"}),
+        ({"merge-engine": "first-row"}, {1: "a", 2: "b", 3: "c", 4: "d"}),
+        (
+            {"merge-engine": "aggregation", "fields.v.aggregate-function": "listagg"},
+            {1: "a,x,z", 2: "b", 3: "c", 4: "d"},
+        ),
+        ({"merge-engine": "partial-update"}, {1: "z", 2: "b", 3: "c", 4: "d"}),
+        ({"deletion-vectors.enabled": "true"}, {1: "z", 2: "b", 4: "d"}),
+    ],
+)
+def test_each_merge_engine_merges_rows_that_wait(
+    tmp_path: Path, options: Mapping[str, str], expected: Mapping[int, str]
+) -> None:
+    removes = options.get("merge-engine") is None
+    table = _table(tmp_path, {"postpone.default-bucket-num": "3", **options})
+    table.write(_data([(1, 1, "a"), (1, 2, "b"), (1, 3, "c")]))
+    waits = table.with_options({**POSTPONING, **SMALL})
+    waits.write(_data([(1, 1, "x"), (1, 4, "d")]))
+    gone = [(1, 3, "-D")] if removes else []
+    kinds = ["+U", *(kind for *_, kind in gone)]
+    waits.write(_data([(1, 1, "z"), *((p, k, "gone") for p, k, _ in gone)], kinds))
+    # Of one bucket, of all at once, and by the way of temporary files.
+    for more in ({}, {"source.split.target-size": "1 b"}, SMALL):
+        merging = table.with_options({**MERGING, **more})
+        assert _found(merging) == {(1, k): v for k, v in expected.items()}
+        assert _found(merging, "v = 'a'") == {(1, k): v for k, v in expected.items() if v == "a"}
+        assert len(merging.scan().splits) == (3 if "source.split.target-size" in more else 1)
+        assert merging.scan(columns=["v"]).to_arrow().num_rows == len(expected)
+    table.compact(full=True)
+    assert _found(table) == {(1, k): v for k, v in expected.items()}
+
+
+def test_partitions_without_rows_that_wait_are_read_as_ever(tmp_path: Path) -> None:
+    table = _table(tmp_path, MERGING)
+    table.write(_data([(1, 1, "a")]))
+    table.with_options(POSTPONING).write(_data([(2, 2, "b"), (2, 2, "c"), (3, 1, "d")]))
+    assert _found(table) == {(1, 1): "a", (2, 2): "c", (3, 1): "d"}
+    assert [bool(split.postponed) for split in table.scan(where="p = 1").splits] == [False]
+    assert _found(table, "p = 2") == {(2, 2): "c"}
+    # A stream has had them.
+    assert len(_changes(table)) == 4
+    table.delete("k = 2")
+    assert _found(table) == {(1, 1): "a", (3, 1): "d"}
+    table.update({"v": "z"}, where="p = 3")
+    assert _found(table) == {(1, 1): "a", (3, 1): "z"}
+
+
+@pytest.mark.modes
+def test_rows_that_wait_are_merged_with_marked_files(tmp_path: Path) -> None:
+    options = {"postpone.default-bucket-num": "3", "deletion-vectors.enabled": "true"}
+    table = _table(tmp_path, options)
+    for value, keys in (("old", range(40)), ("new", range(0, 40, 3))):
+        table.write(_data([(1, key, value) for key in keys]))
+        table.compact(full=value == "old")
+    assert sum(len(split.deletion_files) for split in table.scan().splits) == 3
+    table.with_options(POSTPONING).write(_data([(1, 4, "waits"), (1, 6, "waits")]))
+    expected = {(1, key): "old" if key % 3 else "new" for key in range(40)}
+    expected |= {(1, 4): "waits", (1, 6): "waits"}
+    merging = table.with_options(MERGING)
+    assert len(merging.scan().splits) == 1
+    assert _found(merging) == expected

@@ -394,13 +394,30 @@ class JavaClient:
         if condition is not None:
             read = builder.withFilter(condition).newRead()
             read = self._call(_READ, "executeFilter", read)
+        reader = self._call(_READ, "createReader", read, ("java.util.List", splits))
+        return self._decoded(reader, {name: fields[name] for name in names}, row_kinds)
+
+    def read_with_postponed(self, table: str) -> pa.Table:
+        """The rows of a table with one bucket, and of one writer's that wait, merged."""
+        handle = self._table_with(table, {"postpone.merge-on-read": "true"})
+        source = self._jvm.org.apache.paimon.table.source
+        builder = source.PostponeMergeReadBuilder.create(handle, None).get()
+        plan, read = builder.plan(), builder.newRead()
+        (waiting,) = plan.postponeSplits()
+        (real,) = plan.realSplits()
+        read.withIOManager(self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch)))
+        reader = read.createBucketMergeReader(real, read.createPostponeReader(waiting))
+        row_type = self._call(_TABLE, "rowType", handle)
+        return self._decoded(reader, {field.name(): field for field in row_type.getFields()})
+
+    def _decoded(self, reader: Any, fields: Mapping[str, Any], row_kinds: bool = False) -> pa.Table:
+        names = list(fields)
         getters = [
             self._jvm.org.apache.paimon.data.InternalRow.createFieldGetter(fields[name].type(), at)
             for at, name in enumerate(names)
         ]
         found: dict[str, list[object]] = {name: [] for name in names}
         kinds: list[str] = []
-        reader = self._call(_READ, "createReader", read, ("java.util.List", splits))
         rows = self._call(_READER, "toCloseableIterator", reader)
         roots = {name: fields[name].type().getTypeRoot().toString() for name in names}
         while self._call("java.util.Iterator", "hasNext", rows):

@@ -149,6 +149,36 @@ def test_postponed_rows_of_java_are_spread(
     assert found(table.scan().to_arrow()) == expected == found(java_client.read(name))
 
 
+@pytest.mark.interop_java
+@pytest.mark.parametrize("ours", [True, False])
+def test_rows_that_wait_are_merged_as_java_merges_them(
+    lake: Lake,
+    service: Service,
+    java_gateway: JavaGateway,
+    java_version: str,
+    tmp_path: Path,
+    ours: bool,
+) -> None:
+    if java_version != "2.0.0":
+        pytest.skip("Paimon merges them since release 2.0")
+    java_client = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    table = new_table(lake, java_client, "merged_on_read", {"bucket": "-2"})
+    name = str(table.identifier)
+    table.write(rows(range(50), 1))
+    table.write(rows(range(40, 60), 2))
+    kinds = ["-D" if key % 4 else "+U" for key in range(30, 70)]
+    if ours:
+        table.with_options(POSTPONING).write(rows(range(30, 70), 3), pa.array(kinds))
+    else:
+        java_client.write(name, rows(range(30, 70), 3), kinds)
+    expected = {**found(rows(range(30), 1)), **found(rows(range(32, 70, 4), 3))}
+    merging = table.with_options({"postpone.merge-on-read": "true"})
+    assert found(merging.scan().to_arrow()) == expected
+    assert found(java_client.read_with_postponed(name)) == expected
+    table.compact()
+    assert found(java_client.read(name)) == expected
+
+
 def tuples(table: pa.Table) -> list[tuple[object, ...]]:
     return list(zip(*table.to_pydict().values(), strict=True))
 

@@ -514,6 +514,11 @@ class TableOptions:
         return self.deletion_vectors_enabled and not on_read
 
     @property
+    def merges_postponed_rows(self) -> bool:
+        """True if reads merge the rows that wait for a compaction to spread them over buckets."""
+        return self.bucket == -2 and self._boolean("postpone.merge-on-read", False)
+
+    @property
     def index_file_in_data_file_dir(self) -> bool:
         """True if index files lie beside the data files of their bucket."""
         return self._boolean("index-file-in-data-file-dir", False)

@@ -257,6 +257,7 @@ class Scan(Rows):
             predicate=self.predicate,
             min_level=self.min_level,
             created_since=self.created_since,
+            merges_postponed=True,
         )
 
     @cached_property

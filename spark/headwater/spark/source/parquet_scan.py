@@ -106,6 +106,8 @@ def native_frame(
 
 def _distinct(storage: TableStorage, split: Split) -> bool:
     """True if no key occurs twice in the split's files."""
+    if split.postponed:
+        return False
     if not split.needs_merge:
         return True
     return all(len(section.runs) == 1 for section in key_sections(storage, split.files))

@@ -38,6 +38,10 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("postpone.target-row-num-per-bucket", "or the rows that each of them is for"),
     _honoured("postpone.target-size-per-bucket", "or the bytes of rows that each is for"),
     _honoured(
+        "postpone.merge-on-read",
+        "whether reads merge rows that wait for a compaction to spread them over buckets",
+    ),
+    _honoured(
         "postpone.batch-write-fixed-bucket.max-parallelism",
         "how many buckets a batch write gives a partition at most by these",
     ),

@@ -160,11 +160,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
     ),
     # The moment or the part that a read is of.
     _time("scan.bucket", "the one bucket that is read"),
-    Option(
-        "postpone.merge-on-read",
-        "whether a read merges rows that wait for a compaction to spread them over buckets",
-        refusals=(Refusal(Operation.READ, _FALSE, "compact the table to read them"),),
-    ),
     _time("batch-scan-mode", "how Paimon's own tables begin a read", one_of("none")),
     Option(
         "stream-scan-mode",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
@@ -21,11 +23,12 @@ from headwater.storage.predicate.filter import (
 )
 from headwater.storage.read.data_file_reader import DataFileReader, PartitionColumns
 from headwater.storage.read.difference import differing_rows
+from headwater.storage.read.postponed import PostponedRuns
 from headwater.storage.read.row_numbering import RowNumbering
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import KIND_NAMES
 from headwater.storage.scan.plan import Split
-from headwater.storage.scan.sections import FileRun, Section, key_sections
+from headwater.storage.scan.sections import FileRun, Section, key_sections, whole_section
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import arrow_field
@@ -106,6 +109,10 @@ def read_split(
         rows = files.difference(split.before, split.files, list(needed), row_kinds, batch_rows)
     elif split.streaming:
         rows = files.changes(split.files, list(needed), predicate, row_kinds, batch_rows)
+    elif split.postponed:
+        rows = files.merged_with_postponed(
+            split, list(needed), predicate, batch_rows, keep_deletes=row_kinds and keep_deletes
+        )
     elif split.is_marked:
         rows = files.unmerged(
             split.files,
@@ -243,6 +250,34 @@ class BucketFiles:
                     keep_deletes=keep_deletes,
                     batch_rows=batch_rows,
                 )
+
+    def merged_with_postponed(
+        self,
+        split: Split,
+        columns: Sequence[str],
+        predicate: Predicate | None,
+        batch_rows: int,
+        *,
+        keep_deletes: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """As `merged`, with the rows that wait for a compaction to bring them to the buckets."""
+        kept = [KIND_FIELD.name] if keep_deletes else []
+        names = [*columns, *kept]
+        rules = MergeRules.of(self.storage.schema)
+        section = whole_section(self.storage, split.files)
+        with TemporaryDirectory(prefix="headwater-") as folder:
+            waiting = PostponedRuns(self.storage, split, Path(folder))
+            postponed = waiting.runs(
+                lambda files, wanted: self.changes(files, wanted, None, True, batch_rows)
+            )
+            runs = self._sorted_runs(section, rules, names, predicate)
+            yield from merge_runs(
+                [*runs, *postponed],
+                rules,
+                names,
+                keep_deletes=keep_deletes,
+                batch_rows=batch_rows,
+            )
 
     def merge(
         self,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headwater.storage.capabilities import Operation
+from headwater.storage.errors import Unsupported
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
 from headwater.storage.index.manifest import index_entries
@@ -59,6 +60,9 @@ class Split:
             `needs_merge`, an upper bound of the rows read.
         streaming: True if the files hold changes: each row counts, none is merged.
         deletion_files: The places of the files' deletion vectors, by the names of the files.
+        postponed: Files of rows that wait for a compaction, in the order of writing: those of the
+            split's buckets are merged with its rows.
+        buckets: With `postponed`, the buckets; the names of all files are whole paths then.
         before: The files of an earlier snapshot: wanted are the rows that differ; None for the
             rows themselves.
         branch: The branch by whose schema the files are read, where two are read as one table.
@@ -78,6 +82,8 @@ class Split:
     streaming: bool = False
     before: tuple[DataFile, ...] | None = None
     deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict, hash=False)
+    postponed: tuple[DataFile, ...] = ()
+    buckets: tuple[int, ...] = ()
     branch: str | None = None
     is_marked: bool = False
 
@@ -90,7 +96,8 @@ class Split:
     @property
     def size(self) -> int:
         """Bytes of the files."""
-        return sum(file.file_size for file in (*self.files, *(self.before or ())))
+        files = (*self.files, *self.postponed, *(self.before or ()))
+        return sum(file.file_size for file in files)
 
 
 @dataclass(frozen=True)
@@ -186,6 +193,7 @@ def plan_snapshot(
     created_since: int | None = None,
     with_level_zero: bool = False,
     all_levels: bool = False,
+    merges_postponed: bool = False,
 ) -> ScanPlan:
     """Plan to read a snapshot's rows.
 
@@ -205,6 +213,8 @@ def plan_snapshot(
         with_level_zero: Read level 0 of a table with deletion vectors, too: for a stream, which
             nothing else tells of its rows, and for what changes rows by reading them.
         all_levels: True to read level 0 of any table, whose rows may not be part of it yet.
+        merges_postponed: True to follow ``postpone.merge-on-read``, as reads of the table's rows
+            as a whole do: rows that wait for a compaction are merged with those of the buckets.
 
     Raises:
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
@@ -213,7 +223,13 @@ def plan_snapshot(
     storage.refuse(Operation.READ)
     options = storage.schema.table_options
     keyed = bool(storage.schema.primary_keys)
-    hides = keyed and options.hides_level_zero and not all_levels
+    merges = merges_postponed and not min_level and options.merges_postponed_rows and keyed
+    if merges and created_since is not None:
+        raise Unsupported(
+            f"table {storage.name}: with 'postpone.merge-on-read' only whole snapshots are read, "
+            "not the files of a time; read with 'postpone.merge-on-read' = 'false'"
+        )
+    hides = keyed and options.hides_level_zero and not (all_levels or merges)
     if hides and not (with_level_zero and options.marks_superseded_rows):
         min_level = max(min_level, 1)
     pruner = Pruner(storage, predicate)
@@ -224,7 +240,13 @@ def plan_snapshot(
         found.only([entry for entry in found.entries if _created(entry.file) >= created_since])
     places = _deletion_files(storage, snapshot, found.entries)
     splits: list[Split] = []
+    waiting = {entry.partition for entry in found.entries if entry.bucket == POSTPONE_BUCKET}
+    if merges and waiting:
+        of_these = [entry for entry in found.entries if entry.partition in waiting]
+        splits += _postponed_splits(storage, snapshot, of_these, places)
     for bucket in _by_bucket(found.entries):
+        if merges and bucket[0].partition in waiting:
+            continue
         if bucket[0].bucket == POSTPONE_BUCKET:
             if with_postponed:
                 files = sorted(
@@ -428,6 +450,74 @@ def _split(
     )
 
 
+def _postponed_splits(
+    storage: TableStorage,
+    snapshot: Snapshot,
+    entries: Sequence[ManifestEntry],
+    places: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]],
+) -> Iterable[Split]:
+    """The splits of partitions in which rows wait; each reads these rows of its buckets.
+
+    As many buckets as fit are one split, so that the rows which wait are not read for each.
+    """
+    options = storage.schema.table_options
+    partitions: dict[bytes, dict[int, list[ManifestEntry]]] = {}
+    for entry in entries:
+        partitions.setdefault(entry.partition, {}).setdefault(entry.bucket, []).append(entry)
+    for buckets in partitions.values():
+        waiting = buckets.pop(POSTPONE_BUCKET)
+        # Without buckets there is nothing to tell rows apart by.
+        total = max((each[0].total_buckets for each in buckets.values()), default=1)
+        share = sum(entry.file.file_size for entry in waiting) // total
+        weights = [
+            share + sum(entry.file.file_size for entry in buckets.get(number, ()))
+            for number in range(total)
+        ]
+        for numbers in pack_in_order(range(total), weights.__getitem__, options.split_target_size):
+            real = {number: buckets[number] for number in numbers if number in buckets}
+            yield _postponed_split(storage, snapshot, waiting, real, numbers, total, places)
+
+
+def _postponed_split(
+    storage: TableStorage,
+    snapshot: Snapshot,
+    waiting: list[ManifestEntry],
+    real: Mapping[int, Sequence[ManifestEntry]],
+    numbers: Sequence[int],
+    total: int,
+    places: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]],
+) -> Split:
+    """The split of some buckets of a partition, and the rows of theirs that wait."""
+    partition = waiting[0].partition
+    entries = [entry for of_bucket in real.values() for entry in of_bucket]
+    deleted = [places.get((partition, number), {}) for number in real]
+    names = {entry.file.file_name for entry in entries}
+    files = (_with_path(storage, entry) for entry in entries)
+    split = _split(storage, snapshot, waiting, files, True, False)
+    return replace(
+        split,
+        bucket=numbers[0],
+        total_buckets=total,
+        row_count=split.row_count + sum(entry.file.row_count for entry in waiting),
+        deletion_files={
+            name: place for each in deleted for name, place in each.items() if name in names
+        },
+        postponed=tuple(
+            _with_path(storage, entry)
+            for entry in sorted(waiting, key=lambda entry: entry.file.creation_time or 0)
+        ),
+        buckets=tuple(numbers),
+    )
+
+
+def _with_path(storage: TableStorage, entry: ManifestEntry) -> DataFile:
+    """A file that can be read without its bucket's directory."""
+    if entry.file.external_path:
+        return entry.file
+    directory = bucket_directory(storage, entry.partition, entry.bucket)
+    return replace(entry.file, external_path=f"{directory}/{entry.file.file_name}")
+
+
 def _packed(
     storage: TableStorage, snapshot: Snapshot, bucket: list[ManifestEntry], *, streaming: bool
 ) -> list[Split]:
@@ -444,6 +534,8 @@ def _packed(
 def _with_deletion_files(
     split: Split, places: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]]
 ) -> Split:
+    if split.postponed:
+        return split
     of_bucket = places.get((split.partition, split.bucket), {})
     names = [file.file_name for file in split.files if file.file_name in of_bucket]
     own = {name: of_bucket[name] for name in names}

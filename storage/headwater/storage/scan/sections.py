@@ -84,18 +84,9 @@ def key_sections(storage: TableStorage, files: Iterable[DataFile]) -> list[Secti
     Raises:
         CorruptData: A file's key range cannot be read.
     """
-    ranged = sorted(
-        (
-            _Ranged(file, _sort_key(storage, file, "min_key"), _sort_key(storage, file, "max_key"))
-            # Writers at once may give rows of one key the same sequence number. Which of them wins
-            # must not depend on the order of manifests, which merging them changes.
-            for file in sorted(files, key=lambda file: file.file_name)
-        ),
-        key=lambda item: (item.low, item.high),
-    )
     groups: list[list[_Ranged]] = []
     bound: _SortKey = ()
-    for item in ranged:
+    for item in _ranged(storage, files):
         if groups and not item.low > bound:
             groups[-1].append(item)
             bound = max(bound, item.high)
@@ -103,6 +94,15 @@ def key_sections(storage: TableStorage, files: Iterable[DataFile]) -> list[Secti
             groups.append([item])
             bound = item.high
     return [_section(group) for group in groups]
+
+
+def whole_section(storage: TableStorage, files: Iterable[DataFile]) -> Section:
+    """Files of some buckets of a partition as one section, whatever keys they have.
+
+    Raises:
+        CorruptData: A file's key range cannot be read.
+    """
+    return _section(_ranged(storage, files))
 
 
 def overlapping_files(
@@ -155,6 +155,18 @@ def pack_in_order(
             bins.append([item])
             filled = more
     return bins
+
+
+def _ranged(storage: TableStorage, files: Iterable[DataFile]) -> list[_Ranged]:
+    return sorted(
+        (
+            _Ranged(file, _sort_key(storage, file, "min_key"), _sort_key(storage, file, "max_key"))
+            # Writers at once may give rows of one key the same sequence number. Which of them wins
+            # must not depend on the order of manifests, which merging them changes.
+            for file in sorted(files, key=lambda file: file.file_name)
+        ),
+        key=lambda item: (item.low, item.high),
+    )
 
 
 def _sort_key(storage: TableStorage, file: DataFile, side: str) -> _SortKey:
