@@ -304,6 +304,38 @@ def test_either_side_continues_what_the_other_clusters(
 
 
 @pytest.mark.interop_java
+def test_the_same_files_are_picked_whatever_their_sizes(
+    lake: Lake, service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
+) -> None:
+    if java_version != _NEWEST:
+        pytest.skip("the older releases have no incremental clustering, or another one")
+    name, schema = "interop.picked", pa.schema([("a", pa.int64())])
+    options = {
+        "clustering.incremental": "true",
+        "clustering.columns": "a",
+        "num-sorted-run.compaction-trigger": "3",
+        "compaction.max-size-amplification-percent": "1000000",
+    }
+    table = lake.create_table(name, schema, options=options)
+    theirs = _Clustering(java_gateway, service.uri, tmp_path, name)
+    random, seen = Random(5), set()
+    for turn in range(14):
+        rows = [random.randrange(2**60) for _ in range(random.choice([10, 100, 1000, 4000]))]
+        table.write(pa.table({"a": rows}))
+        latest = table.pointer.latest()
+        assert latest is not None
+        own = {
+            frozenset(file.file_name for file in task.files): task.output_level
+            for task in plan_clustering(table.storage, latest)
+        }
+        assert own == theirs.picks(full=False), turn
+        seen |= set(own.values())
+        if turn % 3 == 2:
+            table.compact()
+    assert len(seen) > 1
+
+
+@pytest.mark.interop_java
 def test_sorted_tables_are_read_by_java(
     lake: Lake, service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
 ) -> None:

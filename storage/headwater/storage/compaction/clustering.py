@@ -86,7 +86,7 @@ def plan_clustering(
     for bucket, entries in found.items():
         if bucket[0] not in chosen and bucket not in history:
             continue
-        levels = Levels.of((entry.file for entry in entries), options.highest_level)
+        levels = Levels.of_append_table((entry.file for entry in entries), options.highest_level)
         if full or bucket in history:
             unit = _full(storage, levels, options)
         else:

@@ -6,7 +6,7 @@ and a lower level is newer than a higher one. Source: ``Levels.java``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -54,12 +54,29 @@ class Levels:
             highest: The highest level that the table's options say; a file may be above it when
                 they were changed.
         """
+        return Levels._of(files, highest, _age)
+
+    @staticmethod
+    def of_append_table(files: Iterable[DataFile], highest: int) -> Levels:
+        """The runs of a bucket of an append table, where none is newer than another.
+
+        Args:
+            files: The files, as manifests list them: level 0 stays in this order, as in Paimon,
+                whose picks depend on it (``AppendOnlySplitGenerator.java``).
+            highest: As `of`.
+        """
+        return Levels._of(files, highest, lambda file: (file.min_sequence_number,))
+
+    @staticmethod
+    def _of(
+        files: Iterable[DataFile], highest: int, order: Callable[[DataFile], tuple[int | str, ...]]
+    ) -> Levels:
         levels: dict[int, list[DataFile]] = {}
         for file in files:
             levels.setdefault(file.level, []).append(file)
-        newest = sorted(levels.pop(0, ()), key=_age)
+        fresh = sorted(levels.pop(0, ()), key=order)
         runs = [
-            *(LevelRun(0, (file,)) for file in newest),
+            *(LevelRun(0, (file,)) for file in fresh),
             *(LevelRun(level, tuple(levels[level])) for level in sorted(levels)),
         ]
         return Levels(tuple(runs), max(highest, *levels, 0))
@@ -70,7 +87,7 @@ class Levels:
         return self.runs[-1].level if self.runs else -1
 
 
-def _age(file: DataFile) -> tuple[int, int, int, str]:
+def _age(file: DataFile) -> tuple[int | str, ...]:
     return (
         -file.max_sequence_number,
         file.min_sequence_number,
