@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from tests.interop.matrix_modes import MODES, READS, WRONG
+from tests.interop.matrix_modes import TITLES, WRONG
 
 __all__ = [
     "BEGIN",
@@ -65,9 +65,7 @@ def _lines() -> Iterator[str]:
     yield "| | " + " | ".join(clients) + " |"
     yield "|---|" + "---|" * len(clients)
     notes: dict[str, int] = {}
-    titles = {name: mode.title for name, mode in MODES.items()}
-    titles |= {name: read.title for name, read in READS.items()}
-    for kind, title in titles.items():
+    for kind, title in TITLES.items():
         cells = (_cell(client, kind, seen.get(kind, {}), notes) for client, seen in clients.items())
         yield f"| {title} | " + " | ".join(cells) + " |"
     yield ""
@@ -99,9 +97,8 @@ def main() -> None:
         client = found.setdefault(folder.name, {})
         for path in folder.glob("*.json"):
             client[path.stem] = json.loads(path.read_text(encoding="utf-8"))
-    names = [*MODES, *READS]
     ordered = {
-        client: {name: kinds[name] for name in names if name in kinds}
+        client: {name: kinds[name] for name in TITLES if name in kinds}
         for client, kinds in found.items()
     }
     text = json.dumps(ordered, indent=1, ensure_ascii=False)

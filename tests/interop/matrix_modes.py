@@ -12,7 +12,17 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-__all__ = ["MODES", "READS", "SCHEMA", "WITHOUT_STREAMS", "WRONG", "Mode", "Read", "batch"]
+__all__ = [
+    "MODES",
+    "READS",
+    "SCHEMA",
+    "TITLES",
+    "WITHOUT_STREAMS",
+    "WRONG",
+    "Mode",
+    "Read",
+    "batch",
+]
 
 SCHEMA = pa.schema(
     [
@@ -222,6 +232,13 @@ READS: Mapping[str, Read] = {
     ),
 }  # fmt: skip
 """By name."""
+
+TITLES: Mapping[str, str] = {
+    **{name: mode.title for name, mode in MODES.items()},
+    "variant": "columns of type VARIANT",
+    **{name: read.title for name, read in READS.items()},
+}
+"""All kinds, in the order of the documentation."""
 
 _NO_FALLBACK = (
     "it reads the table alone, where the partitions that it lacks are the fallback branch's "

@@ -16,6 +16,8 @@ from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.schema.change import SetOption
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.types.data_type import DataField, parse_type, to_arrow
 
 from .conftest import ROOT, Client
 from .java_client import JavaClient
@@ -148,6 +150,43 @@ def new_table(lake: Lake, name: str, mode: Mode) -> Table:
         for_another_engine=True,
     )
     return table if mode.branch is None else table.create_branch(mode.branch)
+
+
+VARIANTS = Schema(
+    (DataField(0, "k", parse_type("BIGINT")), DataField(1, "v", parse_type("VARIANT")))
+)
+
+
+def test_variants_are_shared(lake: Lake, client: AnyClient) -> None:
+    names = [f"interop.matrix_variant_{client.label}_{whose}" for whose in ("theirs", "ours")]
+    for name in names:
+        lake.drop_table(name, ignore_if_not_exists=True)
+    theirs, ours = (lake.create_table(name, VARIANTS) for name in names)
+    # Small numbers, short texts and nulls; none has names.
+    values = [bytes([0b1100, 7]), b"\x0dabc", b"\x00", None]
+    variants = [each and {"value": each, "metadata": b"\x01\x00\x00"} for each in values]
+    types = [to_arrow(field.type) for field in VARIANTS.fields]
+    data = pa.table([pa.array(range(4), types[0]), pa.array(variants, types[1])], ["k", "v"])
+
+    def is_data(found: pa.Table) -> bool:
+        return bool(found.sort_by("k").select(["k", "v"]).to_pylist() == data.to_pylist())
+
+    def writes() -> bool:
+        if isinstance(client, JavaClient):
+            # It reads them, too: no value passes Python.
+            ours.write(data)
+            client.copy(ours.name, theirs.name)
+        else:
+            client.write(theirs.name, data)
+        return is_data(theirs.scan().to_arrow())
+
+    def reads() -> bool:
+        ours.write(data)
+        return is_data(client.read(ours.name))
+
+    found = {"writes": outcome(writes)}
+    found["reads"] = found["writes"] if isinstance(client, JavaClient) else outcome(reads)
+    check(name_of(client), "variant", found)
 
 
 @pytest.mark.parametrize("kind", READS)
