@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from headwater.catalog.model.repair import Adoption
+from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
-from headwater.storage.errors import NotFound
-from headwater.storage.files.local import local_path
+from headwater.storage.errors import NotFound, OutcomeUnknown
+from headwater.storage.files.local import LocalFileAccess, local_path
 from headwater.storage.schema.change import AddColumn
 from headwater.storage.types.data_type import parse_type
 
@@ -163,6 +164,49 @@ def test_two_histories_are_not_joined(lake: Lake, other: Lake) -> None:
     assert read(table) == [1, 3]
     assert moved.read_bytes() == text
     assert kept.keys() <= set((directory(table) / "snapshot").iterdir())
+
+
+class RacedFiles(LocalFileAccess):
+    """The local disk, where somebody puts a second snapshot just before the catalog does."""
+
+    foreign: bytes | None = None
+
+    def write_if_absent(self, path: str, data: bytes) -> bool:
+        if self.foreign is not None and path.endswith("snapshot-2"):
+            foreign, self.foreign = self.foreign, None
+            self.write(path, foreign)
+        return super().write_if_absent(path, data)
+
+
+def test_a_snapshot_that_was_decided_on_and_met_another_is_named(tmp_path: Path) -> None:
+    files = RacedFiles()
+    catalog = SqlCatalog.open(
+        f"sqlite:///{tmp_path}/catalog.db",
+        warehouse="main",
+        location=str(tmp_path / "warehouse"),
+        create=True,
+        files=files,
+    )
+    with Lake(catalog) as lake:
+        lake.create_database("sales")
+        table = make(lake)
+        table.write(rows(1))
+        first = table.latest_snapshot()
+        assert first is not None
+        theirs = {**json.loads(first.to_json()), "id": 2, "uuid": "theirs", "commitUser": "else"}
+        files.foreign = json.dumps(theirs).encode()
+        with pytest.raises(OutcomeUnknown):
+            table.write(rows(2))
+        found = lake.repair()
+        assert found.adopted == ()
+        (refused,) = found.refused
+        assert refused.what == "snapshot 2"
+        assert "uuid theirs" in str(refused)
+        assert str(refused).count("uuid") == 2
+        # Once the other is moved away, the decision comes true.
+        (directory(table) / "snapshot" / "snapshot-2").unlink()
+        assert adopted(lake.repair()) == []
+        assert read(table) == [1, 2]
 
 
 def test_what_nothing_leads_to_is_refused(lake: Lake, other: Lake) -> None:
