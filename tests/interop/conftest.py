@@ -175,6 +175,16 @@ class Client:
         found: pa.Table = feather.read_table(path)
         return [found.rename_columns({"_row_kind": "_ROW_KIND"})]
 
+    def read_each(self, table: str, columns: Sequence[str]) -> dict[str, pa.Table | str]:
+        """Each column with the column ``k``, read by itself, or the client's error."""
+        path = self._path()
+        problems = self._run("read_each", table=table, out=path, columns=list(columns))["problems"]
+        assert isinstance(problems, dict)
+        return {
+            name: problems[name] if name in problems else feather.read_table(f"{path}-{at}")
+            for at, name in enumerate(columns)
+        }
+
     def add_column(self, table: str, column: str, kind: str) -> None:
         self._run("add_column", table=table, column=column, type=kind)
 

@@ -138,12 +138,24 @@ def consumer_manager(request: dict[str, Any]) -> ConsumerManager:
     return ConsumerManager(table.file_io, table.table_path)
 
 
+def read_each(request: dict[str, Any]) -> dict[str, Any]:
+    """Each column by itself: one that cannot be read says nothing of the others."""
+    problems: dict[str, str] = {}
+    for at, column in enumerate(request["columns"]):
+        try:
+            read({**request, "columns": ["k", column], "out": f"{request['out']}-{at}"})
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            problems[column] = f"{type(error).__name__}: {error}"
+    return {"problems": problems}
+
+
 def main() -> None:
     request = json.load(sys.stdin)
     command = {
         "create": create,
         "write": write,
         "read": read,
+        "read_each": read_each,
         "add_column": add_column,
         "branch": branch,
         "changes": changes,

@@ -59,9 +59,22 @@ def read(request: dict[str, Any]) -> dict[str, Any]:
     return {"rows": arrow.num_rows}
 
 
+def read_each(request: dict[str, Any]) -> dict[str, Any]:
+    """Each column by itself: one that cannot be read says nothing of the others."""
+    problems: dict[str, str] = {}
+    for at, column in enumerate(request["columns"]):
+        try:
+            read({**request, "columns": ["k", column], "out": f"{request['out']}-{at}"})
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            problems[column] = f"{type(error).__name__}: {error}"
+    return {"problems": problems}
+
+
 def main() -> None:
     request = json.load(sys.stdin)
-    command = {"sql": sql, "write": write, "read": read}[request["command"]]
+    command = {"sql": sql, "write": write, "read": read, "read_each": read_each}[request["command"]]
     print(json.dumps(command(request)))
 
 
