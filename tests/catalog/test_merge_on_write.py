@@ -231,6 +231,15 @@ def test_rows_on_several_levels_are_merged_until_vectors_mark_them(lake: Lake) -
     assert rows_of(table) == {**expected, 50: 5, 51: 6, 52: 6}
 
 
+@pytest.mark.parametrize("present", ["true", "false"])
+def test_no_handle_has_another_mode_than_its_table(lake: Lake, present: str) -> None:
+    table = make(lake, deletion_vectors__enabled=present)
+    write(table, {1: 1})
+    with pytest.raises(Invalid, match="cannot be laid over"):
+        table.with_options({"deletion-vectors.enabled": "false" if present == "true" else "true"})
+    assert rows_of(table.with_options({"deletion-vectors.enabled": present})) == {1: 1}
+
+
 # Several at once --------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ from headwater.storage.jobs.tags import tell_of_tag
 from headwater.storage.maintenance.partition_done import delete_success_file
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.change import SchemaChange, check_changes
+from headwater.storage.schema.option_changes import check_laid_over
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.files import FileSnapshotPointer, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -93,6 +94,7 @@ class TableHistory:
         self._storage = self._make_storage()
 
     def _make_storage(self) -> TableStorage:
+        check_laid_over(self._info.schema, self._overlay)
         return TableStorage(
             str(self._info.identifier),
             TableLayout(self._info.path.rstrip("/"), self._info.identifier.branch),
@@ -169,7 +171,11 @@ class TableHistory:
         return self
 
     def with_options(self, options: Mapping[str, str]) -> Self:
-        """Another handle with table options laid over; the table itself keeps its own."""
+        """Another handle with table options laid over; the table itself keeps its own.
+
+        Raises:
+            Invalid: An option is one that only the table can have.
+        """
         return type(self)(
             self._catalog, self._info, self._runtime, options={**self._overlay, **options}
         )

@@ -15,6 +15,7 @@ from headwater.storage.schema.table_type import TYPE_OPTION, TableType
 
 __all__ = [
     "check_field_options",
+    "check_laid_over",
     "check_option_change",
     "indexed_by",
     "is_unchanged",
@@ -121,6 +122,23 @@ def check_option_change(
         raise Invalid(
             "option 'clustering.columns' cannot be changed while 'pk-clustering-override' is set: "
             "the files there are sorted by it"
+        )
+
+
+def check_laid_over(schema: TableSchema, options: Mapping[str, str]) -> None:
+    """Refuse options of one handle that only its table can have; raises Invalid.
+
+    Files tell by their schema whether whoever wrote them marked the rows that they replace
+    (``SchemaManager.checkAlterTableOption``, which Paimon asks about such options, too).
+    """
+    key = "deletion-vectors.enabled"
+    if key not in options or not schema.primary_keys:
+        return
+    own = schema.table_options.deletion_vectors_enabled
+    if schema.with_options(options).table_options.deletion_vectors_enabled != own:
+        raise Invalid(
+            f"option '{key}' of a table with a primary key cannot be laid over it: rows could come "
+            "twice; alter the table, or set 'deletion-vectors.merge-on-read' to read level 0"
         )
 
 
