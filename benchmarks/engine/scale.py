@@ -167,6 +167,7 @@ class TableScale:
 
     def _at_most(self, name: str, ours: list[float], other: list[float], most: float) -> None:
         ratio = median(ours) / median(other)
+        self.say(f"{name}: {_text(ours)} to {_text(other)}, {ratio:.3g} where at most {most:g}")
         self._results.append(Measurement(name, _text(ours), _text(other), ratio, most=most))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from headwater.storage.errors import Invalid
 from headwater.storage.options import BucketFunction
-from headwater.storage.rows.bucket import bucket_numbers
+from headwater.storage.rows.bucket import bucket_numbers, hash_rows
 from headwater.storage.types.data_type import DataType, parse_type, to_arrow
 from headwater.storage.types.values import StorageValue
 
@@ -149,3 +151,30 @@ def test_keys_that_a_function_does_not_take_are_refused(
     columns = [pa.nulls(1, to_arrow(kind)) for kind in types]
     with pytest.raises(Invalid, match=message):
         bucket_numbers(columns, types, 4, function)
+
+
+def _murmur3(words: bytes, told: int) -> int:
+    """The hash of bytes in words of 4, one after another."""
+    ones = 0xFFFFFFFF
+    found = 42
+    for (word,) in struct.iter_unpack("<I", words):
+        mixed = word * 0xCC9E2D51 & ones
+        mixed = (mixed << 15 | mixed >> 17) * 0x1B873593 & ones
+        found ^= mixed
+        found = ((found << 13 | found >> 19) * 5 + 0xE6546B64) & ones
+    found ^= told
+    found = (found ^ found >> 16) * 0x85EBCA6B & ones
+    found = (found ^ found >> 13) * 0xC2B2AE35 & ones
+    return found ^ found >> 16
+
+
+@pytest.mark.parametrize("sizes", [[8, 1024, 1028, 16, 4096, 0, 1020, 20_000], [2000, 4000], [8]])
+def test_long_rows_among_short_ones_are_hashed_alike(sizes: list[int]) -> None:
+    rows = [bytes((7 * at + size) % 256 for at in range(size)) for size in sizes]
+    data = np.frombuffer(b"".join(rows), np.uint8)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    expected = [_murmur3(row, len(row)) for row in rows]
+    assert hash_rows(data, offsets).tolist() == expected
+    lengths = np.arange(len(sizes)) * 3 + 1
+    expected = [_murmur3(row, int(told)) for row, told in zip(rows, lengths, strict=True)]
+    assert hash_rows(data, offsets, lengths).tolist() == expected

@@ -31,6 +31,8 @@ _C1 = np.uint32(0xCC9E2D51)
 _C2 = np.uint32(0x1B873593)
 # Rows hashed at once: their words and hashes stay in the processor's cache.
 _CHUNK = 32_768
+# Bytes of a row up to which all rows are hashed at once, word by word.
+_LONG = 1024
 
 
 def bucket_numbers(
@@ -114,10 +116,52 @@ def hash_rows(
         offsets: n + 1 offsets into them.
         lengths: The lengths that the hashes tell; None means those of the rows.
     """
-    words = data.view(np.uint32)
     sizes = np.diff(offsets)
     if len(sizes) == 0:
         return np.zeros(0, np.uint32)
+    told = sizes if lengths is None else lengths
+    long = np.flatnonzero(sizes > _LONG)
+    if not len(long):
+        return _hash_by_position(data, offsets, told)
+    # What a loop over positions takes, one row of a megabyte would make all rows of its chunk take.
+    short = np.flatnonzero(sizes <= _LONG)
+    hashes = np.empty(len(sizes), np.uint32)
+    if len(short):
+        chosen = _binary(data, offsets).take(pa.array(short))
+        starts = np.frombuffer(chosen.buffers()[1], np.int64, len(short) + 1)
+        inner = np.frombuffer(chosen.buffers()[2], np.uint8, int(starts[-1]))
+        hashes[short] = _hash_by_position(inner, starts, told[short])
+    hashes[long] = _hash_long(data, offsets, long, told[long])
+    return hashes
+
+
+def _binary(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> pa.Array:
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets, np.int64)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def _hash_long(
+    data: npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+    told: npt.NDArray[np.int64],
+) -> Hashes:
+    """The hashes of some rows, each taken from its beginning to its end."""
+    # Here, as few tables have such keys.
+    import polars as pl
+    import polars_hash
+
+    frame = pl.DataFrame({"rows": pl.from_arrow(_binary(data, offsets).take(pa.array(rows)))})
+    hashed = frame.select(polars_hash.col("rows").nchash.murmur32(seed=_SEED)).to_series()
+    own = (offsets[rows + 1] - offsets[rows]).astype(np.uint32)
+    return _finish(_unfinished(hashed.to_numpy()) ^ own ^ told.astype(np.uint32))
+
+
+def _hash_by_position(
+    data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], told: npt.NDArray[np.int64]
+) -> Hashes:
+    words = data.view(np.uint32)
+    sizes = np.diff(offsets)
     longest = int(sizes.max())
     if longest == sizes.min():
         hashes = np.full(len(sizes), _SEED, np.uint32)
@@ -135,7 +179,6 @@ def hash_rows(
             _mix(sorted_hashes[:alive], words[begins[:alive] + position])
         hashes = np.empty_like(sorted_hashes)
         hashes[order] = sorted_hashes
-    told = sizes if lengths is None else lengths
     return _finish(hashes ^ told.astype(np.uint32))
 
 
@@ -155,4 +198,13 @@ def _finish(hashes: Hashes) -> Hashes:
     hashes = hashes * np.uint32(0x85EBCA6B)
     hashes = hashes ^ (hashes >> np.uint32(13))
     hashes = hashes * np.uint32(0xC2B2AE35)
+    return hashes ^ (hashes >> np.uint32(16))
+
+
+def _unfinished(hashes: Hashes) -> Hashes:
+    """The inverse of `_finish`."""
+    hashes = hashes ^ (hashes >> np.uint32(16))
+    hashes = hashes * np.uint32(pow(0xC2B2AE35, -1, 1 << 32))
+    hashes = hashes ^ (hashes >> np.uint32(13)) ^ (hashes >> np.uint32(26))
+    hashes = hashes * np.uint32(pow(0x85EBCA6B, -1, 1 << 32))
     return hashes ^ (hashes >> np.uint32(16))
