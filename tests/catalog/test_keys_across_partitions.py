@@ -291,6 +291,29 @@ def test_only_files_that_may_hold_the_keys_are_read(tmp_path: Path) -> None:
         table.write(_many("new", [50]))
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_temporary_files_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    table = _table(tmp_path / "lake", SMALL)
+    table.write(_many("a", range(30)))
+    before = sorted((tmp_path / "lake").rglob("*.parquet"))
+    writer = WritePlan(table.storage).upon(table.pointer.latest()).writer()
+    writer.write(_many("b", range(20, 50)))
+    assert list(folder.rglob("*.arrow"))
+    if fails:
+        before[0].unlink()
+        with pytest.raises(CorruptData):
+            writer.finish()
+        assert set((tmp_path / "lake").rglob("*.parquet")) < set(before)
+    else:
+        writer.finish()
+    assert not list(folder.iterdir())
+
+
 def _begun(table: Table, rows: pa.Table) -> tuple[WritePlan, list[CommitMessage]]:
     plan = WritePlan(table.storage).upon(table.pointer.latest())
     return plan, write_rows(plan, rows)

@@ -156,6 +156,7 @@ class CrossPartitionWriter(TableWriter):
                 self.abort()
                 raise
         messages = super().finish()
+        self._spills.close()
         if self._replaced is not None:
             written = {message.partition for message in messages}
             messages += [
