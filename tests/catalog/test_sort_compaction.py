@@ -65,7 +65,7 @@ def test_a_curve_lets_filters_on_each_column_leave_files_out(tmp_path: Path, str
 def test_streams_and_changes_tell_nothing_of_a_sort(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.write(points(0))
-    table.compact(order_strategy="Order", order_by=["y", "x"])
+    table.compact(order_strategy="Order", order_by="y, x")
     table.write(points(1).slice(0, 3))
     assert table.changes(since=1, until=3).to_arrow().num_rows == 3
 
@@ -100,6 +100,17 @@ def test_partitions_are_chosen_by_values_or_by_a_condition(tmp_path: Path) -> No
         table.compact(full=False, order_strategy="order", order_by=["x"])
     with pytest.raises(Invalid, match="needs the columns"):
         table.compact(order_strategy="zorder")
+
+
+@pytest.mark.modes
+def test_a_condition_chooses_partitions_of_a_plain_compaction(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    for number in range(2):
+        table.write(points(number, days=3))
+    before = rows(table)
+    assert table.compact(where="day > 'd0' AND day <> 'd2'") is not None
+    assert [files(table, f"day = 'd{number}'") for number in range(3)] == [2, 1, 2]
+    assert rows(table) == before
 
 
 @pytest.mark.modes

@@ -396,7 +396,7 @@ class SparkLake:
         where: str | None = None,
         full: bool | None = None,
         order_strategy: str | None = None,
-        order_by: Sequence[str] = (),
+        order_by: str | Sequence[str] = (),
     ) -> Snapshot | None:
         """Rewrite files into fewer, each bucket in a task of Spark's; else as `Table.compact`.
 

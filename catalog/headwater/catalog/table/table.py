@@ -366,7 +366,7 @@ class Table(TableLifecycle):
         where: str | Predicate | None = None,
         full: bool | None = None,
         order_strategy: str | None = None,
-        order_by: Sequence[str] = (),
+        order_by: str | Sequence[str] = (),
         executor: Executor = _THIS_PROCESS,
     ) -> Snapshot | None:
         """Rewrite files into fewer: same rows, quicker to read.
@@ -385,7 +385,7 @@ class Table(TableLifecycle):
             order_strategy: Sort the rows of an append table without buckets, partition by
                 partition: ``order``, or along a curve through the columns, ``zorder`` or
                 ``hilbert``. ``none`` is the same as None.
-            order_by: The columns to sort by.
+            order_by: The columns to sort by; text separates them by commas.
             executor: Runs the compaction's tasks; this process unless given.
 
         Returns:
@@ -399,7 +399,8 @@ class Table(TableLifecycle):
         """
         order: SortKey | None = None
         if order_strategy is not None and order_strategy.strip().lower() != "none":
-            order = sort_key(self._storage.schema, order_strategy, order_by)
+            columns = order_by.split(",") if isinstance(order_by, str) else order_by
+            order = sort_key(self._storage.schema, order_strategy, columns)
         elif order_by:
             raise Invalid("order_by needs order_strategy: order, zorder or hilbert")
         watched = self._watched("compacting", executor)

@@ -98,7 +98,7 @@ def sort_key(schema: TableSchema, strategy: str, columns: Sequence[str]) -> Sort
     except ValueError:
         raise Invalid(f"rows are sorted by order, zorder or hilbert, not by '{strategy}'") from None
     names = [name.strip() for name in columns]
-    if not names:
+    if not any(names):
         raise Invalid(f"sorting by {chosen} needs the columns to sort by")
     if len(set(names)) < len(names):
         raise Invalid(f"the columns to sort by, {', '.join(names)}, name one twice")
