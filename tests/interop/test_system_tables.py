@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
+import json
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -265,3 +267,47 @@ def path_of(uri: str) -> str:
 def sql_type(field: pa.Field) -> str:
     """Paimon's name of a column's type."""
     return str(from_arrow(field.type, field.nullable))
+
+
+@pytest.mark.interop_java
+def test_java_reads_the_statistics_of_an_analysis(lake: Lake, java_client: JavaClient) -> None:
+    name = f"interop.analysed_{java_client.label}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    schema = pa.schema(
+        [
+            ("flag", pa.bool_()),
+            ("count", pa.int64()),
+            ("share", pa.float64()),
+            ("price", pa.decimal128(10, 2)),
+            ("day", pa.date32()),
+            ("at", pa.timestamp("us")),
+            ("moment", pa.timestamp("ms", "UTC")),
+            ("name", pa.string()),
+        ]
+    )
+    table = lake.create_table(name, schema)
+    at = dt.datetime(2026, 1, 31, 12, 30, 15, 250000)
+    rows: list[list[object]] = [
+        [True, 7, 1.5, decimal.Decimal("2.50"), dt.date(2026, 1, 31), at, at, "one"],
+        [None, -7, float("nan"), None, dt.date(1969, 12, 31), None, None, "twelve"],
+    ]
+    table.write(pa.table([list(each) for each in zip(*rows, strict=True)], schema=schema))
+    table.analyze()
+    whole = f"{name}$statistics"
+    (ours,), (theirs,) = (
+        lake.system_table(whole).to_arrow().to_pylist(),
+        java_client.read(whole).to_pylist(),
+    )
+    # Java has parsed each value by its column's type, and gives it beside its text.
+    assert json.loads(theirs.pop("colstat")).keys() == json.loads(ours["colstat"]).keys()
+    assert theirs == {key: value for key, value in ours.items() if key != "colstat"}
+    assert ours["mergedRecordCount"] == 2
+    # Another engine's commit carries them on.
+    carried = f"{name}_carried"
+    lake.drop_table(carried, ignore_if_not_exists=True)
+    table = lake.create_table(carried, pa.schema([("v", pa.int64())]))
+    table.write({"v": [1]})
+    table.analyze()
+    java_client.write(carried, table.scan().to_arrow())
+    assert table.inspect.statistics()["mergedRecordCount"].to_pylist() == [1]
+    assert table.scan().count() == 2

@@ -84,6 +84,7 @@ class _Attempt:
         indexes: Its changes to the table's indexes.
         messages: The results of writers.
         late_rows: Files of `messages` that were written again, for their rows came too late.
+        statistics: The name of a new statistics file.
         written: Names of manifests and lists to delete if the commit fails for certain.
         delta: The entries that `delta_files` hold.
     """
@@ -99,6 +100,7 @@ class _Attempt:
     indexes: IndexChanges
     messages: Sequence[CommitMessage] = ()
     late_rows: LateRows | None = None
+    statistics: str | None = None
     written: list[str] = field(default_factory=list)
     delta: Sequence[ManifestEntry] | None = None
     delta_files: list[ManifestFile] = field(default_factory=list)
@@ -279,6 +281,21 @@ class TableCommit:
                      IndexChanges(
                          self._storage, replaced=PartitionFilter.whole_table(self._storage)
                      ))
+        )  # fmt: skip
+
+    def analyze(self, statistics: str, *, identifier: int = BATCH_IDENTIFIER) -> Snapshot:
+        """Have the table carry statistics; no data changes.
+
+        Args:
+            statistics: The name of the statistics file, which was written before.
+            identifier: The user's number of this commit.
+
+        Raises:
+            Conflict, OutcomeUnknown, HeadwaterError: As `commit`; the file is kept.
+        """
+        return self._commit(
+            _Attempt(lambda _: (), (), identifier, CommitKind.ANALYZE, None, {}, None, None,
+                     IndexChanges.of(self._storage, ()), statistics=statistics)
         )  # fmt: skip
 
     def committed_up_to(self) -> CommittedUpTo:
@@ -532,8 +549,8 @@ class TableCommit:
         changed = record_count(delta)
         marks = [attempt.watermark, None if base is None else base.watermark]
         known_marks = [mark for mark in marks if mark is not None]
-        statistics = None
-        if base is not None and base.schema_id == schema_id:
+        statistics = attempt.statistics
+        if statistics is None and base is not None and base.schema_id == schema_id:
             statistics = base.statistics
         fields: dict[str, Json] = {
             "version": 3,

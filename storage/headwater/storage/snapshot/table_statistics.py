@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from headwater.storage.errors import CorruptData, NotFound
+from headwater.storage.errors import CorruptData, HeadwaterError, NotFound
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import Json
 
-__all__ = ["ColumnStatistics", "TableStatistics", "read_statistics"]
+__all__ = [
+    "ColumnStatistics",
+    "TableStatistics",
+    "delete_statistics",
+    "read_statistics",
+    "write_statistics",
+]
 
 
 @dataclass(frozen=True)
@@ -27,8 +34,8 @@ class ColumnStatistics:
         minimum: The smallest value as text.
         maximum: The greatest value as text.
         null_count: Nulls.
-        average_length: Bytes of a value on average.
-        maximum_length: Bytes of the longest value.
+        average_length: Length of a value on average, rounded up: characters of text, else bytes.
+        maximum_length: Length of the longest value.
     """
 
     column_id: int
@@ -141,6 +148,20 @@ def read_statistics(storage: TableStorage, snapshot: Snapshot) -> TableStatistic
             f"table {storage.name}: {path}, the statistics of snapshot {snapshot.id}, does not "
             "exist"
         ) from error
+
+
+def write_statistics(storage: TableStorage, statistics: TableStatistics) -> str:
+    """Write a statistics file, which a snapshot is to carry; its name."""
+    name = f"stats-{storage.runtime.new_uuid()}-0"
+    storage.files.write(storage.layout.statistics(name), statistics.to_json().encode())
+    return name
+
+
+def delete_statistics(storage: TableStorage, name: str) -> None:
+    """Delete a statistics file that no snapshot carries."""
+    # What cannot be deleted is an orphan that nothing refers to.
+    with suppress(HeadwaterError):
+        storage.files.delete(storage.layout.statistics(name))
 
 
 def _integer(document: Mapping[str, Json], key: str, where: str) -> int | None:
