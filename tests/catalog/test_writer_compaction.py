@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -235,6 +235,37 @@ def test_a_compaction_that_fails_is_told_and_done_at_the_next_write(
     upsert(table, 5)
     assert kinds(table)[-1] is COMPACT
     assert found(table) == expected(6)
+
+
+class Exhausted:
+    """An executor without memory."""
+
+    def run(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
+        raise MemoryError
+        yield
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.write({"k": [4], "v": [4]}, executor=Exhausted()),
+        lambda table: table.update({"v": 7}, where="k = 3", executor=Exhausted()),
+    ],
+    ids=["write", "update"],
+)
+def test_an_error_after_a_commit_says_that_the_rows_are_committed(
+    tmp_path: Path, change: Callable[[Table], None]
+) -> None:
+    table = new_table(tmp_path)
+    for number in range(4):
+        upsert(table, number)
+    with pytest.raises(MemoryError) as raised:
+        change(table)
+    (note,) = raised.value.__notes__
+    assert "the commit itself succeeded, as snapshot 5; do not repeat it. Compacting" in note
+    assert kinds(table) == [APPEND] * 5
+    upsert(table, 5)
+    assert kinds(table)[-1] is COMPACT
 
 
 def test_buckets_of_append_tables_are_compacted_too(tmp_path: Path) -> None:

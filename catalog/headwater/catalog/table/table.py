@@ -21,6 +21,7 @@ from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.compaction.sort_key import SortKey, sort_key
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unavailable
 from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.analyze import analyze_table
 from headwater.storage.jobs.change import merge_into_table, update_table
 from headwater.storage.jobs.compact import compact_table
@@ -352,7 +353,8 @@ class Table(TableLifecycle):
     ) -> Snapshot | None:
         """The snapshot of a commit, once what is due after it is done."""
         if snapshot is not None:
-            self.keep_up(written={message.partition for message in messages})
+            with after_commit(self.name, snapshot, "Upkeep"):
+                self.keep_up(written={message.partition for message in messages})
         return snapshot
 
     def _new_commit(self) -> TableCommit:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Invalid
+from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import commit_or_delete, until_no_conflict
@@ -168,5 +169,6 @@ def _change(
 
     made = until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
     if made is not None:
-        compact_since(storage, pointer, executor, made.id - 1, tells_overwrites=True)
+        with after_commit(storage.name, made, "Compacting"):
+            compact_since(storage, pointer, executor, made.id - 1, tells_overwrites=True)
     return made

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import run_job, until_no_conflict
@@ -54,7 +55,8 @@ def delete_from_table(
     retries = storage.schema.table_options.commit_max_retries
     deleted = until_no_conflict(retries, attempt)
     if deleted is not None:
-        compact_since(storage, pointer, executor, deleted.id - 1, tells_overwrites=True)
+        with after_commit(storage.name, deleted, "Compacting"):
+            compact_since(storage, pointer, executor, deleted.id - 1, tells_overwrites=True)
     return deleted
 
 

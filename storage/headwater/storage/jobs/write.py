@@ -11,6 +11,7 @@ from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.errors import Invalid
+from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_written, may_be_due
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import commit_or_delete
@@ -188,7 +189,8 @@ class WritePlan:
 
         written = commit_or_delete(commit, messages, work)
         if written is not None and may_be_due(self.storage, self.states, messages, identifier):
-            self.compact_written(commit, messages, executor, identifier)
+            with after_commit(self.storage.name, written, "Compacting"):
+                self.compact_written(commit, messages, executor, identifier)
         return written
 
     def compact_written(
