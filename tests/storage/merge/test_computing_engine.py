@@ -142,7 +142,7 @@ def _sorted_run(name: str, rows: Sequence[_Row], all_kinds: bool) -> SortedRun:
         table = table.drop_columns(["_VALUE_KIND"])
     numbers = [row.sequence for row in rows]
 
-    def read(batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def read(batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         # Small batches, whatever is asked for: the rows of a key are in different ones.
         yield from table.to_batches(max_chunksize=2)
 
@@ -212,7 +212,7 @@ def test_a_table_is_written_read_and_compacted(
     columns: list[str],
     least: int,
 ) -> None:
-    monkeypatch.setattr("headwater.storage.merge.runs._MOST_BYTES", 256)
+    monkeypatch.setattr("headwater.storage.read.split._WINDOWS_IN_BUFFER", 1 << 20)
     table = _table(tmp_path, options)
     model: dict[_Key, _Row] = {}
     numbers = itertools.count()

@@ -63,7 +63,7 @@ def _table(rows: list[_Row]) -> pa.Table:
 def _run(name: str, rows: list[_Row]) -> SortedRun:
     table = _table(rows)
 
-    def read(batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def read(batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         # Small batches, whatever is asked for, so that key ranges are many.
         yield from table.to_batches(max_chunksize=3)
 
@@ -235,8 +235,8 @@ def test_newer_run_wins_without_looking_at_rows() -> None:
     new = _table([{"k": 1, "s": "", "v": "new", "q": 1, "_SEQUENCE_NUMBER": 6, "_VALUE_KIND": 0}])
     rules = MergeRules.of(_schema())
     runs = [
-        SortedRun("new", lambda n: iter(new.select(["k", "s", "v"]).to_batches()), 1, 6, 6),
-        SortedRun("old", lambda n: iter(old.select(["k", "s", "v"]).to_batches()), 1, 5, 5),
+        SortedRun("new", lambda n, size: iter(new.select(["k", "s", "v"]).to_batches()), 1, 6, 6),
+        SortedRun("old", lambda n, size: iter(old.select(["k", "s", "v"]).to_batches()), 1, 5, 5),
     ]
     assert not needs_age(runs, rules)
     merged = pa.Table.from_batches(merge_runs(runs, rules, ["v"]))
@@ -245,9 +245,9 @@ def test_newer_run_wins_without_looking_at_rows() -> None:
 
 def test_overlapping_sequence_ranges_need_the_numbers() -> None:
     rules = MergeRules.of(_schema())
-    one = SortedRun("a", lambda n: iter(()), 1, 0, 5)
-    assert needs_age([one, SortedRun("b", lambda n: iter(()), 1, 5, 9)], rules)
-    assert not needs_age([SortedRun("b", lambda n: iter(()), 1, 6, 9), one], rules)
+    one = SortedRun("a", lambda n, size: iter(()), 1, 0, 5)
+    assert needs_age([one, SortedRun("b", lambda n, size: iter(()), 1, 5, 9)], rules)
+    assert not needs_age([SortedRun("b", lambda n, size: iter(()), 1, 6, 9), one], rules)
     assert needs_age([one], MergeRules.of(_schema({"sequence.field": "q"})))
 
 
@@ -282,8 +282,7 @@ def test_an_unsorted_run_is_refused_by_name(keys: list[int]) -> None:
         list(merge_runs([bad, good], MergeRules.of(_schema()), ["v"]))
 
 
-def test_long_keys_are_merged_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.storage.merge.runs._MOST_BYTES", 512)
+def test_long_keys_are_merged_in_small_pieces() -> None:
     rows = [
         {
             "k": 1,
@@ -302,6 +301,7 @@ def test_long_keys_are_merged_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -
             MergeRules.of(_schema()),
             ["s", "v"],
             ordered=True,
+            window_bytes=512,
         )
     )
     expected = [(r["s"], "new" if 5 <= i < 9 else "old") for i, r in enumerate(rows)]

@@ -216,6 +216,7 @@ class AvroReader:
         columns: Sequence[DataField],
         row_groups: Sequence[int] | None = None,
         batch_rows: int = 65536,
+        batch_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read rows in the file's order.
 
@@ -223,6 +224,7 @@ class AvroReader:
             columns: The top-level columns to read; the batches hold them in this order.
             row_groups: None or the one there is means all; none of them, no row.
             batch_rows: Rows of a batch; one may be smaller.
+            batch_bytes: Bytes of the blocks that make a batch together, at least one of them.
 
         Raises:
             CorruptData: A column is not there, the bytes cannot be decoded, or the file holds
@@ -233,7 +235,9 @@ class AvroReader:
             return
         reader = self._open()
         total = 0
-        for rows, data in self._groups(reader, batch_rows, skip=not columns):
+        for rows, data in self._groups(
+            reader, batch_rows, min(batch_bytes or _STEP_BYTES, _STEP_BYTES), skip=not columns
+        ):
             total += rows
             if not columns:
                 yield from rows_without_columns(rows, batch_rows)
@@ -247,7 +251,7 @@ class AvroReader:
             )
 
     def _groups(
-        self, reader: BlockReader, batch_rows: int, *, skip: bool
+        self, reader: BlockReader, batch_rows: int, batch_bytes: int, *, skip: bool
     ) -> Iterator[tuple[int, list[bytes]]]:
         """Rows of neighbouring blocks that make a batch together: their number and their bytes."""
         data: list[bytes] = []
@@ -262,7 +266,7 @@ class AvroReader:
             if not skip:
                 data.append(reader.rows_of(found))
                 size += len(data[-1])
-            if rows >= batch_rows or size >= _STEP_BYTES:
+            if rows >= batch_rows or size >= batch_bytes:
                 yield rows, data
                 data, rows, size = [], 0, 0
         if rows:

@@ -162,6 +162,7 @@ class OrcReader:
         columns: Sequence[DataField],
         row_groups: Sequence[int] | None = None,
         batch_rows: int = 65536,
+        batch_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read rows in the file's order.
 
@@ -169,6 +170,7 @@ class OrcReader:
             columns: The top-level columns to read; the batches hold them in this order.
             row_groups: The stripes to read, ascending; None means all.
             batch_rows: Rows of a batch; one may be smaller.
+            batch_bytes: Nothing: Arrow decodes so many rows, whatever their size.
 
         Raises:
             CorruptData: A column is not there, or the bytes cannot be decoded.

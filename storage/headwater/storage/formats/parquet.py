@@ -40,6 +40,11 @@ from headwater.storage.variants.assembly import assembled, is_shredded
 __all__ = ["PARQUET", "ParquetFormat", "ParquetReader"]
 
 
+# A batch whose bytes are bounded begins with so small a share of its rows, to see what rows take.
+_FIRST_SHARE = 16
+_LEAST_ROWS = 64
+
+
 @dataclass(frozen=True)
 class ParquetFormat:
     """Parquet, as Paimon writes it."""
@@ -175,6 +180,7 @@ class ParquetReader:
         columns: Sequence[DataField],
         row_groups: Sequence[int] | None = None,
         batch_rows: int = 65536,
+        batch_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read rows in the file's order.
 
@@ -182,6 +188,8 @@ class ParquetReader:
             columns: The top-level columns to read; the batches hold them in this order.
             row_groups: The row groups to read, ascending; None means all.
             batch_rows: Rows of a batch; one may be smaller.
+            batch_bytes: Bytes of a batch, about: as many rows as took so much in the batch before.
+                None leaves it to the rows.
 
         Raises:
             CorruptData: A column is not there, or the bytes cannot be decoded.
@@ -205,13 +213,14 @@ class ParquetReader:
         names = [item.name for item in columns]
         with readable(self.path):
             micros = self._open("us") if wide else None
+        rows = batch_rows if batch_bytes is None else max(1, batch_rows // _FIRST_SHARE)
         for group in groups:
             streams = []
             with readable(self.path):
                 if plain:
-                    streams.append(self._stream(self._file, batch_rows, group, plain))
+                    streams.append(self._stream(self._file, rows, group, plain))
                 if micros is not None:
-                    streams.append(self._stream(micros, batch_rows, group, list(wide)))
+                    streams.append(self._stream(micros, rows, group, list(wide)))
             while True:
                 with readable(self.path):
                     parts = [part for stream in streams for part in islice(stream, 1)]
@@ -224,7 +233,14 @@ class ParquetReader:
                         exact = self._exact(found[name], exact, data_type, name)
                     found[name] = exact
                 whole = [self._assembled(found[item.name], item) for item in columns]
-                yield pa.RecordBatch.from_arrays(whole, names)
+                batch = pa.RecordBatch.from_arrays(whole, names)
+                if batch_bytes is not None:
+                    fitting = batch_bytes * batch.num_rows // max(batch.nbytes, 1)
+                    rows = max(min(_LEAST_ROWS, batch_rows), min(fitting, batch_rows))
+                    for file in (self._file, micros):
+                        if file is not None:
+                            file.reader.set_batch_size(rows)
+                yield batch
 
     @staticmethod
     def _stream(

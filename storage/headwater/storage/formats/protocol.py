@@ -143,6 +143,7 @@ class FormatReader(Protocol):
         columns: Sequence[DataField],
         row_groups: Sequence[int] | None = None,
         batch_rows: int = 65536,
+        batch_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read rows in the file's order.
 
@@ -153,6 +154,8 @@ class FormatReader(Protocol):
                 them; the batches hold them in this order.
             row_groups: The row groups to read, ascending; None means all.
             batch_rows: Rows of a batch; one may be smaller.
+            batch_bytes: Bytes of a batch, about, as far as the format can tell before it decodes;
+                None leaves it to the rows.
 
         Raises:
             CorruptData: A column is not there, or the bytes cannot be decoded. A file that holds

@@ -19,6 +19,7 @@ from headwater.storage.merge.engine import Indices, Mask
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.merge.runs import (
     ROW_NUMBER,
+    WINDOW_BYTES,
     RangeMerge,
     RunPart,
     SortedRun,
@@ -59,6 +60,7 @@ def merge_changes(
     told: bool = True,
     superseded: Callable[[Indices], None] | None = None,
     batch_rows: int = 65536,
+    window_bytes: int = WINDOW_BYTES,
 ) -> Iterator[MergedRange]:
     """Merge sorted runs, and tell what changes.
 
@@ -75,12 +77,13 @@ def merge_changes(
         superseded: Told the `ROW_NUMBER` of each row that was looked up and has been merged, for
             the row merged takes its place.
         batch_rows: As in `merge_runs`.
+        window_bytes: As in `merge_runs`.
 
     Raises:
         CorruptData: As `merge_runs`.
     """
     merge = RangeMerge(rules, columns, needs_age(runs, rules), keep_deletes=True, ordered=True)
-    for parts in key_ranges(runs, rules, batch_rows, with_keys=True):
+    for parts in key_ranges(runs, rules, batch_rows, window_bytes, with_keys=True):
         if old_level is None:
             fresh_keys = _distinct([part for part in parts if part.run.level == 0])
             parts = lowest_levels(_looked_up(parts, fresh_keys, superseded))

@@ -31,6 +31,7 @@ from headwater.storage.types.arrow_numbers import arrow_mask, arrow_values, nump
 
 __all__ = [
     "ROW_NUMBER",
+    "WINDOW_BYTES",
     "RangeMerge",
     "RunPart",
     "SortedRun",
@@ -42,9 +43,9 @@ __all__ = [
 
 ROW_NUMBER = "_ROW_NUMBER"
 """A column that tells the rows of all files apart that are looked up."""
-# The approximate size of the rows held of all runs, bytes.
-_MOST_BYTES = 512 * 1024**2
-_LEAST_BATCH = 1024
+WINDOW_BYTES = 32 * 1024**2
+"""The approximate size of the rows held of all runs, unless something else is asked for."""
+_LEAST_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,10 @@ class SortedRun:
 
     Attributes:
         name: The run in error messages.
-        read: Gives the rows in batches of about so many rows. A batch holds the key columns, the
-            wanted ones and the inputs of the merge engine; when `needs_age` is true also
-            `MergeRules.age_columns`; when not, ``_VALUE_KIND`` may be left out of a batch in
-            which no row retracts.
+        read: Gives the rows in batches of about so many rows and so many bytes. A batch holds the
+            key columns, the wanted ones and the inputs of the merge engine; when `needs_age` is
+            true also `MergeRules.age_columns`; when not, ``_VALUE_KIND`` may be left out of a batch
+            in which no row retracts.
         row_count: Rows.
         min_sequence: The smallest sequence number.
         max_sequence: The greatest.
@@ -73,7 +74,7 @@ class SortedRun:
     """
 
     name: str
-    read: Callable[[int], Iterator[pa.RecordBatch]]
+    read: Callable[[int, int], Iterator[pa.RecordBatch]]
     row_count: int
     min_sequence: int
     max_sequence: int
@@ -105,6 +106,7 @@ def merge_runs(
     keep_deletes: bool = False,
     ordered: bool = False,
     batch_rows: int = 65536,
+    window_bytes: int = WINDOW_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Merge sorted runs into distinct keys.
 
@@ -115,19 +117,25 @@ def merge_runs(
             them when every run's batches hold them.
         keep_deletes: Keep the keys whose merged row retracts, with that row.
         ordered: Sort the result by key, within and across batches.
-        batch_rows: Rows read at a time from the greatest run; so many of each, at most, are held.
+        batch_rows: Rows of all runs that are held, about; each run's share is that of its rows.
+        window_bytes: Bytes of all rows that are held, about.
 
     Raises:
         CorruptData: A run is not sorted by key, or holds a key twice; or it holds retracting
             rows, which the merge engine refuses.
     """
     merge = RangeMerge(rules, columns, needs_age(runs, rules), keep_deletes, ordered)
-    for parts in key_ranges(runs, rules, batch_rows):
+    for parts in key_ranges(runs, rules, batch_rows, window_bytes):
         yield from merge(parts)
 
 
 def key_ranges(
-    runs: Sequence[SortedRun], rules: MergeRules, batch_rows: int, *, with_keys: bool = False
+    runs: Sequence[SortedRun],
+    rules: MergeRules,
+    batch_rows: int,
+    window_bytes: int,
+    *,
+    with_keys: bool = False,
 ) -> Iterator[list[RunPart]]:
     """The rows of sorted runs by key range: those of a key are together.
 
@@ -135,6 +143,7 @@ def key_ranges(
         runs: As for `merge_runs`.
         rules: As for `merge_runs`.
         batch_rows: As for `merge_runs`.
+        window_bytes: As for `merge_runs`.
         with_keys: Give the keys also where no other run has rows.
 
     Returns:
@@ -143,12 +152,12 @@ def key_ranges(
     Raises:
         CorruptData: As `merge_runs`.
     """
-    longest = max((run.row_count for run in runs), default=1) or 1
+    total = max(1, sum(run.row_count for run in runs))
     by_age = sorted(runs, key=lambda run: (run.rank, run.max_sequence, run.min_sequence))
-    most_bytes = _MOST_BYTES // max(len(runs), 1)
+    most_bytes = window_bytes // max(len(runs), 1)
     cursors = [
         # In proportion, so that the runs' batches cover about the same keys.
-        _Cursor(run, rules, max(_LEAST_BATCH, batch_rows * run.row_count // longest), most_bytes)
+        _Cursor(run, rules, max(_LEAST_BATCH, batch_rows * run.row_count // total), most_bytes)
         for run in by_age
     ]
     while True:
@@ -210,7 +219,7 @@ class _Cursor:
 
     def _read(self) -> bool:
         if self._source is None:
-            self._source = self.run.read(self.batch_rows)
+            self._source = self.run.read(self.batch_rows, self.most_bytes)
         batch = next(self._source, None)
         if batch is None:
             return False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 
 import pyarrow as pa
 
@@ -132,6 +132,7 @@ class DataFileReader:
         batch_rows: int,
         *,
         keys_only: bool = False,
+        batch_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Rows with these columns, under their present names, without those that are deleted.
 
@@ -141,6 +142,7 @@ class DataFileReader:
                 file excludes; other rows are not filtered.
             batch_rows: Rows of a batch at most.
             keys_only: Judge row groups and rows by keys and partitions alone.
+            batch_bytes: As in `FormatReader.batches`.
         """
         selection = self._selection(predicate, keys_only)
         if selection is not None and not len(selection):
@@ -148,7 +150,13 @@ class DataFileReader:
         sources = [self._source(name) for name in columns]
         stored = {source.stored.name: source.stored for source in sources if source.stored}
         groups = self._groups(predicate, keys_only)
-        for batch in self._batches(list(stored.values()), groups, batch_rows, selection):
+        read = partial(
+            self._reader.batches,
+            list(stored.values()),
+            batch_rows=batch_rows,
+            batch_bytes=batch_bytes,
+        )
+        for batch in self._batches(read, groups, selection):
             if not columns:
                 yield batch
                 continue
@@ -182,14 +190,13 @@ class DataFileReader:
 
     def _batches(
         self,
-        columns: Sequence[DataField],
+        read: Callable[[Sequence[int]], Iterator[pa.RecordBatch]],
         groups: Sequence[int],
-        batch_rows: int,
         selection: RowSelection | None,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of row groups, those left out that are deleted or not selected."""
         if selection is None and self._deleted is None:
-            yield from self._reader.batches(columns, groups, batch_rows)
+            yield from read(groups)
             return
         vector = self.deletion_vector
         if selection is not None:
@@ -200,7 +207,7 @@ class DataFileReader:
             at = starts[group]
             if selection is not None and not selection.any_between(at, ends[group]):
                 continue
-            for batch in self._reader.batches(columns, [group], batch_rows):
+            for batch in read([group]):
                 found = (
                     vector.without(batch, at)
                     if selection is None

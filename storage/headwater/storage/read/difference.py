@@ -72,7 +72,7 @@ def differing_rows(
     def side(files: Iterable[DataFile], number: int) -> SortedRun:
         sections = key_sections(storage, files)
 
-        def rows(count: int) -> Iterator[pa.RecordBatch]:
+        def rows(count: int, size: int) -> Iterator[pa.RecordBatch]:
             names = list(dict.fromkeys([*rules.keys, *wanted]))
             for section in sections:
                 for batch in read(section, names, count):

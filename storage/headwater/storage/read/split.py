@@ -37,6 +37,7 @@ from headwater.storage.types.values import StorageValue
 __all__ = ["BucketFiles", "read_schema", "read_split"]
 
 _KINDS = tuple(KIND_NAMES.values())
+_WINDOWS_IN_BUFFER = 8
 
 
 def read_schema(
@@ -312,6 +313,7 @@ class BucketFiles:
             keep_deletes=keep_deletes,
             ordered=ordered,
             batch_rows=batch_rows,
+            window_bytes=self._window_bytes,
         )
 
     def merge_changes(
@@ -353,7 +355,13 @@ class BucketFiles:
             told=told,
             superseded=None if numbering is None else numbering.superseded,
             batch_rows=batch_rows,
+            window_bytes=self._window_bytes,
         )
+
+    @property
+    def _window_bytes(self) -> int:
+        """Bytes of the rows that a merge holds: they are copied a few times on their way."""
+        return self.storage.schema.table_options.write_buffer_size // _WINDOWS_IN_BUFFER
 
     def _sorted_runs(
         self,
@@ -378,7 +386,7 @@ class BucketFiles:
             numbered = numbering if is_looked_up else None
             numbers_only = numbered is not None and numbered.numbers_only
 
-            def read(rows: int) -> Iterator[pa.RecordBatch]:
+            def read(rows: int, size: int) -> Iterator[pa.RecordBatch]:
                 for file in run.files:
                     opened = self.open(file)
                     kind = [KIND_FIELD.name] if opened.may_delete else []
@@ -388,7 +396,7 @@ class BucketFiles:
                     if numbered is not None:
                         yield from numbered.rows(file, opened, names, rows)
                         continue
-                    batches = opened.rows(names, predicate, rows, keys_only=True)
+                    batches = opened.rows(names, predicate, rows, keys_only=True, batch_bytes=size)
                     yield from batches if kept is None or keys_only else map(kept, batches)
 
             name = f"{self.directory}/{run.files[0].file_name}"
