@@ -27,7 +27,8 @@ ROWS = 200_000
 WIDTH = 400
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string())])
 TEXT_SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), ("note", pa.string())])
-LONG = 16
+# Mebibytes; each is held, copied and written as what it is, not as many times as there are rows.
+LONG = 4
 
 
 def _rows(seed: int, count: int) -> Iterator[pa.RecordBatch]:
