@@ -127,13 +127,19 @@ class ParquetReader:
             first = self._leaves[field.name].stop
 
     def _open(self, int96_unit: str | None) -> pq.ParquetFile:
-        return pq.ParquetFile(
-            self._files.open_input(self.path),
-            coerce_int96_timestamp_unit=int96_unit,
-            page_checksum_verification=True,
-            # Local files are mapped; only a store gains from fetching columns together.
-            pre_buffer=not self.path.startswith(("file:", "/")),
-        )
+        try:
+            return pq.ParquetFile(
+                self._files.open_input(self.path),
+                coerce_int96_timestamp_unit=int96_unit,
+                page_checksum_verification=True,
+                # Local files are mapped; only a store gains from fetching columns together.
+                pre_buffer=not self.path.startswith(("file:", "/")),
+            )
+        except UnicodeDecodeError as error:
+            # Arrow takes the names of columns as they are, and Python does not.
+            raise CorruptData(
+                f"file {self.path} names a column by bytes that are no text"
+            ) from error
 
     @property
     def row_count(self) -> int:

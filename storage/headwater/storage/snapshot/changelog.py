@@ -12,6 +12,7 @@ from __future__ import annotations
 from headwater.storage.errors import NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.snapshot.files import check_id
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = [
@@ -40,13 +41,14 @@ def read_changelog_file(
     """A changelog as the snapshot that it was, without what is not kept; None if there is none.
 
     Raises:
-        CorruptData: The file is not a changelog.
+        CorruptData: The file is not that changelog.
     """
     path = layout.changelog(snapshot_id)
     try:
         whole = Snapshot.from_json(files.read(path), path)
     except NotFound:
         return None
+    check_id(whole, snapshot_id, path)
     return Snapshot({k: v for k, v in whole.document.items() if k not in _NOT_KEPT})
 
 

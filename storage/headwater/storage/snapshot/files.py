@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from headwater.storage.errors import HeadwaterError, NotFound, ResourceType, Unavailable
+from headwater.storage.errors import (
+    CorruptData,
+    HeadwaterError,
+    NotFound,
+    ResourceType,
+    Unavailable,
+)
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -31,13 +37,21 @@ def read_snapshot_file(files: FileAccess, layout: TableLayout, snapshot_id: int)
     """A snapshot from its file; None when there is none.
 
     Raises:
-        CorruptData: The file is not a snapshot.
+        CorruptData: The file is not that snapshot.
     """
     path = layout.snapshot(snapshot_id)
     try:
-        return Snapshot.from_json(files.read(path), path)
+        found = Snapshot.from_json(files.read(path), path)
     except NotFound:
         return None
+    check_id(found, snapshot_id, path)
+    return found
+
+
+def check_id(found: Snapshot, snapshot_id: int, path: str) -> None:
+    """Check that a file holds the snapshot that it is named after; raises CorruptData."""
+    if found.id != snapshot_id:
+        raise CorruptData(f"{path} holds snapshot {found.id}, not {snapshot_id}")
 
 
 def snapshot_file_ids(files: FileAccess, layout: TableLayout) -> list[int]:
