@@ -75,11 +75,12 @@ def test_the_oldest_go_first_and_some_a_commit(lake: Lake, clock: Clock) -> None
         partition__expiration_batch_size="2",
         partition__timestamp_formatter="yyyyMMdd",
     )
-    fill(table, *(f"202601{day:02}" for day in range(1, 10)))
+    fill(table, *(f"202601{day:02}" for day in range(4, 10)))
+    fill(table, *(f"202601{day:02}" for day in range(1, 4)))
     set_clock(clock, "2026-02-01T00:00:00")
     assert len(table.expire_partitions().dropped) == 5
     assert days(table) == [f"202601{day:02}" for day in range(6, 10)]
-    assert len(table.snapshots()) == 1 + 3
+    assert len(table.snapshots()) == 2 + 3
 
 
 def test_a_time_is_made_of_several_values(lake: Lake, clock: Clock) -> None:

@@ -67,6 +67,33 @@ def test_each_day_that_has_ended_gets_a_tag(lake: Lake, clock: Clock) -> None:
     assert table.scan(tag="2026-01-02").count() == 3
 
 
+def test_an_automatic_tag_that_was_deleted_is_not_made_again(lake: Lake, clock: Clock) -> None:
+    table = new_table(lake, tag__automatic_creation="process-time")
+    for day in ("02", "03", "04"):
+        at(clock, f"2026-01-{day}T10:00:00")
+        write(table)
+    table.delete_tag("2026-01-02")
+    at(clock, "2026-01-05T10:00:00")
+    write(table)
+    assert set(tags(table)) == {"2026-01-01", "2026-01-03", "2026-01-04"}
+
+
+def test_a_compaction_of_manifests_tells_no_change_again(lake: Lake) -> None:
+    columns = pa.schema([pa.field("id", pa.int64(), False), pa.field("p", pa.int32(), False)])
+    table = lake.create_table(
+        "sales.told",
+        columns,
+        primary_keys=["p", "id"],
+        partition_keys=["p"],
+        options={"bucket": "1", "changelog-producer": "input"},
+    )
+    table.write({"id": [1], "p": [2]})
+    table.write({"id": [1], "p": [1]})
+    made = table.compact_manifests()
+    assert made is not None
+    assert table.changes(made.id - 1, made.id).to_arrow().num_rows == 0
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
