@@ -318,3 +318,26 @@ def test_an_expiry_killed_at_any_change_is_finished_by_the_next(
         for number in range(6, 12):
             assert changes(table, number) == before[number]
         check_that_nothing_else_is_there(again)
+
+
+def test_so_many_changelogs_go_at_once_and_the_least_of_them_stay(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, primary_keys=["id"], options=INPUT)
+    for number in range(1, 12):
+        table.clock.millis += HOUR
+        upsert(table, number, number + 100)
+    expire(kept(table, 1, 100))
+    table.clock.millis += HOUR
+    short = kept(
+        table,
+        1,
+        changelog__num_retained__min="4",
+        changelog__num_retained__max="100",
+        changelog__time_retained="1 min",
+        snapshot__expire__limit="2",
+    )
+    left = []
+    for _ in range(5):
+        expire(short)
+        left.append(changelog_file_ids(table.storage.files, table.storage.layout))
+    # Eleven is a snapshot still.
+    assert left == [list(range(first, 11)) for first in (3, 5, 7, 8, 8)]
