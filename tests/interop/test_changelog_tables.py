@@ -175,3 +175,31 @@ def test_full_compactions_tell_what_java_tells(
     assert stored(ours) == stored(theirs)
     assert counted(ours) == counted(theirs)
     assert read(ours.scan().to_arrow()) == read(client.read(str(theirs.identifier)))
+
+
+@pytest.mark.interop_java
+def test_java_reads_and_streams_rows_that_were_changed_where_they_stand(
+    lake: Lake, service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
+) -> None:
+    java_client = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    name = f"interop.changed_{java_client.label}"
+    table = new_table(lake, name, {**SUMS, "changelog-producer": "lookup"})
+    write(table, (first_rows()[0].slice(0, 5), ["+I"] * 5))
+    before = len(streamed(java_client, table))
+    table.update({"v": 100}, where="k = 2")
+    table.delete("k = 3")
+    table.merge({"k": [4, 9], "v": [40, 90], "s": [7, 7]}, on=["k"])
+    expected = [(0, 0, 1), (1, 1, 1), (2, 100, 1), (4, 40, 7), (9, 90, 7)]
+    assert read(java_client.read(name)) == read(table.scan().to_arrow()) == expected
+    told = [row for plan in streamed(java_client, table)[before:] for row in plan]
+    assert told == [
+        (2, 2, 1, "-U"),
+        (2, 100, 1, "+U"),
+        (3, 3, 1, "-D"),
+        (4, 4, 1, "-U"),
+        (4, 40, 7, "+U"),
+        (9, 90, 7, "+I"),
+    ]
+    # What Java writes later is merged with the changed rows.
+    java_client.write(name, pa.table([[2], [1], [0]], schema=SCHEMA))
+    assert (2, 101, 1) in read(table.scan().to_arrow())
