@@ -29,6 +29,7 @@ __all__ = [
     "CODECS",
     "MALFORMED",
     "OPTION_CODECS",
+    "ROW_COUNT",
     "Block",
     "BlockReader",
     "Codec",
@@ -40,6 +41,13 @@ __all__ = [
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _BUFFER_BYTES = 1 << 20
+
+ROW_COUNT = b"headwater.row-count"
+"""An entry of the header of files that Headwater writes as a whole: how many rows they have.
+
+Avro keeps no count, so that a file cut off between two blocks would pass for a shorter one. Other
+readers pass over entries that they do not know.
+"""
 
 
 @dataclass(frozen=True)
@@ -187,6 +195,7 @@ class BlockReader:
             codec = metadata.get(b"avro.codec", b"null").decode()
         except (KeyError, ValueError) as error:
             raise self._has_no_schema() from error
+        self._row_count = self._stated_rows(metadata.get(ROW_COUNT))
         if codec not in CODECS:
             raise Unsupported(f"file {path} is compressed with '{codec}', which is not supported")
         self.codec = CODECS[codec]
@@ -202,6 +211,13 @@ class BlockReader:
 
     def _has_no_schema(self) -> CorruptData:
         return CorruptData(f"file {self._path} cannot be read: its header has no schema")
+
+    def _stated_rows(self, text: bytes | None) -> int | None:
+        if text is None or text.isdigit():
+            return None if text is None else int(text)
+        raise CorruptData(
+            f"file {self._path} cannot be read: its header has {ROW_COUNT.decode()} {text!r}"
+        )
 
     def _metadata(self) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
@@ -239,8 +255,10 @@ class BlockReader:
         """The blocks after the header.
 
         Raises:
-            CorruptData: The file ends in a block, or the end of one is not where it should be.
+            CorruptData: The file ends in a block or before the last one, or the end of one is not
+                where it should be.
         """
+        total = 0
         while first := self._source.read(1):
             rows, size = self._varint(first), self._varint()
             if rows < 0:
@@ -248,7 +266,12 @@ class BlockReader:
             data = self._read(size)
             if self._read(_SYNC_BYTES) != self._sync:
                 raise CorruptData(f"file {self._path} cannot be read: a block's end is not marked")
+            total += rows
             yield Block(rows, data)
+        if self._row_count not in (None, total):
+            raise CorruptData(
+                f"file {self._path} cannot be read: it has {total} of {self._row_count} rows"
+            )
 
     def rows_of(self, found: Block) -> bytes:
         """A block's rows, decompressed.

@@ -17,7 +17,14 @@ from typing import TypeAlias, cast
 import fastavro
 
 from headwater.storage.errors import CorruptData, Unsupported
-from headwater.storage.formats.avro_blocks import CODECS, MALFORMED, Block, BlockReader, varint
+from headwater.storage.formats.avro_blocks import (
+    CODECS,
+    MALFORMED,
+    ROW_COUNT,
+    Block,
+    BlockReader,
+    varint,
+)
 from headwater.storage.types.data_type import Json
 
 __all__ = ["Record", "RecordBlock", "read_avro", "read_blocks", "write_avro"]
@@ -40,8 +47,8 @@ _DIGEST_BYTES = 16
 def read_avro(data: bytes, where: str) -> list[Record]:
     """All records of a container file.
 
-    A file cut off between two blocks reads as a shorter one: Avro keeps no count. Check the number
-    of records, or the file's size, against what is known of it.
+    A file cut off between two blocks reads as a shorter one, unless `write_avro` wrote it: Avro
+    keeps no count. Check the number of records, or the file's size, against what is known of it.
 
     Args:
         data: The file's content.
@@ -123,7 +130,7 @@ def _array_of(schema_text: bytes) -> fastavro.types.Schema:
 def write_avro(
     schema: dict[str, Json], records: Sequence[Mapping[str, object]], codec: str
 ) -> bytes:
-    """A container file.
+    """A container file, whose header has the number of its records.
 
     Args:
         schema: The records' Avro schema.
@@ -136,5 +143,6 @@ def write_avro(
     if codec not in CODECS:
         raise Unsupported(f"Avro codec '{codec}' is not one of {', '.join(sorted(CODECS))}")
     buffer = io.BytesIO()
-    fastavro.writer(buffer, schema, records, codec=codec)
+    count = {ROW_COUNT.decode(): str(len(records))}
+    fastavro.writer(buffer, schema, records, codec=codec, metadata=count)
     return buffer.getvalue()
