@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.read.split import read_split
-from headwater.storage.scan.plan import ScanPlan, plan_changelog, plan_delta, plan_snapshot
+from headwater.storage.scan.plan import plan_changelog, plan_delta, plan_snapshot
+from headwater.storage.scan.split import ScanPlan
 from headwater.storage.snapshot.files import FileSnapshotPointer
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.table_writer import CommitMessage, TableWriter

@@ -21,8 +21,9 @@ from headwater.storage.manifest.data_file import FileSource, ManifestEntry
 from headwater.storage.predicate.filter import Predicate, parse_predicate
 from headwater.storage.read.split import BucketFiles, read_schema, read_split
 from headwater.storage.rows.partition import bucket_directory, partition_values
-from headwater.storage.scan.plan import ScanPlan, live_entries, plan_delta, plan_snapshot
+from headwater.storage.scan.plan import live_entries, plan_delta, plan_snapshot
 from headwater.storage.scan.sections import key_sections
+from headwater.storage.scan.split import ScanPlan
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage

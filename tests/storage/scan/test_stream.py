@@ -17,7 +17,8 @@ from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceTyp
 from headwater.storage.manifest.data_file import ManifestEntry
 from headwater.storage.predicate.filter import Predicate, parse_predicate
 from headwater.storage.read.split import read_split
-from headwater.storage.scan.plan import ScanPlan, live_entries
+from headwater.storage.scan.plan import live_entries
+from headwater.storage.scan.split import ScanPlan
 from headwater.storage.scan.stream import (
     StreamPosition,
     after,

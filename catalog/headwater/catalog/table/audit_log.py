@@ -11,7 +11,7 @@ from headwater.catalog.table.scan import BATCH_ROWS, Rows
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.read.split import read_split
-from headwater.storage.scan.plan import Split
+from headwater.storage.scan.split import Split
 from headwater.storage.system_tables.changes import (
     audit_log_schema,
     binlog_schema,

@@ -13,7 +13,7 @@ from headwater.catalog.table.scan import Scan
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.partitions import partitions_with_rows
-from headwater.storage.scan.plan import ScanPlan, Split
+from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage

@@ -19,7 +19,7 @@ from headwater.storage.predicate.filter import Predicate, parse_predicate
 from headwater.storage.scan.difference import plan_difference
 from headwater.storage.scan.incremental import files_of_changes, plans_between
 from headwater.storage.scan.past import first_snapshot_since, latest_compacted
-from headwater.storage.scan.plan import ScanPlan
+from headwater.storage.scan.split import ScanPlan
 from headwater.storage.scan.start import IncrementalMode, ReadStart, StartMode, incremental_mode
 from headwater.storage.scan.stream import changes_of
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS, other_branch

@@ -14,7 +14,8 @@ from headwater.catalog.table.lazy import frame_of, lazy_frame
 from headwater.catalog.table.progress import progress_bar
 from headwater.storage.predicate.filter import Predicate, to_sql
 from headwater.storage.read.split import read_schema, read_split
-from headwater.storage.scan.plan import ScanPlan, Split, plan_snapshot
+from headwater.storage.scan.plan import plan_snapshot
+from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 

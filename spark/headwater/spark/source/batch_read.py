@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from headwater.catalog.table.scan import Rows
 from headwater.spark.types import conform, spark_arrow_schema
 from headwater.storage.options import TableOptions
-from headwater.storage.scan.plan import Split
+from headwater.storage.scan.split import Split
 
 __all__ = ["BatchReader", "SplitsPartition", "pack_splits"]
 

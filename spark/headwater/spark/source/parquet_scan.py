@@ -21,8 +21,8 @@ from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.read.data_file_reader import missing_columns
 from headwater.storage.rows.kinds import RowKind
-from headwater.storage.scan.plan import Split
 from headwater.storage.scan.sections import key_sections
+from headwater.storage.scan.split import Split
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField

@@ -24,7 +24,7 @@ from headwater.spark.source.batch_read import SplitsPartition, pack_splits
 from headwater.spark.types import conform, spark_arrow_schema
 from headwater.storage.predicate.filter import parse_predicate
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
-from headwater.storage.scan.plan import ScanPlan, Split
+from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.scan.start import ReadStart
 from headwater.storage.scan.stream import (
     StreamPosition,

@@ -14,7 +14,8 @@ from headwater.storage.maintenance.analysis import (
     analysed_columns,
     summarize_split,
 )
-from headwater.storage.scan.plan import Split, live_entries, plan_snapshot
+from headwater.storage.scan.plan import live_entries, plan_snapshot
+from headwater.storage.scan.split import Split
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.table_statistics import (
     TableStatistics,

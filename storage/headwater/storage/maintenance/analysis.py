@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from headwater.storage.casts.cast import cast
 from headwater.storage.errors import Invalid
 from headwater.storage.read.split import read_split
-from headwater.storage.scan.plan import Split
+from headwater.storage.scan.split import Split
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.table_statistics import ColumnStatistics
 from headwater.storage.table_storage import TableStorage

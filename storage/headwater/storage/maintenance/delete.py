@@ -32,7 +32,8 @@ from headwater.storage.predicate.filter import Predicate, columns_of, filter_row
 from headwater.storage.read.data_file_reader import DataFileReader
 from headwater.storage.read.split import BucketFiles, read_split
 from headwater.storage.rows.kinds import RowKind
-from headwater.storage.scan.plan import Split, plan_snapshot
+from headwater.storage.scan.plan import plan_snapshot
+from headwater.storage.scan.split import Split
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage

@@ -31,7 +31,8 @@ from headwater.storage.read.data_file_reader import DataFileReader
 from headwater.storage.read.split import BucketFiles, read_split
 from headwater.storage.rows.ingest import coerce
 from headwater.storage.rows.kinds import RowKind
-from headwater.storage.scan.plan import Split, plan_snapshot
+from headwater.storage.scan.plan import plan_snapshot
+from headwater.storage.scan.split import Split
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.postponed import BucketsOfPartitions

@@ -24,7 +24,7 @@ from headwater.storage.merge.buffer import merge_rows
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.merge.runs import SortedRun
 from headwater.storage.rows.bucket import bucket_numbers
-from headwater.storage.scan.plan import Split
+from headwater.storage.scan.split import Split
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["PostponedRuns"]

@@ -27,8 +27,8 @@ from headwater.storage.read.postponed import PostponedRuns
 from headwater.storage.read.row_numbering import RowNumbering
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import KIND_NAMES
-from headwater.storage.scan.plan import Split
 from headwater.storage.scan.sections import FileRun, Section, key_sections, whole_section
+from headwater.storage.scan.split import Split
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import arrow_field

@@ -22,8 +22,9 @@ from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.partition import bucket_directory, partition_values
-from headwater.storage.scan.plan import ScanPlan, Split, live_entries
+from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import key_sections
+from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 

@@ -14,7 +14,8 @@ from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.options import ChangelogProducer, TableOptions
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.past import earlier_ids
-from headwater.storage.scan.plan import ScanPlan, plan_changelog, plan_delta
+from headwater.storage.scan.plan import plan_changelog, plan_delta
+from headwater.storage.scan.split import ScanPlan
 from headwater.storage.scan.start import IncrementalMode
 from headwater.storage.scan.stream import find_changes
 from headwater.storage.schema.table_schema import TableSchema

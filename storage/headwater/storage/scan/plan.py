@@ -1,4 +1,4 @@
-"""The files of a snapshot, and the splits in which they are read.
+"""The planning of reads: the files of a snapshot, and the splits in which they are read.
 
 What a scan costs grows with what is asked: manifests, then entries, then files are left out by
 partition, bucket and statistics. A primary-key table's files are left out by the values of other
@@ -24,103 +24,20 @@ from headwater.storage.manifest.manifest import merge_entries, read_manifest, re
 from headwater.storage.manifest.records import ManifestFile
 from headwater.storage.options import TableOptions
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.scan.postponed import postponed_splits
 from headwater.storage.scan.pruning import Pruner
 from headwater.storage.scan.sections import Section, key_sections, lacks_vectors, pack_in_order
+from headwater.storage.scan.split import ScanPlan, Split, bucket_split
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.values import StorageValue
 
 __all__ = [
-    "ScanPlan",
-    "Split",
     "live_entries",
     "max_sequence_numbers",
     "plan_changelog",
     "plan_delta",
     "plan_snapshot",
 ]
-
-
-@dataclass(frozen=True)
-class Split:
-    """Files of one bucket that are read together. It pickles.
-
-    Attributes:
-        snapshot_id: The snapshot that was planned.
-        partition: Serialised partition values.
-        partition_values: The same as storage values, in partition-key order.
-        bucket: The bucket's number.
-        total_buckets: Buckets of the partition.
-        directory: The URI of the bucket's directory.
-        files: The files.
-        needs_merge: True if rows of the files supersede or delete each other; if not, every row
-            of the files is a row of the table.
-        row_count: Rows of the files less those that deletion vectors are known to delete; with
-            `needs_merge`, an upper bound of the rows read.
-        streaming: True if the files hold changes: each row counts, none is merged.
-        deletion_files: The places of the files' deletion vectors, by the names of the files.
-        postponed: Files of rows that wait for a compaction, in the order of writing: those of the
-            split's buckets are merged with its rows.
-        buckets: With `postponed`, the buckets; the names of all files are whole paths then.
-        before: The files of an earlier snapshot: wanted are the rows that differ; None for the
-            rows themselves.
-        branch: The branch by whose schema the files are read, where two are read as one table.
-        is_marked: True if deletion vectors mark all rows that are superseded, so that none is
-            merged.
-    """
-
-    snapshot_id: int
-    partition: bytes
-    partition_values: tuple[StorageValue, ...]
-    bucket: int
-    total_buckets: int
-    directory: str
-    files: tuple[DataFile, ...]
-    needs_merge: bool
-    row_count: int
-    streaming: bool = False
-    before: tuple[DataFile, ...] | None = None
-    deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict, hash=False)
-    postponed: tuple[DataFile, ...] = ()
-    buckets: tuple[int, ...] = ()
-    branch: str | None = None
-    is_marked: bool = False
-
-    @property
-    def is_counted(self) -> bool:
-        """True if `row_count` is the number of rows read."""
-        vectors = self.deletion_files.values()
-        return not self.needs_merge and all(each.cardinality is not None for each in vectors)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the files."""
-        files = (*self.files, *self.postponed, *(self.before or ()))
-        return sum(file.file_size for file in files)
-
-
-@dataclass(frozen=True)
-class ScanPlan:
-    """The splits to read, and the counts of what was left out.
-
-    Attributes:
-        splits: To be read in any order, each independently.
-        snapshot: The planned snapshot.
-        manifests_read: Manifests looked into.
-        manifests_skipped: Manifests left out.
-        files_skipped: Files left out after looking into their manifests.
-        files_skipped_by_index: Those of them that only their indexes told to hold no wanted rows.
-        rows_skipped_by_index: The rows of these.
-    """
-
-    splits: tuple[Split, ...]
-    snapshot: Snapshot
-    manifests_read: int = 0
-    manifests_skipped: int = 0
-    files_skipped: int = 0
-    files_skipped_by_index: int = 0
-    rows_skipped_by_index: int = 0
 
 
 @dataclass
@@ -243,7 +160,7 @@ def plan_snapshot(
     waiting = {entry.partition for entry in found.entries if entry.bucket == POSTPONE_BUCKET}
     if merges and waiting:
         of_these = [entry for entry in found.entries if entry.partition in waiting]
-        splits += _postponed_splits(storage, snapshot, of_these, places)
+        splits += postponed_splits(storage, snapshot, of_these, places)
     for bucket in _by_bucket(found.entries):
         if merges and bucket[0].partition in waiting:
             continue
@@ -252,7 +169,7 @@ def plan_snapshot(
                 files = sorted(
                     (entry.file for entry in bucket), key=lambda file: file.creation_time or 0
                 )
-                splits.append(_split(storage, snapshot, bucket, files, False, True))
+                splits.append(bucket_split(storage, snapshot, bucket, files, False, True))
         elif not keyed:
             splits += _packed(storage, snapshot, bucket, streaming=False)
         elif _is_marked(storage, bucket):
@@ -321,7 +238,7 @@ def _plan_changes(
             if snapshot.commit_kind is not CommitKind.COMPACT:
                 # A compaction's changelog is sorted by key, whatever the rows' numbers.
                 files = _as_written(files)
-            splits.append(_split(storage, snapshot, bucket, files, False, True))
+            splits.append(bucket_split(storage, snapshot, bucket, files, False, True))
     return _plan(snapshot, splits, found)
 
 
@@ -426,105 +343,13 @@ def _as_written(files: Sequence[DataFile]) -> list[DataFile]:
     return [files[at] for group in groups for at in sorted(group)]
 
 
-def _split(
-    storage: TableStorage,
-    snapshot: Snapshot,
-    bucket: list[ManifestEntry],
-    files: Iterable[DataFile],
-    needs_merge: bool,
-    streaming: bool,
-) -> Split:
-    first = bucket[0]
-    chosen = tuple(files)
-    return Split(
-        snapshot.id,
-        first.partition,
-        partition_values(storage, first.partition),
-        first.bucket,
-        first.total_buckets,
-        bucket_directory(storage, first.partition, first.bucket),
-        chosen,
-        needs_merge,
-        sum(file.row_count for file in chosen),
-        streaming,
-    )
-
-
-def _postponed_splits(
-    storage: TableStorage,
-    snapshot: Snapshot,
-    entries: Sequence[ManifestEntry],
-    places: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]],
-) -> Iterable[Split]:
-    """The splits of partitions in which rows wait; each reads these rows of its buckets.
-
-    As many buckets as fit are one split, so that the rows which wait are not read for each.
-    """
-    options = storage.schema.table_options
-    partitions: dict[bytes, dict[int, list[ManifestEntry]]] = {}
-    for entry in entries:
-        partitions.setdefault(entry.partition, {}).setdefault(entry.bucket, []).append(entry)
-    for buckets in partitions.values():
-        waiting = buckets.pop(POSTPONE_BUCKET)
-        # Without buckets there is nothing to tell rows apart by.
-        total = max((each[0].total_buckets for each in buckets.values()), default=1)
-        share = sum(entry.file.file_size for entry in waiting) // total
-        weights = [
-            share + sum(entry.file.file_size for entry in buckets.get(number, ()))
-            for number in range(total)
-        ]
-        for numbers in pack_in_order(range(total), weights.__getitem__, options.split_target_size):
-            real = {number: buckets[number] for number in numbers if number in buckets}
-            yield _postponed_split(storage, snapshot, waiting, real, numbers, total, places)
-
-
-def _postponed_split(
-    storage: TableStorage,
-    snapshot: Snapshot,
-    waiting: list[ManifestEntry],
-    real: Mapping[int, Sequence[ManifestEntry]],
-    numbers: Sequence[int],
-    total: int,
-    places: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]],
-) -> Split:
-    """The split of some buckets of a partition, and the rows of theirs that wait."""
-    partition = waiting[0].partition
-    entries = [entry for of_bucket in real.values() for entry in of_bucket]
-    deleted = [places.get((partition, number), {}) for number in real]
-    names = {entry.file.file_name for entry in entries}
-    files = (_with_path(storage, entry) for entry in entries)
-    split = _split(storage, snapshot, waiting, files, True, False)
-    return replace(
-        split,
-        bucket=numbers[0],
-        total_buckets=total,
-        row_count=split.row_count + sum(entry.file.row_count for entry in waiting),
-        deletion_files={
-            name: place for each in deleted for name, place in each.items() if name in names
-        },
-        postponed=tuple(
-            _with_path(storage, entry)
-            for entry in sorted(waiting, key=lambda entry: entry.file.creation_time or 0)
-        ),
-        buckets=tuple(numbers),
-    )
-
-
-def _with_path(storage: TableStorage, entry: ManifestEntry) -> DataFile:
-    """A file that can be read without its bucket's directory."""
-    if entry.file.external_path:
-        return entry.file
-    directory = bucket_directory(storage, entry.partition, entry.bucket)
-    return replace(entry.file, external_path=f"{directory}/{entry.file.file_name}")
-
-
 def _packed(
     storage: TableStorage, snapshot: Snapshot, bucket: list[ManifestEntry], *, streaming: bool
 ) -> list[Split]:
     options = storage.schema.table_options
     cost = options.split_open_file_cost
     return [
-        _split(storage, snapshot, bucket, files, False, streaming)
+        bucket_split(storage, snapshot, bucket, files, False, streaming)
         for files in pack_in_order(
             _by_age(bucket), lambda file: max(file.file_size, cost), options.split_target_size
         )
@@ -605,7 +430,7 @@ def _keyed_splits(
         options.split_target_size,
     )
     return [
-        _split(
+        bucket_split(
             storage,
             snapshot,
             bucket,

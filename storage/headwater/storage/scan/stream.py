@@ -19,7 +19,8 @@ from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceTyp
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.past import first_snapshot_since, latest_compacted
-from headwater.storage.scan.plan import ScanPlan, plan_changelog, plan_delta, plan_snapshot
+from headwater.storage.scan.plan import plan_changelog, plan_delta, plan_snapshot
+from headwater.storage.scan.split import ScanPlan
 from headwater.storage.scan.start import ReadStart, StartMode
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
 from headwater.storage.snapshot.files import snapshot_file_ids

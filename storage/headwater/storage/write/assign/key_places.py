@@ -27,7 +27,8 @@ from headwater.storage.read.split import read_split
 from headwater.storage.rows.binary_row import encode_columns
 from headwater.storage.rows.bucket import hash_rows
 from headwater.storage.rows.distribute import Bucket
-from headwater.storage.scan.plan import Split, plan_snapshot
+from headwater.storage.scan.plan import plan_snapshot
+from headwater.storage.scan.split import Split
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root

@@ -1,0 +1,124 @@
+"""The parts of a scan plan: splits, which are read independently of each other.
+
+Source: ``DataSplit.java``, ``SnapshotReader.Plan``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from headwater.storage.index.deletion_files import DeletionFile
+from headwater.storage.manifest.data_file import DataFile, ManifestEntry
+from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.values import StorageValue
+
+__all__ = ["ScanPlan", "Split", "bucket_split"]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Files of one bucket that are read together. It pickles.
+
+    Attributes:
+        snapshot_id: The snapshot that was planned.
+        partition: Serialised partition values.
+        partition_values: The same as storage values, in partition-key order.
+        bucket: The bucket's number.
+        total_buckets: Buckets of the partition.
+        directory: The URI of the bucket's directory.
+        files: The files.
+        needs_merge: True if rows of the files supersede or delete each other; if not, every row
+            of the files is a row of the table.
+        row_count: Rows of the files less those that deletion vectors are known to delete; with
+            `needs_merge`, an upper bound of the rows read.
+        streaming: True if the files hold changes: each row counts, none is merged.
+        deletion_files: The places of the files' deletion vectors, by the names of the files.
+        postponed: Files of rows that wait for a compaction, in the order of writing: those of the
+            split's buckets are merged with its rows.
+        buckets: With `postponed`, the buckets; the names of all files are whole paths then.
+        before: The files of an earlier snapshot: wanted are the rows that differ; None for the
+            rows themselves.
+        branch: The branch by whose schema the files are read, where two are read as one table.
+        is_marked: True if deletion vectors mark all rows that are superseded, so that none is
+            merged.
+    """
+
+    snapshot_id: int
+    partition: bytes
+    partition_values: tuple[StorageValue, ...]
+    bucket: int
+    total_buckets: int
+    directory: str
+    files: tuple[DataFile, ...]
+    needs_merge: bool
+    row_count: int
+    streaming: bool = False
+    before: tuple[DataFile, ...] | None = None
+    deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict, hash=False)
+    postponed: tuple[DataFile, ...] = ()
+    buckets: tuple[int, ...] = ()
+    branch: str | None = None
+    is_marked: bool = False
+
+    @property
+    def is_counted(self) -> bool:
+        """True if `row_count` is the number of rows read."""
+        vectors = self.deletion_files.values()
+        return not self.needs_merge and all(each.cardinality is not None for each in vectors)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        files = (*self.files, *self.postponed, *(self.before or ()))
+        return sum(file.file_size for file in files)
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """The splits to read, and the counts of what was left out.
+
+    Attributes:
+        splits: To be read in any order, each independently.
+        snapshot: The planned snapshot.
+        manifests_read: Manifests looked into.
+        manifests_skipped: Manifests left out.
+        files_skipped: Files left out after looking into their manifests.
+        files_skipped_by_index: Those of them that only their indexes told to hold no wanted rows.
+        rows_skipped_by_index: The rows of these.
+    """
+
+    splits: tuple[Split, ...]
+    snapshot: Snapshot
+    manifests_read: int = 0
+    manifests_skipped: int = 0
+    files_skipped: int = 0
+    files_skipped_by_index: int = 0
+    rows_skipped_by_index: int = 0
+
+
+def bucket_split(
+    storage: TableStorage,
+    snapshot: Snapshot,
+    bucket: list[ManifestEntry],
+    files: Iterable[DataFile],
+    needs_merge: bool,
+    streaming: bool,
+) -> Split:
+    """A split of files of one bucket, before their deletion vectors are looked up."""
+    first = bucket[0]
+    chosen = tuple(files)
+    return Split(
+        snapshot.id,
+        first.partition,
+        partition_values(storage, first.partition),
+        first.bucket,
+        first.total_buckets,
+        bucket_directory(storage, first.partition, first.bucket),
+        chosen,
+        needs_merge,
+        sum(file.row_count for file in chosen),
+        streaming,
+    )
