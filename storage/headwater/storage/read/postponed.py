@@ -114,10 +114,14 @@ class PostponedRuns:
         return path
 
 
-def _batches(source: pa.RecordBatch | Path, most: int) -> Iterator[pa.RecordBatch]:
+def _batches(
+    source: pa.RecordBatch | Path, most_rows: int, most_bytes: int
+) -> Iterator[pa.RecordBatch]:
     if isinstance(source, Path):
         with pa.memory_map(str(source)) as mapped:
-            yield from _batches(ipc.open_file(mapped).get_batch(0), most)
+            yield from _batches(ipc.open_file(mapped).get_batch(0), most_rows, most_bytes)
         return
-    for start in range(0, source.num_rows, most):
-        yield source.slice(start, most)
+    fitting = most_bytes * source.num_rows // max(source.nbytes, 1)
+    length = max(1, min(most_rows, fitting))
+    for start in range(0, source.num_rows, length):
+        yield source.slice(start, length)
