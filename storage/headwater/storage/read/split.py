@@ -38,6 +38,8 @@ __all__ = ["BucketFiles", "read_schema", "read_split"]
 
 _KINDS = tuple(KIND_NAMES.values())
 _WINDOWS_IN_BUFFER = 8
+# A smaller window costs more than its rows.
+_LEAST_WINDOW_BYTES = 4096
 
 
 def read_schema(
@@ -361,7 +363,8 @@ class BucketFiles:
     @property
     def _window_bytes(self) -> int:
         """Bytes of the rows that a merge holds: they are copied a few times on their way."""
-        return self.storage.schema.table_options.write_buffer_size // _WINDOWS_IN_BUFFER
+        share = self.storage.schema.table_options.write_buffer_size // _WINDOWS_IN_BUFFER
+        return max(share, _LEAST_WINDOW_BYTES)
 
     def _sorted_runs(
         self,
