@@ -44,7 +44,7 @@ _MALFORMED = (
 _DIGEST_BYTES = 16
 
 
-def read_avro(data: bytes, where: str) -> list[Record]:
+def read_avro(data: bytes, where: str, field: str | None = None) -> list[Record]:
     """All records of a container file.
 
     A file cut off between two blocks reads as a shorter one, unless `write_avro` wrote it: Avro
@@ -53,12 +53,22 @@ def read_avro(data: bytes, where: str) -> list[Record]:
     Args:
         data: The file's content.
         where: The file's name, for the error.
+        field: One that the records have; a file without records tells by it what it is of.
 
     Raises:
-        CorruptData: The bytes are not an Avro file of records.
+        CorruptData: The bytes are not an Avro file of records, or of others.
         Unsupported: The file is compressed with a codec that is not supported.
     """
-    return [record for block in read_blocks(data, where) for record in block.records()]
+    records = [record for block in read_blocks(data, where) for record in block.records()]
+    if not records and field is not None:
+        schema = BlockReader(data, where).schema
+        fields = schema.get("fields") if isinstance(schema, dict) else None
+        if not any(
+            isinstance(each, dict) and each.get("name") == field
+            for each in (fields if isinstance(fields, list) else ())
+        ):
+            raise CorruptData(f"{where} is a file of other records: they have no {field}")
+    return records
 
 
 def read_blocks(data: bytes, where: str) -> Iterator[RecordBlock]:

@@ -107,7 +107,7 @@ def read_index_manifest(storage: TableStorage, name: str) -> list[IndexManifestE
         Unsupported: It has a format version of the future.
     """
     path = storage.layout.manifest(name)
-    records = read_avro(manifest_content(storage, name, None), path)
+    records = read_avro(manifest_content(storage, name, None), path, "_INDEX_TYPE")
     for record in records:
         if record.get("_VERSION") != _VERSION:
             raise Unsupported(
