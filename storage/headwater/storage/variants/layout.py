@@ -29,7 +29,6 @@ __all__ = [
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-_NOTHING = pa.scalar(b"", pa.large_binary())
 
 
 def check(is_right: npt.NDArray[np.bool_], problem: str) -> None:
@@ -113,4 +112,5 @@ def joined(items: pa.Array, counts: Numbers) -> pa.Array:
     """The first ``counts[0]`` items as one value, then the next ``counts[1]``, and so on."""
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
-    return pc.binary_join(pa.LargeListArray.from_arrays(pa.array(offsets), items), _NOTHING)
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets), items)
+    return pc.binary_join(lists, pa.scalar(b"", pa.large_binary()))

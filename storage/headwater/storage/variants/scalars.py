@@ -18,7 +18,6 @@ _TRUE, _FALSE, _INT1, _DOUBLE, _DECIMAL4, _DATE, _TIMESTAMP, _LOCAL, _FLOAT = (
     1, 2, 3, 7, 8, 11, 12, 13, 14,
 )  # fmt: skip
 _BINARY, _TEXT, _TIME, _NANOS, _LOCAL_NANOS, _UUID = 15, 16, 17, 18, 19, 20
-_NOTHING = pa.scalar(b"", pa.large_binary())
 
 
 def encoded(array: pa.Array) -> pa.Array:
@@ -59,7 +58,7 @@ def _header(number: int) -> pa.Scalar:
 
 
 def _with_heads(bodies: pa.Array, heads: pa.Array | pa.Scalar) -> pa.Array:
-    return pc.binary_join_element_wise(heads, bodies, _NOTHING)
+    return pc.binary_join_element_wise(heads, bodies, pa.scalar(b"", pa.large_binary()))
 
 
 def _long_heads(bodies: pa.Array, number: int) -> pa.Array:
