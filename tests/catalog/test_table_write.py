@@ -265,16 +265,17 @@ def test_a_filter_that_is_none_is_refused(orders: Table) -> None:
     assert orders.write([order(2)]) is not None
 
 
-def test_a_table_that_ignores_deletes_refuses_them(lake: Lake) -> None:
+def test_a_table_that_ignores_deletes_takes_those_that_are_asked_for(lake: Lake) -> None:
     table = lake.create_table(
         "sales.kept",
         COLUMNS,
         primary_keys=["order_id"],
         options={"bucket": "1", "ignore-delete": "true"},
     )
-    table.write([order(1)])
-    with pytest.raises(Invalid, match="ignores deletes"):
-        table.delete("order_id = 1")
+    table.write([order(1), order(2)])
+    table.write([{**order(2), "_ROW_KIND": "-D"}])
+    table.delete("order_id = 1")
+    assert table.scan(["order_id"]).to_arrow().to_pydict() == {"order_id": [2]}
 
 
 # Races and failures ---------------------------------------------------------------------------

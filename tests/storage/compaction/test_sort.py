@@ -454,5 +454,6 @@ def test_memory_follows_the_buffer_and_not_the_rows(tmp_path: Path) -> None:
     (total,) = step("write")
     grown, files = step("sort")
     assert total > 10 * 4
-    assert grown < total, (total, grown)
+    # Without the bound it is more than twice the rows.
+    assert grown < 1.5 * total, (total, grown)
     assert files > 1
