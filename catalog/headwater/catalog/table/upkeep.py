@@ -1,0 +1,273 @@
+"""The upkeep of a table, through its handle: compaction, statistics, indexes, expiry, orphans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import pyarrow as pa
+
+from headwater.catalog.model.branches import branch_of
+from headwater.catalog.table.lifecycle import TableLifecycle
+from headwater.catalog.table.progress import WatchedExecutor
+from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.compaction.sort_key import SortKey, sort_key
+from headwater.storage.errors import Invalid
+from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.jobs.after_commit import after_commit
+from headwater.storage.jobs.analyze import analyze_table
+from headwater.storage.jobs.compact import compact_table
+from headwater.storage.jobs.executor import Executor, LocalExecutor
+from headwater.storage.jobs.expire import expire_snapshots
+from headwater.storage.jobs.file_deletion import FILE_DELETION
+from headwater.storage.jobs.file_indexes import rewrite_file_indexes
+from headwater.storage.jobs.orphans import remove_orphan_files
+from headwater.storage.maintenance.expire import ExpireResult, Retention
+from headwater.storage.maintenance.orphans import OrphanFiles
+from headwater.storage.predicate.filter import Predicate
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.write.table_writer import CommitMessage
+
+__all__ = ["THIS_PROCESS", "Maintenance", "TableUpkeep"]
+
+# Tasks work in Arrow and NumPy, which let other threads go on. Each holds memory of its own.
+THIS_PROCESS = LocalExecutor(min(pa.cpu_count(), 4))
+
+
+class TableUpkeep(TableLifecycle):
+    """A table that is kept in order; `headwater.catalog.table.table.Table` adds writing."""
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """The table's upkeep in one place: ``table.maintenance.compact()`` and so on."""
+        return Maintenance(self)
+
+    def compact(
+        self,
+        partition: Mapping[str, object] | None = None,
+        *,
+        where: str | Predicate | None = None,
+        full: bool | None = None,
+        order_strategy: str | None = None,
+        order_by: str | Sequence[str] = (),
+        executor: Executor = THIS_PROCESS,
+    ) -> Snapshot | None:
+        """Rewrite files into fewer: same rows, quicker to read.
+
+        Files that are added meanwhile stay as they are. When another commit took the same files,
+        what is left to do is planned anew.
+
+        Args:
+            partition: Only partitions with these values.
+            where: Only partitions that fulfil this SQL condition on the partition columns.
+            full: Rewrite all there is, so that reading needs no merge. Else only what is due by the
+                options ``num-sorted-run.compaction-trigger``, ``compaction.size-ratio`` and the
+                like: the newest runs of a bucket, when there are too many. Tables with
+                ``clustering.incremental`` do what is due unless it is True, others all unless it
+                is False.
+            order_strategy: Sort the rows of an append table without buckets, partition by
+                partition: ``order``, or along a curve through the columns, ``zorder`` or
+                ``hilbert``. ``none`` is the same as None.
+            order_by: The columns to sort by; text separates them by commas.
+            executor: Runs the compaction's tasks; this process unless given.
+
+        Returns:
+            The snapshot made; None when there was nothing to do.
+
+        Raises:
+            Conflict: Other commits replaced the same files each time.
+            Invalid: The arguments contradict each other, or the table.
+            Unsupported: The table cannot be compacted, or rows have no order by a column.
+            OutcomeUnknown: The commit may have happened.
+        """
+        order: SortKey | None = None
+        if order_strategy is not None and order_strategy.strip().lower() != "none":
+            columns = order_by.split(",") if isinstance(order_by, str) else order_by
+            order = sort_key(self._storage.schema, order_strategy, columns)
+        elif order_by:
+            raise Invalid("order_by needs order_strategy: order, zorder or hilbert")
+        watched = self._watched("compacting", executor)
+        return self._kept_up(
+            compact_table(
+                self._storage,
+                self.pointer,
+                watched,
+                partition=partition,
+                where=self._predicate(where, self._storage),
+                full=full,
+                order=order,
+            )
+        )
+
+    def analyze(
+        self, columns: Sequence[str] | None = None, *, executor: Executor = THIS_PROCESS
+    ) -> Snapshot | None:
+        """Compute statistics of the table's rows for planners, as one commit (ANALYZE).
+
+        All rows are read once. Of each column the file says how many values are null, how many
+        differ (counted up to 262,144, estimated within about one percent beyond), and how long they
+        are; of numbers, booleans and times also the smallest and the greatest. Spark with Paimon's
+        jar plans by it, and `Table.inspect.statistics` shows it. Snapshots that follow carry it on
+        until the schema changes.
+
+        Args:
+            columns: The columns; None takes all but nested ones and the like, an empty list only
+                counts the rows.
+            executor: Runs a task for each split of the table; this process unless given.
+
+        Returns:
+            The snapshot made, of kind ANALYZE; None when the table has none yet.
+
+        Raises:
+            NotFound: A column does not exist.
+            Invalid: A column's type has no statistics.
+            Conflict: Other commits came first each time.
+            OutcomeUnknown: The commit may have happened.
+        """
+        watched = self._watched("analysing", executor)
+        return self._kept_up(analyze_table(self._storage, self.pointer, watched, columns))
+
+    def rewrite_file_indexes(
+        self,
+        partition: Mapping[str, object] | None = None,
+        *,
+        executor: Executor = THIS_PROCESS,
+    ) -> Snapshot | None:
+        """Make the indexes of the data files those that ``file-index.<kind>.columns`` ask for.
+
+        Files that lack one get it, and what the options no longer ask for is dropped. The data
+        files stay as they are; the columns with a new index are read.
+
+        Args:
+            partition: Only partitions with these values.
+            executor: Runs a task for each file; this process unless given.
+
+        Returns:
+            The snapshot made, of kind COMPACT; None when there was nothing to do.
+
+        Raises:
+            Conflict: Other commits replaced the same files each time.
+            OutcomeUnknown: The commit may have happened.
+        """
+        watched = self._watched("indexing", executor)
+        return rewrite_file_indexes(self._storage, self.pointer, watched, partition=partition)
+
+    def expire_snapshots(
+        self,
+        *,
+        retain_min: int | None = None,
+        retain_max: int | None = None,
+        retain: timedelta | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+        executor: Executor = FILE_DELETION,
+    ) -> ExpireResult:
+        """Forget old snapshots and delete the files that only they needed.
+
+        Consumers hold back what they have not consumed; tags keep their files. What is not given
+        is taken from the table's ``snapshot.…`` options. Where ``changelog.…`` options keep
+        changelogs for longer, snapshots leave theirs to streams; those expire by these options.
+
+        Args:
+            retain_min: The number of latest snapshots that stay in any case.
+            retain_max: The number beyond which the oldest go even when they are young.
+            retain: The age of its successor at which a snapshot goes.
+            limit: The number of snapshots that go at most.
+            dry_run: Only say what would go.
+            executor: Deletes the data files; this process unless given.
+
+        Raises:
+            Invalid: The arguments, or the options, contradict each other.
+        """
+        rules = Retention.of(
+            self._storage.schema.table_options,
+            least=retain_min,
+            most=retain_max,
+            millis=None if retain is None else retain // timedelta(milliseconds=1),
+            limit=limit,
+        )
+        latest = self.pointer.latest()
+        watched = self._watched("deleting files", executor)
+        return expire_snapshots(self._storage, latest, rules, dry_run=dry_run, executor=watched)
+
+    def remove_orphan_files(
+        self,
+        *,
+        older_than: timedelta = timedelta(days=1),
+        dry_run: bool = False,
+        executor: Executor = FILE_DELETION,
+    ) -> OrphanFiles:
+        """Delete the files in the table's directory that nothing refers to.
+
+        What a snapshot, tag or changelog of any branch needs stays. Writers that were killed
+        leave such files, and so does a tag that is deleted over the API.
+
+        Args:
+            older_than: Files that were changed within this time stay. It must be longer than any
+                write takes: what is written and not yet committed looks like an orphan.
+            dry_run: Only say what would go.
+            executor: Deletes the files; this process unless given.
+
+        Raises:
+            CorruptData: It cannot be known what is needed; nothing was deleted.
+            Invalid: The time is negative.
+            Unsupported: The table's files are not Paimon's.
+        """
+        latest: dict[str, Snapshot] = {}
+        if not self._info.is_external:
+            for branch in (MAIN_BRANCH, *self.branches()):
+                # Storage has followed every decision about a branch that was asked for.
+                found = self._catalog.snapshots.latest(branch_of(self.identifier, branch))
+                if found is not None:
+                    latest[branch] = found.snapshot
+        return remove_orphan_files(
+            self._storage,
+            latest,
+            older_than_millis=older_than // timedelta(milliseconds=1),
+            dry_run=dry_run,
+            executor=self._watched("deleting files", executor),
+        )
+
+    # Shared with writing ----------------------------------------------------------------------
+
+    def _watched(self, action: str, executor: Executor) -> Executor:
+        return WatchedExecutor(f"{self.name}: {action}", executor)
+
+    def _kept_up(
+        self, snapshot: Snapshot | None, messages: Sequence[CommitMessage] = ()
+    ) -> Snapshot | None:
+        """The snapshot of a commit, once what is due after it is done."""
+        if snapshot is not None:
+            with after_commit(self.name, snapshot, "Upkeep"):
+                self.keep_up(written={message.partition for message in messages})
+        return snapshot
+
+    def _new_commit(self) -> TableCommit:
+        return TableCommit(self._storage, self.pointer, self._runtime.new_uuid())
+
+
+class Maintenance:
+    """The upkeep of one table; made by `Table.maintenance`.
+
+    Each is a method of the table, where its arguments are described.
+
+    Args:
+        table: The table's handle.
+    """
+
+    def __init__(self, table: TableUpkeep) -> None:
+        self.compact = table.compact
+        self.compact_manifests = table.compact_manifests
+        self.expire = table.expire_snapshots
+        self.expire_tags = table.expire_tags
+        self.expire_partitions = table.expire_partitions
+        self.mark_partitions_done = table.mark_partitions_done
+        self.create_due_tags = table.create_due_tags
+        self.remove_orphan_files = table.remove_orphan_files
+        self.rewrite_file_indexes = table.rewrite_file_indexes
+        self.analyze = table.analyze
+        self._name = table.name
+
+    def __repr__(self) -> str:
+        names = [name for name in vars(self) if not name.startswith("_")]
+        return f"Maintenance({self._name}: {', '.join(names)})"
