@@ -26,6 +26,7 @@ from headwater.client import connect
 from headwater.client.connect import WAREHOUSE_FOLDER
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.jobs.write import WritePlan
+from headwater.storage.snapshot.snapshot import SnapshotIdentity
 from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["TableScale"]
@@ -195,7 +196,7 @@ def _renamed(message: CommitMessage) -> CommitMessage:
 
 def _commit(table: Table, messages: list[CommitMessage]) -> None:
     latest = table.pointer.latest()
-    seen = 0 if latest is None else latest.id
+    seen = SnapshotIdentity.of(latest)
     looked = [replace(message, checked_snapshot=seen) for message in messages]
     TableCommit(table.storage, table.pointer, "benchmark").commit(looked)
 

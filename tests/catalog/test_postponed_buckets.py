@@ -295,11 +295,11 @@ def test_rows_that_come_while_others_are_spread_are_not_lost(tmp_path: Path) -> 
     # Rows that wait do not get in the way; the same files cannot be spread twice.
     table.write(_data([(1, 4, "d")]))
     commit = TableCommit(table.storage, table.pointer, "late")
-    assert commit.commit(messages, unchanged_since=base.id) is not None
+    assert commit.commit(messages, unchanged_since=base.identity) is not None
     assert _found(table) == {(1, 3): "a", (1, 1): "b"}
     again = run_postponed(table.storage, task)
     with pytest.raises(Conflict):
-        commit.commit(again, unchanged_since=base.id)
+        commit.commit(again, unchanged_since=base.identity)
     table.compact()
     assert _found(table) == {(1, 3): "a", (1, 1): "b", (1, 4): "d"}
 
@@ -316,7 +316,7 @@ def test_rows_are_spread_again_when_their_bucket_has_changed(tmp_path: Path) -> 
     table.write(_data([(1, 1, "between")]))
     commit = TableCommit(table.storage, table.pointer, "late")
     with pytest.raises(Conflict):
-        commit.commit(messages, unchanged_since=base.id)
+        commit.commit(messages, unchanged_since=base.identity)
     commit.abort(messages)
     table.compact()
     assert _found(table) == {(1, 1): "new"}
@@ -334,7 +334,7 @@ def test_a_deletion_does_not_overtake_rows_that_are_spread_meanwhile(tmp_path: P
     (task,) = plan_deletion(table.storage, base, condition)
     messages = run_deletion(table.storage, task, condition)
     with pytest.raises(Conflict):
-        late.commit(messages, unchanged_since=base.id)
+        late.commit(messages, unchanged_since=base.identity)
     assert _found(table) == {(1, 1): "new"}
 
 

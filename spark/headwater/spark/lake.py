@@ -33,7 +33,7 @@ from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.maintenance.expire import ExpireResult
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.partition import static_partition
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.types.values import arrow_scalar
 
 __all__ = ["SparkLake", "connect"]
@@ -292,7 +292,7 @@ class SparkLake:
         *,
         partition: Mapping[str, object] | None = None,
         dynamic: bool | None = None,
-        unchanged_since: int | None = None,
+        unchanged_since: Snapshot | None = None,
     ) -> None:
         if mode not in _MODES:
             raise Invalid(f"the mode of a write is one of {', '.join(_MODES)}, not '{mode}'")
@@ -324,7 +324,7 @@ class SparkLake:
                 .options(**options.to_options())
                 .save(table.name)
             )
-        since = 0 if before is None else before.id
+        since = SnapshotIdentity.of(before)
         compact_since(table.storage, table.pointer, self._executor, since)
 
     def delete(self, name: str, where: str | None = None, *, keys: DataFrame | None = None) -> None:
@@ -383,7 +383,7 @@ class SparkLake:
             doomed.withColumn(ROW_KIND_COLUMN, sf.lit("-D")),
             table,
             "append",
-            unchanged_since=scan.snapshot.id,
+            unchanged_since=scan.snapshot,
         )
 
     # Maintenance ------------------------------------------------------------------------------

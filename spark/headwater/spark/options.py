@@ -255,7 +255,8 @@ class WriteOptions:
         dynamic: With `overwrite`, without `partition`: replace only partitions that there are
             rows for; None takes the table's option ``dynamic-partition-overwrite``.
         clustered: True if all rows of a bucket come to one task; for Headwater's own use.
-        unchanged_since: Refuse when a later snapshot changed rows of the same buckets; likewise.
+        unchanged_since: Refuse when a later snapshot changed rows of the same buckets, or this one
+            was rolled back; likewise.
         compacts: False if the caller does the compaction that is due after the commit; likewise.
     """
 
@@ -265,7 +266,7 @@ class WriteOptions:
     partition: Mapping[str, object] | None = None
     dynamic: bool | None = None
     clustered: bool = False
-    unchanged_since: int | None = None
+    unchanged_since: Snapshot | None = None
     compacts: bool = True
 
     @staticmethod
@@ -286,7 +287,7 @@ class WriteOptions:
             None if text is None else _object(text),
             _boolean(options, "dynamic-partition-overwrite"),
             _boolean(options, "headwater.clustered") or False,
-            _integer(options, "headwater.unchanged-since"),
+            _snapshot(options, "headwater.unchanged-since"),
             _boolean(options, "headwater.compacts") is not False,
         )
 
@@ -298,7 +299,9 @@ class WriteOptions:
             else json.dumps(dict(self.partition), default=str),
             "dynamic-partition-overwrite": _text(self.dynamic),
             "headwater.clustered": _text(self.clustered),
-            "headwater.unchanged-since": _text(self.unchanged_since),
+            "headwater.unchanged-since": None
+            if self.unchanged_since is None
+            else self.unchanged_since.to_json(),
             "headwater.compacts": _text(self.compacts),
         }
         return {key: text for key, text in texts.items() if text is not None}
@@ -338,10 +341,14 @@ def _integer(options: Mapping[str, str], key: str) -> int | None:
 
 
 def _chosen(options: Mapping[str, str]) -> tuple[Snapshot, int] | None:
-    text, schema_id = options.get("headwater.snapshot"), _integer(options, "headwater.schema-id")
-    if text is None or schema_id is None:
-        return None
-    return Snapshot.from_json(text, "option 'headwater.snapshot'"), schema_id
+    snapshot = _snapshot(options, "headwater.snapshot")
+    schema_id = _integer(options, "headwater.schema-id")
+    return None if snapshot is None or schema_id is None else (snapshot, schema_id)
+
+
+def _snapshot(options: Mapping[str, str], key: str) -> Snapshot | None:
+    text = options.get(key)
+    return None if text is None else Snapshot.from_json(text, f"option '{key}'")
 
 
 def _columns(text: str | None) -> tuple[str, ...] | None:

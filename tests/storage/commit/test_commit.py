@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,7 +26,8 @@ from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.scan.plan import live_entries
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.snapshot.files import write_latest_hint
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, SnapshotPointer
 from headwater.storage.write.bucket_state import BucketStates, partition_states
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
@@ -43,7 +44,7 @@ def write(table: StoredTable, rows: Mapping[str, Sequence[object]]) -> list[Comm
     writer = TableWriter(
         table.storage,
         max_sequence_numbers=BucketStates(table.storage, base),
-        checked_snapshot=0 if base is None else base.id,
+        checked_snapshot=SnapshotIdentity.of(base),
     )
     writer.write(pa.table({name: list(values) for name, values in rows.items()}))
     return writer.finish()
@@ -631,9 +632,9 @@ def test_rows_changed_since_they_were_read_are_a_conflict(new_table: NewTable) -
     read = append(table, 1)
     messages = write(table, {"id": [1]})
     committer(table, "other").commit(compaction(files_of(table), [rewritten(table, 1)]))
-    assert committer(table).commit(messages, unchanged_since=read.id) is not None
+    assert committer(table).commit(messages, unchanged_since=read.identity) is not None
     with pytest.raises(Conflict, match="snapshot 3 changed bucket 0"):
-        committer(table).commit(write(table, {"id": [1]}), unchanged_since=read.id)
+        committer(table).commit(write(table, {"id": [1]}), unchanged_since=read.identity)
 
 
 def test_a_bucket_s_last_sequence_number_is_that_of_all_its_files(new_table: NewTable) -> None:
@@ -787,3 +788,53 @@ def test_eight_committers_lose_nothing_and_double_nothing(new_table: NewTable) -
     assert len({(s.commit_user, s.commit_identifier) for s in history}) == 80
     assert len(live_files(table)) == 80
     assert manifests_on_disk(table) == referenced_manifests(table)
+
+
+def roll_back(table: StoredTable, to: int) -> None:
+    """What a rollback does to the files."""
+    latest = table.pointer.latest()
+    assert latest is not None
+    for number in range(latest.id, to, -1):
+        table.storage.files.delete(table.storage.layout.snapshot(number))
+    write_latest_hint(table.storage.files, table.storage.layout, to)
+
+
+def as_of_an_old_client(table: StoredTable, snapshot: Snapshot) -> Snapshot:
+    """The latest snapshot, without the uuid that Paimon before 2.0 does not give."""
+    plain = {name: value for name, value in snapshot.document.items() if name != "uuid"}
+    old = Snapshot.from_document(plain)
+    path = table.storage.layout.snapshot(snapshot.id)
+    table.storage.files.write(path, old.to_json().encode())
+    return old
+
+
+def test_snapshots_without_uuids_are_told_apart(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, **KEYED)
+    append(table, 1)
+    read = as_of_an_old_client(table, append(table, 2))
+    messages = write(table, {"id": [1]})
+    assert committer(table).commit(messages, unchanged_since=read.identity) is not None
+    messages = write(table, {"id": [2]})
+    roll_back(table, 1)
+    as_of_an_old_client(table, append(table, 3))
+    append(table, 4)
+    with pytest.raises(Conflict, match=r"snapshot 2, which .* no longer part of the table's"):
+        committer(table).commit(messages, unchanged_since=read.identity)
+
+
+def test_a_compaction_brings_no_row_back_that_a_rollback_did_not(new_table: NewTable) -> None:
+    """A file that had gone is there again, and one that took its absence for granted is late."""
+    table = new_table(COLUMNS, **KEYED)
+    first = append(table, 1)
+    messages = compaction(files_of(table), [rewritten(table, 1)])
+    base = table.pointer.latest()
+    seen = [replace(one, checked_snapshot=SnapshotIdentity.of(base)) for one in messages]
+    roll_back(table, 0)
+    table.storage.files.write(table.storage.layout.snapshot(1), again(first).to_json().encode())
+    with pytest.raises(Conflict, match="rolled back or replaced"):
+        committer(table).commit(seen)
+
+
+def again(snapshot: Snapshot) -> Snapshot:
+    """Another commit of the same files."""
+    return Snapshot.from_document({**snapshot.document, "uuid": "another"})

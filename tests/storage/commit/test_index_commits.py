@@ -29,7 +29,7 @@ from headwater.storage.maintenance.expire import Retention
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.files import snapshot_file_ids
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.snapshot.tag import Tag, delete_tag_file, list_tag_files, write_tag_file
 from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, SnapshotPointer
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
@@ -47,7 +47,9 @@ def committer(table: StoredTable) -> TableCommit:
 
 
 def append(table: StoredTable, *ids: int, p: str = "a") -> list[CommitMessage]:
-    writer = TableWriter(table.storage, max_sequence_numbers={}, checked_snapshot=0)
+    writer = TableWriter(
+        table.storage, max_sequence_numbers={}, checked_snapshot=SnapshotIdentity(0)
+    )
     writer.write(pa.table({"id": list(ids), "p": [p] * len(ids)}))
     messages = writer.finish()
     committer(table).commit(messages)
@@ -320,10 +322,10 @@ def test_a_commit_that_fails_at_any_change_leaves_no_index(new_table: NewTable) 
 def test_abort_keeps_index_files_that_any_later_snapshot_had(new_table: NewTable) -> None:
     table = new_table(COLUMNS, **KEYED)
     first, second, third = index_file(table), index_file(table), index_file(table)
-    mine = replace(message([first]), checked_snapshot=0)
+    mine = replace(message([first]), checked_snapshot=SnapshotIdentity(0))
     commit(table, mine)
     commit(table, message([second], [first]))
-    committer(table).abort([mine, replace(message([third]), checked_snapshot=0)])
+    committer(table).abort([mine, replace(message([third]), checked_snapshot=SnapshotIdentity(0))])
     assert on_disk(table) == sorted([first.file_name, second.file_name])
 
 

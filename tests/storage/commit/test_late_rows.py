@@ -16,7 +16,7 @@ from headwater.storage.compaction.rewrite import run_compaction
 from headwater.storage.errors import Conflict, Unavailable
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import live_entries, plan_changelog, plan_delta, plan_snapshot
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
@@ -38,7 +38,7 @@ class _Job:
         self.writer = TableWriter(
             table.storage,
             max_sequence_numbers=BucketStates(table.storage, base),
-            checked_snapshot=0 if base is None else base.id,
+            checked_snapshot=SnapshotIdentity.of(base),
         )
         self.rows: list[tuple[int, int]] = []
 

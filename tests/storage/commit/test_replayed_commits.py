@@ -14,6 +14,7 @@ from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.errors import Unavailable
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import plan_snapshot
+from headwater.storage.snapshot.files import write_latest_hint
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, SnapshotPointer
 from headwater.storage.write.bucket_state import BucketStates
@@ -209,3 +210,19 @@ def test_several_commits_of_one_number_are_kept_apart(table: StoredTable) -> Non
     for number in (2, 3):
         commit.commit(write(table, number), identifier=BATCH)
     assert rows(table) == [1, 2, 3]
+
+
+def test_a_batch_that_was_repeated_after_a_rollback_is_found(table: StoredTable) -> None:
+    layout, files = table.storage.layout, table.storage.files
+    first = TableCommit(table.storage, table.pointer, USER)
+    first.committed_up_to()
+    first.commit(write(table, 2), identifier=BATCH)
+    files.delete(layout.snapshot(2))
+    write_latest_hint(files, layout, 1)
+    again = TableCommit(table.storage, table.pointer, USER)
+    assert again.filter_committed([BATCH]) == [BATCH]
+    again.commit(write(table, 2), identifier=BATCH)
+    done = first.commit(write(table, 2), identifier=BATCH)
+    assert done is not None
+    assert done.id == 2
+    assert rows(table) == [1, 2]

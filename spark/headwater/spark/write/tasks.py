@@ -128,7 +128,7 @@ def _plan(options: WriteOptions, storage: TableStorage, is_stream: bool) -> Writ
     return WritePlan(
         storage,
         replaced,
-        options.unchanged_since,
+        None if options.unchanged_since is None else options.unchanged_since.identity,
         is_stream=is_stream,
         compacts=options.compacts,
     )

@@ -16,7 +16,7 @@ from headwater.storage.manifest.manifest import read_manifest, read_manifest_lis
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.schema.option_changes import options_at
 from headwater.storage.schema.table_schema import TableSchema
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import StorageValue
 from headwater.storage.write.bucket_state import describe_partition
@@ -27,6 +27,8 @@ __all__ = [
     "changed_files_fit",
     "changes_between",
     "files_are_new",
+    "history_stays",
+    "is_in_history",
     "key_ranges_do_not_overlap",
     "keys_stay",
     "schema_still_fits",
@@ -53,19 +55,67 @@ def schema_still_fits(storage: TableStorage, latest: TableSchema) -> None:
             )
 
 
-def changes_between(
-    storage: TableStorage, since: int, until: Snapshot
-) -> list[tuple[Snapshot, list[ManifestEntry]]] | None:
-    """The entries that each snapshot with ``since < id <= until.id`` changed, oldest first.
+def is_in_history(
+    storage: TableStorage, one: SnapshotIdentity, latest: Snapshot | None
+) -> bool | None:
+    """True if a snapshot is part of the history that ends with the latest one.
+
+    Args:
+        storage: The table.
+        one: The snapshot.
+        latest: The latest snapshot.
 
     Returns:
-        None when one of the snapshots is gone, or `until` is older than `since`.
+        False when the table was rolled back: its id is free, or another's. None when it has
+        expired, so that this cannot be told.
     """
-    if since > until.id:
+    if one.id == 0:
+        return True
+    if latest is None or one.id > latest.id:
+        return False
+    try:
+        present = latest if one.id == latest.id else storage.snapshot(one.id)
+    except NotFound:
+        return None
+    return present.identity.is_same_commit(one)
+
+
+def history_stays(storage: TableStorage, one: SnapshotIdentity, latest: Snapshot | None) -> None:
+    """The snapshot that a change was planned on is still part of the table's history.
+
+    One that has expired passes: it cannot be told apart.
+
+    Raises:
+        Conflict: The table was rolled back, or its branch replaced.
+    """
+    if is_in_history(storage, one, latest) is False:
+        raise Conflict(
+            f"table {storage.name}: snapshot {one.id}, which this change builds on, is no longer "
+            "part of the table's history: it was rolled back or replaced meanwhile; read the table "
+            "again and repeat the operation"
+        )
+
+
+def changes_between(
+    storage: TableStorage, since: SnapshotIdentity, until: Snapshot, *, inclusive: bool = False
+) -> list[tuple[Snapshot, list[ManifestEntry]]] | None:
+    """The entries that each snapshot after `since`, up to `until`, changed, oldest first.
+
+    Args:
+        storage: The table.
+        since: The snapshot before the first one.
+        until: The last one.
+        inclusive: True if `since` is the first one itself.
+
+    Returns:
+        None when one of the snapshots is gone, `since` included, or when `since` is not part of
+        the history of `until`.
+    """
+    if not is_in_history(storage, since, until):
         return None
     found: list[tuple[Snapshot, list[ManifestEntry]]] = []
     try:
-        for snapshot_id in range(since + 1, until.id + 1):
+        for snapshot_id in range(since.id + (not inclusive), until.id + 1):
             snapshot = until if snapshot_id == until.id else storage.snapshot(snapshot_id)
             manifests = read_manifest_list(storage, snapshot.delta_manifest_list)
             entries = [

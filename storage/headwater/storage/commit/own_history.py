@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headwater.storage.errors import NotFound
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 
 __all__ = ["BATCH_IDENTIFIER", "CommittedUpTo", "OwnHistory"]
@@ -47,15 +47,15 @@ class OwnHistory:
         self._storage = storage
         self._pointer = pointer
         self._user = user
-        # The snapshot up to which the user's commits are known; 0 before the first.
-        self._known: int | None = None
+        # The snapshot up to which the user's commits are known.
+        self._known: SnapshotIdentity | None = None
 
     def up_to_now(self) -> CommittedUpTo:
         """The user's last commit among the snapshots that have not expired."""
         latest = self._pointer.latest()
-        self._known = 0 if latest is None else latest.id
+        self._known = SnapshotIdentity.of(latest)
         oldest = 1
-        for snapshot in self._back_from(latest, 1):
+        for snapshot in self._back_from(latest):
             if snapshot.commit_user == self._user:
                 return CommittedUpTo(snapshot.commit_identifier, True)
             oldest = snapshot.id
@@ -64,15 +64,19 @@ class OwnHistory:
     def repeated(self, base: Snapshot | None, identifier: int, kind: CommitKind) -> Snapshot | None:
         """A snapshot that has come since the last look and is the user's commit of that number.
 
+        After a rollback all that is left is looked at: what was seen is not part of it any more.
+
         Args:
             base: The latest snapshot.
             identifier: The number; those of a user grow, so that a later one tells it, too.
             kind: New rows and a compaction may bear the same number.
         """
-        known, self._known = self._known, 0 if base is None else base.id
+        known, self._known = self._known, SnapshotIdentity.of(base)
         if known is None or identifier == BATCH_IDENTIFIER:
             return None
-        for snapshot in self._back_from(base, known + 1):
+        for snapshot in self._back_from(base):
+            if snapshot.identity.is_same_commit(known):
+                return None
             other = snapshot.commit_identifier
             if snapshot.commit_user != self._user or other == BATCH_IDENTIFIER:
                 continue
@@ -82,14 +86,14 @@ class OwnHistory:
 
     def add(self, snapshot: Snapshot) -> None:
         """Take note of a commit of this process, which repeats none."""
-        self._known = snapshot.id
+        self._known = snapshot.identity
 
-    def _back_from(self, latest: Snapshot | None, first: int) -> Iterator[Snapshot]:
-        """The snapshots from the latest back to one, or to the oldest that has not expired."""
+    def _back_from(self, latest: Snapshot | None) -> Iterator[Snapshot]:
+        """The snapshots from the latest back to the oldest that has not expired."""
         snapshot = latest
-        while snapshot is not None and snapshot.id >= first:
+        while snapshot is not None:
             yield snapshot
-            if snapshot.id == first:
+            if snapshot.id == 1:
                 return
             try:
                 snapshot = self._storage.snapshot(snapshot.id - 1)

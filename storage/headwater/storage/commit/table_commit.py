@@ -8,34 +8,30 @@ out whether its own was taken, it keeps every file. Source:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 
-from headwater.storage.commit.checks import (
-    bucket_counts_stay,
-    buckets_are_unchanged,
-    changed_files_fit,
-    changes_between,
-    files_are_new,
-    key_ranges_do_not_overlap,
-    keys_stay,
-    schema_still_fits,
-)
+from headwater.storage.commit.attempt import Attempt, checked_snapshots
+from headwater.storage.commit.checks import changes_between
+from headwater.storage.commit.conflicts import check_fit, latest_schema
 from headwater.storage.commit.entries import (
     PartitionFilter,
     append_entries,
     changelog_entries,
     compact_entries,
     partition_statistics,
-    record_count,
     upgraded,
 )
 from headwater.storage.commit.fate import Patience, commit_snapshot
 from headwater.storage.commit.index_changes import IndexChanges
 from headwater.storage.commit.late_rows import LateRows
+from headwater.storage.commit.message_files import (
+    delete_data_files,
+    delete_message_files,
+    written_names,
+)
+from headwater.storage.commit.new_snapshot import new_snapshot
 from headwater.storage.commit.own_history import BATCH_IDENTIFIER, CommittedUpTo, OwnHistory
-from headwater.storage.commit.writer_version import writer_version
 from headwater.storage.errors import (
     Conflict,
     CorruptData,
@@ -44,9 +40,8 @@ from headwater.storage.errors import (
     OutcomeUnknown,
     Unavailable,
 )
-from headwater.storage.index.index_file import index_file_path
 from headwater.storage.index.manifest import index_entries
-from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
+from headwater.storage.manifest.data_file import FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import (
     ManifestFile,
     read_manifest_list,
@@ -54,57 +49,14 @@ from headwater.storage.manifest.manifest import (
     write_manifests,
 )
 from headwater.storage.manifest.merge import merge_manifests
-from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.scan.plan import live_entries
-from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.files import FileSnapshotPointer
 from headwater.storage.snapshot.invariants import check_invariants
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
-from headwater.storage.types.data_type import Json
 from headwater.storage.write.table_writer import CommitMessage
 
-__all__ = [
-    "BATCH_IDENTIFIER",
-    "CommittedUpTo",
-    "OutcomeUnknown",
-    "TableCommit",
-    "delete_message_files",
-]
-
-_Changes = Callable[[Snapshot | None], Sequence[ManifestEntry]]
-
-
-@dataclass
-class _Attempt:
-    """One commit under way: what it wants, and the manifests written for it.
-
-    Attributes:
-        changes: The entries to commit on top of a snapshot.
-        indexes: Its changes to the table's indexes.
-        messages: The results of writers.
-        late_rows: Files of `messages` that were written again, for their rows came too late.
-        statistics: The name of a new statistics file.
-        written: Names of manifests and lists to delete if the commit fails for certain.
-        delta: The entries that `delta_files` hold.
-    """
-
-    changes: _Changes
-    changelog: Sequence[ManifestEntry]
-    identifier: int
-    kind: CommitKind
-    watermark: int | None
-    properties: Mapping[str, str]
-    checked: int | None
-    unchanged_since: int | None
-    indexes: IndexChanges
-    messages: Sequence[CommitMessage] = ()
-    late_rows: LateRows | None = None
-    statistics: str | None = None
-    written: list[str] = field(default_factory=list)
-    delta: Sequence[ManifestEntry] | None = None
-    delta_files: list[ManifestFile] = field(default_factory=list)
-    changelog_files: list[ManifestFile] | None = None
+__all__ = ["BATCH_IDENTIFIER", "CommittedUpTo", "OutcomeUnknown", "TableCommit"]
 
 
 class TableCommit:
@@ -147,7 +99,7 @@ class TableCommit:
         watermark: int | None = None,
         properties: Mapping[str, str] | None = None,
         allow_empty: bool = False,
-        unchanged_since: int | None = None,
+        unchanged_since: SnapshotIdentity | None = None,
     ) -> Snapshot | None:
         """Commit what writers did.
 
@@ -163,7 +115,7 @@ class TableCommit:
             properties: Free properties of the snapshot.
             allow_empty: Make a snapshot of a commit without files, too.
             unchanged_since: Refuse when a snapshot after this one changed rows of the same
-                buckets; 0 stands for the empty table.
+                buckets, or this one was rolled back.
 
         Returns:
             The snapshot made; None when there was nothing to commit. When another attempt of the
@@ -199,14 +151,13 @@ class TableCommit:
             added and kind is None and unchanged_since is None and self._storage.schema.primary_keys
         )
         return self._commit(
-            _Attempt(
+            Attempt(
                 lambda _: changes,
                 changelog,
                 identifier,
                 kind or CommitKind.APPEND,
                 watermark,
                 dict(properties or {}),
-                _checked(messages),
                 unchanged_since,
                 indexes,
                 messages=messages,
@@ -222,7 +173,7 @@ class TableCommit:
         identifier: int = BATCH_IDENTIFIER,
         watermark: int | None = None,
         properties: Mapping[str, str] | None = None,
-        unchanged_since: int | None = None,
+        unchanged_since: SnapshotIdentity | None = None,
     ) -> Snapshot:
         """Replace all files of some partitions.
 
@@ -232,7 +183,8 @@ class TableCommit:
             identifier: The user's number of this commit.
             watermark: Event time, milliseconds since the epoch.
             properties: Free properties of the snapshot.
-            unchanged_since: Refuse when a snapshot after this one changed rows of what is replaced.
+            unchanged_since: Refuse when a snapshot after this one changed rows of what is replaced,
+                or this one was rolled back.
 
         Raises:
             Invalid: A message lies outside the partitions.
@@ -256,13 +208,13 @@ class TableCommit:
             return [*(_deleted(entry) for entry in old), *added]
 
         snapshot = self._commit(
-            _Attempt(changes, (), identifier, CommitKind.OVERWRITE, watermark,
-                     dict(properties or {}), None, unchanged_since,
+            Attempt(changes, (), identifier, CommitKind.OVERWRITE, watermark,
+                     dict(properties or {}), unchanged_since,
                      IndexChanges.of(self._storage, messages, replaced), messages=messages)
         )  # fmt: skip
         for message in messages:
             # As in Paimon an overwrite has no changelog.
-            _delete_data_files(self._storage, message, message.changelog_files)
+            delete_data_files(self._storage, message, message.changelog_files)
         return snapshot
 
     def truncate(self, *, identifier: int = BATCH_IDENTIFIER) -> Snapshot:
@@ -277,25 +229,29 @@ class TableCommit:
             return [_deleted(entry) for entry in present]
 
         return self._commit(
-            _Attempt(changes, (), identifier, CommitKind.OVERWRITE, None, {}, None, None,
+            Attempt(changes, (), identifier, CommitKind.OVERWRITE, None, {}, None,
                      IndexChanges(
                          self._storage, replaced=PartitionFilter.whole_table(self._storage)
                      ))
         )  # fmt: skip
 
-    def analyze(self, statistics: str, *, identifier: int = BATCH_IDENTIFIER) -> Snapshot:
+    def analyze(
+        self, statistics: str, of: Snapshot, *, identifier: int = BATCH_IDENTIFIER
+    ) -> Snapshot:
         """Have the table carry statistics; no data changes.
 
         Args:
             statistics: The name of the statistics file, which was written before.
+            of: The snapshot whose rows they describe.
             identifier: The user's number of this commit.
 
         Raises:
             Conflict, OutcomeUnknown, HeadwaterError: As `commit`; the file is kept.
         """
         return self._commit(
-            _Attempt(lambda _: (), (), identifier, CommitKind.ANALYZE, None, {}, None, None,
-                     IndexChanges.of(self._storage, ()), statistics=statistics)
+            Attempt(lambda _: (), (), identifier, CommitKind.ANALYZE, None, {}, None,
+                     IndexChanges.of(self._storage, ()), read_from=of.identity,
+                     statistics=statistics)
         )  # fmt: skip
 
     def committed_up_to(self) -> CommittedUpTo:
@@ -323,7 +279,7 @@ class TableCommit:
             try:
                 used = self._used(messages, self._pointer.latest())
             except Unavailable:
-                if not self._unsent.issuperset(_written_names(messages)):
+                if not self._unsent.issuperset(written_names(messages)):
                     return
                 on_storage = FileSnapshotPointer(self._storage.files, self._storage.layout)
                 used = self._used(messages, on_storage.latest())
@@ -339,9 +295,9 @@ class TableCommit:
         partitions = list({message.partition for message in messages})
         entries = list(live_entries(self._storage, latest, partitions=partitions))
         indexes = index_entries(self._storage, latest)
-        checked = _checked(messages)
-        if checked is not None:
-            for snapshot, changed in changes_between(self._storage, checked, latest) or []:
+        checked = checked_snapshots(messages)
+        if checked:
+            for snapshot, changed in changes_between(self._storage, checked[0], latest) or []:
                 entries += changed
                 if any(message.new_index_files for message in messages):
                     indexes += index_entries(self._storage, snapshot)
@@ -350,8 +306,8 @@ class TableCommit:
 
     # One attempt after another ----------------------------------------------------------------
 
-    def _commit(self, attempt: _Attempt) -> Snapshot:
-        names = _written_names(attempt.messages)
+    def _commit(self, attempt: Attempt) -> Snapshot:
+        names = written_names(attempt.messages)
         self._unsent -= names
         retries = 0
         patience = Patience.with_others(self._storage)
@@ -392,23 +348,23 @@ class TableCommit:
                 f"table {self._storage.name}: nothing was committed: {error.message}"
             ) from error
 
-    def _delete_written(self, attempt: _Attempt) -> None:
+    def _delete_written(self, attempt: Attempt) -> None:
         """Delete what was written for a commit that certainly did not happen, but for its rows."""
         self._discard(attempt.written)
         attempt.indexes.discard()
         if attempt.late_rows is not None:
             attempt.late_rows.delete_written()
 
-    def _give_up(self, attempt: _Attempt) -> None:
+    def _give_up(self, attempt: Attempt) -> None:
         """Leave no file of an attempt whose rows another attempt has committed."""
         self._delete_written(attempt)
         self.abort(attempt.messages)
 
-    def _try(self, attempt: _Attempt, base: Snapshot | None) -> Snapshot | None:
+    def _try(self, attempt: Attempt, base: Snapshot | None) -> Snapshot | None:
         """One attempt on top of `base`; None when another commit came first."""
-        schema = self._latest_schema(base)
+        schema = latest_schema(self._storage, base)
         delta = attempt.changes(base)
-        unseen = self._check(attempt, base, delta, schema)
+        unseen = check_fit(self._storage, attempt, base, delta, schema)
         if attempt.late_rows is not None and unseen:
             delta = attempt.late_rows.renumbered(delta, unseen)
             attempt.changes = lambda _: delta
@@ -431,8 +387,17 @@ class TableCommit:
                 attempt.written += [m.file_name for m in attempt.changelog_files]
             changelog_list = self._write_list(attempt, attempt.changelog_files)
         index_manifest = attempt.indexes.manifest(base)
-        snapshot = self._snapshot(
-            attempt, base, delta, schema.id, base_list, delta_list, changelog_list, index_manifest
+        snapshot = new_snapshot(
+            self._storage,
+            self._user,
+            attempt,
+            base,
+            delta,
+            schema.id,
+            base_list,
+            delta_list,
+            changelog_list,
+            index_manifest,
         )
         check_invariants(base, snapshot)
         statistics = partition_statistics(self._storage, delta)
@@ -442,7 +407,7 @@ class TableCommit:
         self._forget(attempt, [*scrap, *(name for name, _ in lists)])
         return None
 
-    def _write_list(self, attempt: _Attempt, files: Sequence[ManifestFile]) -> tuple[str, int]:
+    def _write_list(self, attempt: Attempt, files: Sequence[ManifestFile]) -> tuple[str, int]:
         written = write_manifest_list(self._storage, files)
         attempt.written.append(written[0])
         return written
@@ -455,7 +420,7 @@ class TableCommit:
             *read_manifest_list(self._storage, base.delta_manifest_list),
         ]
 
-    def _forget(self, attempt: _Attempt, names: Sequence[str]) -> None:
+    def _forget(self, attempt: Attempt, names: Sequence[str]) -> None:
         self._discard(names)
         attempt.written = [name for name in attempt.written if name not in names]
 
@@ -465,173 +430,6 @@ class TableCommit:
             # What cannot be deleted is an orphan that nothing refers to.
             with suppress(HeadwaterError):
                 self._storage.files.delete(self._storage.layout.manifest(name))
-
-    # Checking ---------------------------------------------------------------------------------
-
-    def _latest_schema(self, base: Snapshot | None) -> TableSchema:
-        storage = self._storage
-        number = max(storage.schema.id, 0 if base is None else base.schema_id)
-        while storage.files.exists(storage.layout.schema(number + 1)):
-            number += 1
-        return storage.schema_by_id(number)
-
-    def _check(
-        self,
-        attempt: _Attempt,
-        base: Snapshot | None,
-        delta: Sequence[ManifestEntry],
-        schema: TableSchema,
-    ) -> Sequence[ManifestEntry]:
-        """Check that a commit fits; files of others that its writers may not have seen."""
-        storage = self._storage
-        schema_still_fits(storage, schema)
-        attempt.indexes.check(base, delta)
-        if base is None:
-            changed_files_fit(storage, (), delta)
-            bucket_counts_stay(storage, (), delta)
-            return ()
-        if attempt.unchanged_since is not None:
-            changes = self._changes_since(attempt.unchanged_since, base)
-            buckets_are_unchanged(storage, changes, delta)
-        for since in {message.searched_snapshot for message in attempt.messages}:
-            if since is not None:
-                keys_stay(storage, self._changes_since(since, base))
-        if any(entry.kind is FileKind.DELETE for entry in delta):
-            partitions = list({entry.partition for entry in delta})
-            present = live_entries(storage, base, partitions=partitions)
-            after = changed_files_fit(storage, present, delta)
-            key_ranges_do_not_overlap(storage, after, delta)
-            if attempt.kind is not CommitKind.OVERWRITE:
-                bucket_counts_stay(storage, present, delta)
-            return ()
-        unseen = self._unseen(attempt, base, delta)
-        files_are_new(storage, unseen, delta)
-        if attempt.kind is not CommitKind.OVERWRITE:
-            bucket_counts_stay(storage, unseen, delta)
-        return unseen
-
-    def _changes_since(
-        self, since: int, base: Snapshot
-    ) -> list[tuple[Snapshot, list[ManifestEntry]]]:
-        changes = changes_between(self._storage, since, base)
-        if changes is None:
-            raise Conflict(
-                f"table {self._storage.name}: the snapshots after {since} have expired; read the "
-                "table again and repeat the operation"
-            )
-        return changes
-
-    def _unseen(
-        self, attempt: _Attempt, base: Snapshot, delta: Sequence[ManifestEntry]
-    ) -> list[ManifestEntry]:
-        """Files in the changed partitions that came after the writers looked."""
-        if attempt.checked is not None:
-            changes = changes_between(self._storage, attempt.checked, base)
-            if changes is not None:
-                return [e for _, entries in changes for e in entries if e.kind is FileKind.ADD]
-        partitions = list({entry.partition for entry in delta})
-        return live_entries(self._storage, base, partitions=partitions) if partitions else []
-
-    # The snapshot -----------------------------------------------------------------------------
-
-    def _snapshot(
-        self,
-        attempt: _Attempt,
-        base: Snapshot | None,
-        delta: Sequence[ManifestEntry],
-        schema_id: int,
-        base_list: tuple[str, int],
-        delta_list: tuple[str, int],
-        changelog_list: tuple[str, int] | None,
-        index_manifest: str | None,
-    ) -> Snapshot:
-        runtime = self._storage.runtime
-        changed = record_count(delta)
-        marks = [attempt.watermark, None if base is None else base.watermark]
-        known_marks = [mark for mark in marks if mark is not None]
-        statistics = attempt.statistics
-        if statistics is None and base is not None and base.schema_id == schema_id:
-            statistics = base.statistics
-        fields: dict[str, Json] = {
-            "version": 3,
-            "uuid": runtime.new_uuid(),
-            "id": 1 if base is None else base.id + 1,
-            "schemaId": schema_id,
-            "baseManifestList": base_list[0],
-            "baseManifestListSize": base_list[1],
-            "deltaManifestList": delta_list[0],
-            "deltaManifestListSize": delta_list[1],
-            "changelogManifestList": None if changelog_list is None else changelog_list[0],
-            "changelogManifestListSize": None if changelog_list is None else changelog_list[1],
-            "indexManifest": index_manifest,
-            "commitUser": self._user,
-            "writerVersion": writer_version(),
-            "commitIdentifier": attempt.identifier,
-            "commitKind": str(attempt.kind),
-            "timeMillis": max(runtime.now_millis(), 0 if base is None else base.time_millis),
-            "totalRecordCount": (0 if base is None else base.total_record_count) + changed,
-            "deltaRecordCount": changed,
-            "changelogRecordCount": record_count(attempt.changelog) if attempt.changelog else None,
-            "watermark": max(known_marks) if known_marks else None,
-            "statistics": statistics,
-            "properties": dict(attempt.properties) or None,
-            "nextRowId": None if base is None else base.next_row_id,
-        }
-        return Snapshot.from_document({k: v for k, v in fields.items() if v is not None})
-
-
-def delete_message_files(
-    storage: TableStorage, message: CommitMessage, *, keep: Collection[str] = ()
-) -> None:
-    """Delete the files of a message that was not, and will not be, committed.
-
-    Args:
-        storage: The table.
-        message: The message.
-        keep: Names of files that stay. Those that the message replaces stay in any case: an
-            upgraded file stands on both sides of a compaction.
-    """
-    kept = {*keep, *(name for file in message.compact_before for name in file.names)}
-    added = (*message.new_files, *message.compact_after, *message.changelog_files)
-    _delete_data_files(storage, message, added, kept)
-    for index in message.new_index_files:
-        if index.file_name not in kept:
-            # What cannot be deleted is an orphan that nothing refers to.
-            with suppress(HeadwaterError):
-                storage.files.delete(
-                    index_file_path(storage, message.partition, message.bucket, index)
-                )
-
-
-def _delete_data_files(
-    storage: TableStorage,
-    message: CommitMessage,
-    files: Iterable[DataFile],
-    kept: Collection[str] = (),
-) -> None:
-    directory = bucket_directory(storage, message.partition, message.bucket)
-    for file in files:
-        for name, path in zip(file.names, file.paths(directory), strict=True):
-            if name not in kept:
-                # What cannot be deleted is an orphan that nothing refers to.
-                with suppress(HeadwaterError):
-                    storage.files.delete(path)
-
-
-def _written_names(messages: Sequence[CommitMessage]) -> set[str]:
-    names: set[str] = set()
-    for message in messages:
-        data = (*message.new_files, *message.compact_after, *message.changelog_files)
-        names.update(name for file in data for name in file.names)
-        names.update(file.file_name for file in message.new_index_files)
-    return names
-
-
-def _checked(messages: Sequence[CommitMessage]) -> int | None:
-    """The oldest snapshot that a writer looked at; None when one did not look."""
-    seen = [message.checked_snapshot for message in messages]
-    known = [number for number in seen if number is not None]
-    return min(known) if known and len(known) == len(seen) else None
 
 
 def _deleted(entry: ManifestEntry) -> ManifestEntry:

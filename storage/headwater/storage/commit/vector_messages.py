@@ -62,7 +62,7 @@ def released_vectors(
                     total,
                     new_index_files=tuple(new),
                     deleted_index_files=tuple(deleted),
-                    checked_snapshot=base.id,
+                    checked_snapshot=base.identity,
                 )
             )
     return found

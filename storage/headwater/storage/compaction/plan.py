@@ -31,7 +31,7 @@ from headwater.storage.read.split import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import lacks_vectors, pack_in_order
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.file_encoding import refuse_formats
 
@@ -43,7 +43,7 @@ class CompactionTask:
     """Files of one bucket to be rewritten together; it pickles.
 
     Attributes:
-        snapshot_id: The snapshot it was planned in.
+        base: The snapshot it was planned in.
         partition: Serialised partition values.
         bucket: The bucket's number.
         total_buckets: Buckets of the partition.
@@ -53,7 +53,7 @@ class CompactionTask:
         indexes: The bucket's index files of deletion vectors.
     """
 
-    snapshot_id: int
+    base: SnapshotIdentity
     partition: bytes
     bucket: int
     total_buckets: int
@@ -133,7 +133,7 @@ def plan_compaction(
             units = (CompactionUnit(0, tuple(group)) for group in groups)
         tasks += [
             CompactionTask(
-                snapshot.id,
+                snapshot.identity,
                 partition,
                 number,
                 entries[0].total_buckets,

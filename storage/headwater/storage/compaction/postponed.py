@@ -98,7 +98,7 @@ def run_postponed(storage: TableStorage, task: PostponedTask) -> Sequence[Commit
         CorruptData: A file is missing or damaged; the message names it.
     """
     assert task.states.snapshot is not None
-    checked = task.states.snapshot.id
+    checked = task.states.snapshot.identity
     directory = bucket_directory(storage, task.partition, POSTPONE_BUCKET)
     files = BucketFiles(storage, directory, partition_values(storage, task.partition))
     columns = [field.name for field in storage.schema.fields]

@@ -64,7 +64,7 @@ def run_compaction(storage: TableStorage, task: CompactionTask) -> CommitMessage
         changelog_files=tuple(rewriter.changelog),
         new_index_files=tuple(new_index),
         deleted_index_files=tuple(old_index),
-        checked_snapshot=task.snapshot_id,
+        checked_snapshot=task.base,
     )
 
 

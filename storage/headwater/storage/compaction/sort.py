@@ -26,7 +26,7 @@ from headwater.storage.read.split import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import pack_in_order
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.file_encoding import refuse_formats
@@ -42,7 +42,7 @@ class SortTask:
     """Files of one bucket whose rows are to be sorted; it pickles.
 
     Attributes:
-        snapshot_id: The snapshot it was planned in.
+        base: The snapshot it was planned in.
         partition: Serialised partition values.
         bucket: The bucket's number.
         total_buckets: Buckets of the partition.
@@ -52,7 +52,7 @@ class SortTask:
         deletion_files: The places of the files' deletion vectors, by the names of the files.
     """
 
-    snapshot_id: int
+    base: SnapshotIdentity
     partition: bytes
     bucket: int
     total_buckets: int
@@ -160,7 +160,7 @@ def sort_tasks(
             groups = list(pack_in_order(unit.files, lambda file: file.file_size, group_bytes))
         tasks.append(
             SortTask(
-                snapshot.id,
+                snapshot.identity,
                 *bucket,
                 entries[0].total_buckets,
                 key,
@@ -206,7 +206,7 @@ def run_sort(storage: TableStorage, task: SortTask) -> CommitMessage:
         task.total_buckets,
         compact_before=task.files,
         compact_after=tuple(written),
-        checked_snapshot=task.snapshot_id,
+        checked_snapshot=task.base,
     )
 
 

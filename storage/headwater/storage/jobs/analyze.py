@@ -76,7 +76,7 @@ def analyze_table(
     name = write_statistics(storage, statistics)
     commit = TableCommit(storage, pointer, storage.runtime.new_uuid())
     try:
-        return commit.analyze(name)
+        return commit.analyze(name, base)
     except OutcomeUnknown:
         raise
     except HeadwaterError:

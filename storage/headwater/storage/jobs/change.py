@@ -26,7 +26,7 @@ from headwater.storage.maintenance.row_matchers import (
     merge_source,
 )
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.file_encoding import refuse_formats
 
@@ -158,7 +158,7 @@ def _change(
         messages = change_rows(storage, base, matcher(), rewrites=rewrites)
         if not messages:
             return None
-        since = (0 if base is None else base.id) if is_serial else None
+        since = SnapshotIdentity.of(base) if is_serial else None
         # Without rows that were taken away it is an append, which streams tell of.
         takes = any(each.compact_before or each.new_index_files for each in messages)
         kind = CommitKind.OVERWRITE if takes else None
@@ -170,5 +170,7 @@ def _change(
     made = until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
     if made is not None:
         with after_commit(storage.name, made, "Compacting"):
-            compact_since(storage, pointer, executor, made.id - 1, tells_overwrites=True)
+            compact_since(
+                storage, pointer, executor, made.identity, inclusive=True, tells_overwrites=True
+            )
     return made

@@ -28,7 +28,7 @@ from headwater.storage.maintenance.partition_expiry import past_partitions
 from headwater.storage.manifest.data_file import FileKind
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.plan import live_entries
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.table_writer import CommitMessage
@@ -198,8 +198,9 @@ def compact_since(
     storage: TableStorage,
     pointer: SnapshotPointer,
     executor: Executor,
-    snapshot_id: int,
+    since: SnapshotIdentity,
     *,
+    inclusive: bool = False,
     tells_overwrites: bool = False,
 ) -> Snapshot | None:
     """Do the compaction that the commits after a snapshot have made due, see `compact_written`.
@@ -208,12 +209,15 @@ def compact_since(
         storage: The table.
         pointer: The authority on the latest snapshot.
         executor: Runs the tasks.
-        snapshot_id: The snapshot; 0 stands for the empty table.
+        since: The snapshot. Nothing is done if the table was rolled back to one before it.
+        inclusive: True if it made some of them due itself.
         tells_overwrites: True if a lookup writes a changelog though the last of these commits
             replaced files, as a change of rows does.
     """
     latest = pointer.latest()
-    changes = None if latest is None else changes_between(storage, snapshot_id, latest)
+    changes = (
+        None if latest is None else changes_between(storage, since, latest, inclusive=inclusive)
+    )
     if latest is None or not changes:
         return None
     buckets = {
@@ -307,7 +311,7 @@ class _Spreading:
         self, commit: TableCommit, messages: Sequence[CommitMessage], base: Snapshot
     ) -> Snapshot | None:
         # Rows that others add to the buckets meanwhile would have the same sequence numbers.
-        return commit.commit(messages, unchanged_since=base.id)
+        return commit.commit(messages, unchanged_since=base.identity)
 
 
 @dataclass(frozen=True)

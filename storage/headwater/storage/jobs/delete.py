@@ -56,7 +56,9 @@ def delete_from_table(
     deleted = until_no_conflict(retries, attempt)
     if deleted is not None:
         with after_commit(storage.name, deleted, "Compacting"):
-            compact_since(storage, pointer, executor, deleted.id - 1, tells_overwrites=True)
+            compact_since(
+                storage, pointer, executor, deleted.identity, inclusive=True, tells_overwrites=True
+            )
     return deleted
 
 
@@ -90,4 +92,4 @@ class _Deletion:
     ) -> Snapshot | None:
         keyed = bool(self.storage.schema.primary_keys)
         kind = CommitKind.OVERWRITE if self.rewrites or not keyed else None
-        return commit.commit(messages, kind=kind, unchanged_since=base.id if keyed else None)
+        return commit.commit(messages, kind=kind, unchanged_since=base.identity if keyed else None)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from headwater.storage.commit.table_commit import (
-    OutcomeUnknown,
-    TableCommit,
-    delete_message_files,
-)
+from headwater.storage.commit.message_files import delete_message_files
+from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.commit.vector_messages import released_vectors
 from headwater.storage.errors import Conflict, HeadwaterError
 from headwater.storage.jobs.executor import Executor

@@ -51,7 +51,9 @@ def expire_partitions(
             for at in range(0, len(going), retention.batch):
                 dropped = frozenset(going[at : at + retention.batch])
                 commit = TableCommit(storage, pointer, storage.runtime.new_uuid())
-                commit.overwrite([], PartitionFilter(storage, dropped), unchanged_since=base.id)
+                commit.overwrite(
+                    [], PartitionFilter(storage, dropped), unchanged_since=base.identity
+                )
         return ExpiredPartitions(dry_run, _specs(storage, going), _specs(storage, without))
 
     return until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)

@@ -12,11 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from headwater.storage.commit.table_commit import (
-    BATCH_IDENTIFIER,
-    TableCommit,
-    delete_message_files,
-)
+from headwater.storage.commit.message_files import delete_message_files
+from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import until_no_conflict

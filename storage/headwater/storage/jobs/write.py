@@ -18,7 +18,7 @@ from headwater.storage.jobs.job import commit_or_delete
 from headwater.storage.options import MergeEngine
 from headwater.storage.rows.ingest import TabularData
 from headwater.storage.rows.partition import static_partition
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import to_arrow
 from headwater.storage.types.values import arrow_scalar
@@ -74,7 +74,8 @@ class WritePlan:
     Attributes:
         storage: The table.
         replaced: For an overwrite, the rows that go.
-        unchanged_since: Refuse to commit when a later snapshot changed rows of the same buckets.
+        unchanged_since: Refuse to commit when a later snapshot changed rows of the same buckets,
+            or this one was rolled back.
         states: The buckets that rows are added to; None when their rows are replaced and no keys
             are looked up in others.
         is_stream: True if the write is one of a stream's many.
@@ -83,7 +84,7 @@ class WritePlan:
 
     storage: TableStorage
     replaced: Replacement | None = None
-    unchanged_since: int | None = None
+    unchanged_since: SnapshotIdentity | None = None
     states: BucketStates | None = None
     is_stream: bool = False
     compacts: bool = True

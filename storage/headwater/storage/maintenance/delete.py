@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.capabilities import Operation
-from headwater.storage.commit.table_commit import delete_message_files
+from headwater.storage.commit.message_files import delete_message_files
 from headwater.storage.index.deletion_files import replaced_vectors, write_deletion_vectors
 from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.index.index_file import (
@@ -35,7 +35,7 @@ from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import Split
 from headwater.storage.schema.table_schema import TableSchema
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import OneBucket
 from headwater.storage.write.bucket_state import BucketStates
@@ -55,13 +55,13 @@ class DeletionTask:
     """Splits of one bucket whose rows may match; it pickles.
 
     Attributes:
-        snapshot_id: The snapshot that the rows are read from.
+        base: The snapshot that the rows are read from.
         splits: The splits: all of a bucket in a primary-key table, one in an append table.
         last_sequence: The bucket's greatest sequence number in a primary-key table.
         indexes: The bucket's files of deletion vectors, where a new one replaces them all.
     """
 
-    snapshot_id: int
+    base: SnapshotIdentity
     splits: tuple[Split, ...]
     last_sequence: int = -1
     indexes: tuple[IndexManifestEntry, ...] = ()
@@ -91,7 +91,7 @@ def plan_deletion(
     splits = plan_snapshot(storage, snapshot, predicate=predicate, with_level_zero=True).splits
     marks = storage.schema.table_options.deletion_vectors_enabled
     if not keyed and not (marks and has_one_file_a_bucket(storage, DELETION_VECTORS)):
-        return [DeletionTask(snapshot.id, (split,)) for split in splits]
+        return [DeletionTask(snapshot.identity, (split,)) for split in splits]
     buckets: dict[tuple[bytes, int], list[Split]] = {}
     for split in splits:
         buckets.setdefault((split.partition, split.bucket), []).append(split)
@@ -100,14 +100,14 @@ def plan_deletion(
         for entry in index_entries(storage, snapshot):
             indexes.setdefault((entry.partition, entry.bucket), []).append(entry)
         return [
-            DeletionTask(snapshot.id, tuple(group), indexes=tuple(indexes.get(bucket, ())))
+            DeletionTask(snapshot.identity, tuple(group), indexes=tuple(indexes.get(bucket, ())))
             for bucket, group in buckets.items()
         ]
     states = BucketStates(storage, snapshot)
     states.load({partition for partition, _ in buckets})
     # The deletions of a bucket take sequence numbers one after another.
     return [
-        DeletionTask(snapshot.id, tuple(group), states(*bucket))
+        DeletionTask(snapshot.identity, tuple(group), states(*bucket))
         for bucket, group in buckets.items()
     ]
 
@@ -131,7 +131,7 @@ def run_deletion(
     messages: list[CommitMessage] = []
     try:
         for split in task.splits:
-            replaced = _rewrite(storage, split, predicate)
+            replaced = _rewrite(storage, task.base, split, predicate)
             if replaced is not None:
                 messages.append(replaced)
     except BaseException:
@@ -147,7 +147,7 @@ def _retract(
     with TableWriter(
         storage,
         max_sequence_numbers=lambda partition, bucket: task.last_sequence,
-        checked_snapshot=task.snapshot_id,
+        checked_snapshot=task.base,
         assigner=OneBucket(task.splits[0].bucket, task.splits[0].total_buckets),
     ) as writer:
         for split in task.splits:
@@ -189,7 +189,7 @@ def _mark(storage: TableStorage, task: DeletionTask, predicate: Predicate) -> li
             compact_before=tuple(gone),
             new_index_files=tuple(new),
             deleted_index_files=tuple(old),
-            checked_snapshot=task.snapshot_id,
+            checked_snapshot=task.base,
         )
     ]
 
@@ -210,7 +210,9 @@ def matching_rows(
     return DeletionVector.of(np.concatenate(found) if found else [])
 
 
-def _rewrite(storage: TableStorage, split: Split, predicate: Predicate) -> CommitMessage | None:
+def _rewrite(
+    storage: TableStorage, base: SnapshotIdentity, split: Split, predicate: Predicate
+) -> CommitMessage | None:
     files = BucketFiles(storage, split.directory, split.partition_values, split.deletion_files)
     before: list[DataFile] = []
     after: list[DataFile] = []
@@ -223,19 +225,21 @@ def _rewrite(storage: TableStorage, split: Split, predicate: Predicate) -> Commi
             if matching < file.row_count - len(files.open(file).deletion_vector):
                 after += _without(storage, split, files, file, predicate)
     except BaseException:
-        delete_message_files(storage, _message(split, before, after))
+        delete_message_files(storage, _message(base, split, before, after))
         raise
-    return _message(split, before, after) if before else None
+    return _message(base, split, before, after) if before else None
 
 
-def _message(split: Split, before: list[DataFile], after: list[DataFile]) -> CommitMessage:
+def _message(
+    base: SnapshotIdentity, split: Split, before: list[DataFile], after: list[DataFile]
+) -> CommitMessage:
     return CommitMessage(
         split.partition,
         split.bucket,
         split.total_buckets,
         compact_before=tuple(before),
         compact_after=tuple(after),
-        checked_snapshot=split.snapshot_id,
+        checked_snapshot=base,
     )
 
 

@@ -30,7 +30,7 @@ from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.file_indexes import FileIndex, takes_type, written_file_indexes
 from headwater.storage.schema.table_schema import TableSchema
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.table_writer import CommitMessage
 
@@ -44,14 +44,14 @@ class IndexTask:
     """A data file whose indexes may not be those asked for; it pickles.
 
     Attributes:
-        snapshot_id: The snapshot it was planned in.
+        base: The snapshot it was planned in.
         partition: Serialised partition values.
         bucket: The bucket's number.
         total_buckets: Buckets of the partition.
         file: The file.
     """
 
-    snapshot_id: int
+    base: SnapshotIdentity
     partition: bytes
     bucket: int
     total_buckets: int
@@ -91,7 +91,11 @@ def plan_file_indexes(
         if index_files(entry.file) or not _has_only(embedded, asked):
             tasks.append(
                 IndexTask(
-                    snapshot.id, entry.partition, entry.bucket, entry.total_buckets, entry.file
+                    snapshot.identity,
+                    entry.partition,
+                    entry.bucket,
+                    entry.total_buckets,
+                    entry.file,
                 )
             )
     return tasks
@@ -137,7 +141,7 @@ def run_file_indexes(storage: TableStorage, task: IndexTask) -> CommitMessage | 
         task.total_buckets,
         compact_before=(file,),
         compact_after=(indexed,),
-        checked_snapshot=task.snapshot_id,
+        checked_snapshot=task.base,
     )
 
 

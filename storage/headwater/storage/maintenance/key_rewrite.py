@@ -41,7 +41,7 @@ from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import Section, key_sections
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.table_writer import CommitMessage
@@ -56,7 +56,7 @@ class RewriteTask:
     """A bucket that may hold rows that change; it pickles.
 
     Attributes:
-        snapshot_id: The snapshot that the rows are read from.
+        base: The snapshot that the rows are read from.
         partition: Serialised partition values.
         bucket: The bucket's number.
         total_buckets: Buckets of the partition.
@@ -65,7 +65,7 @@ class RewriteTask:
         deletion_files: The places of the files' deletion vectors, by the names of the files.
     """
 
-    snapshot_id: int
+    base: SnapshotIdentity
     partition: bytes
     bucket: int
     total_buckets: int
@@ -139,7 +139,7 @@ def plan_key_rewrite(
     vectors = deletion_files_by_bucket(storage, index_entries(storage, snapshot), buckets)
     return [
         RewriteTask(
-            snapshot.id,
+            snapshot.identity,
             partition,
             bucket,
             entries[0].total_buckets,
@@ -235,7 +235,7 @@ class _Rewrite:
             compact_before=tuple(self._before),
             compact_after=tuple(self._after),
             changelog_files=changelog,
-            checked_snapshot=task.snapshot_id,
+            checked_snapshot=task.base,
         )
 
     def _may_match(self, section: Section) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.storage.commit.table_commit import delete_message_files
+from headwater.storage.commit.message_files import delete_message_files
 from headwater.storage.commit.vector_messages import released_vectors
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_files import replaced_vectors
@@ -33,7 +33,7 @@ from headwater.storage.rows.ingest import coerce
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import Split
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.postponed import BucketsOfPartitions
 from headwater.storage.write.bucket_state import BucketStates
@@ -111,7 +111,7 @@ def _new_writer(storage: TableStorage, states: BucketStates) -> TableWriter:
     return TableWriter(
         storage,
         max_sequence_numbers=states,
-        checked_snapshot=0 if states.snapshot is None else states.snapshot.id,
+        checked_snapshot=SnapshotIdentity.of(states.snapshot),
         assigner=BucketsOfPartitions(storage, states, infers=True),
     )
 
@@ -203,7 +203,7 @@ class _AppendChange:
             change.total_buckets,
             compact_before=tuple(change.before),
             compact_after=tuple(change.after),
-            checked_snapshot=self.snapshot.id,
+            checked_snapshot=self.snapshot.identity,
         )
 
     def _marked(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
@@ -227,7 +227,7 @@ class _AppendChange:
                         compact_before=message.compact_before,
                         new_index_files=tuple(new),
                         deleted_index_files=tuple(old),
-                        checked_snapshot=self.snapshot.id,
+                        checked_snapshot=self.snapshot.identity,
                     )
                 )
         except BaseException:

@@ -130,7 +130,7 @@ class FileSnapshotPointer:
             return CommitAnswer.of(True)
         if (now is None) != (base is None):
             return CommitAnswer.of(False)
-        if now is not None and base is not None and (now.id, now.uuid) != (base.id, base.uuid):
+        if now is not None and base is not None and not now.is_same_commit(base):
             return CommitAnswer.of(False)
         data = snapshot.to_json().encode()
         try:

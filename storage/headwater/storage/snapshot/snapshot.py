@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from headwater.storage.errors import CorruptData
 from headwater.storage.types.data_type import Json
 
-__all__ = ["CommitKind", "Snapshot"]
+__all__ = ["CommitKind", "Snapshot", "SnapshotIdentity"]
 
 
 class CommitKind(StrEnum):
@@ -51,6 +51,38 @@ _OPTIONAL: Mapping[str, type] = {
     "statistics": str,
     "nextRowId": int,
 }
+
+
+@dataclass(frozen=True)
+class SnapshotIdentity:
+    """Tells one commit from another that got the same id after a rollback. It pickles.
+
+    Attributes:
+        id: The snapshot's id; 0 stands for a table without snapshots.
+        uuid: Its uuid; None when an old client made it.
+        delta_manifest_list: The file name of its list of changes, which has a uuid of its own.
+        commit_user: The id of the writing job.
+        commit_identifier: The job's number of the commit.
+    """
+
+    id: int
+    uuid: str | None = None
+    delta_manifest_list: str | None = None
+    commit_user: str | None = None
+    commit_identifier: int | None = None
+
+    @staticmethod
+    def of(snapshot: Snapshot | None) -> SnapshotIdentity:
+        """The identity of a snapshot; None stands for a table without one."""
+        return SnapshotIdentity(0) if snapshot is None else snapshot.identity
+
+    def is_same_commit(self, other: SnapshotIdentity) -> bool:
+        """True if two are one commit, be it that a catalog does not keep uuids."""
+        if self.id != other.id:
+            return False
+        if self.uuid is not None and other.uuid is not None:
+            return self.uuid == other.uuid
+        return replace(self, uuid=None) == replace(other, uuid=None)
 
 
 @dataclass(frozen=True)
@@ -101,13 +133,18 @@ class Snapshot:
 
     def is_same_commit(self, other: Snapshot) -> bool:
         """True if two snapshots are one commit, be it that a catalog does not keep uuids."""
-        if self.uuid is not None and other.uuid is not None:
-            return self.uuid == other.uuid
-        # Its name is a uuid of its own.
-        return self.delta_manifest_list == other.delta_manifest_list and (
+        return self.identity.is_same_commit(other.identity)
+
+    @property
+    def identity(self) -> SnapshotIdentity:
+        """The identity of this snapshot, which another that gets its id does not have."""
+        return SnapshotIdentity(
+            self.id,
+            self.uuid,
+            self.delta_manifest_list,
             self.commit_user,
             self.commit_identifier,
-        ) == (other.commit_user, other.commit_identifier)
+        )
 
     def _int(self, name: str) -> int:
         value = self.document[name]

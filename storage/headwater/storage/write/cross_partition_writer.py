@@ -33,6 +33,7 @@ from headwater.storage.predicate.tree import Constant
 from headwater.storage.rows.distribute import Bucket, Codes, Numbers, distribute, partition_codes
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.partition import partition_values
+from headwater.storage.snapshot.snapshot import SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import to_arrow
 from headwater.storage.write.assign.assigner import OneBucket
@@ -120,7 +121,7 @@ class CrossPartitionWriter(TableWriter):
         super().__init__(
             storage,
             max_sequence_numbers=lambda partition, bucket: first + self._last(partition, bucket),
-            checked_snapshot=None if states is None else 0 if self._base is None else self._base.id,
+            checked_snapshot=None if states is None else SnapshotIdentity.of(self._base),
             assigner=OneBucket(0, -1),
         )
         self._spills = ExitStack()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.options import MergeEngine
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.snapshot.snapshot import SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.choice import new_assigner
 from headwater.storage.write.bucket_state import BucketStates
@@ -69,6 +70,6 @@ def new_writer(
     return TableWriter(
         storage,
         max_sequence_numbers=lambda partition, bucket: first + states(partition, bucket),
-        checked_snapshot=0 if states.snapshot is None else states.snapshot.id,
+        checked_snapshot=SnapshotIdentity.of(states.snapshot),
         assigner=assigner,
     )

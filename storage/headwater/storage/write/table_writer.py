@@ -28,6 +28,7 @@ from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.distribute import Bucket, BucketRows, distribute
 from headwater.storage.rows.ingest import TabularData, arrow_table, coerce
 from headwater.storage.rows.kinds import take_row_kinds
+from headwater.storage.snapshot.snapshot import SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import Assigner, FixedBuckets
 from headwater.storage.write.assign.postponed import postponed_file_prefix, postponed_storage
@@ -62,11 +63,12 @@ class CommitMessage:
             the one that it was made from, so that no change of another commit is lost.
         looked_up_index: The hash index files of the partition that the writer found the buckets of
             keys by; None when it did not. The commit is refused when there are others by then.
-        checked_snapshot: The snapshot in which the writer looked the bucket up: 0 for a table
-            without one, None when it did not look.
+        checked_snapshot: The snapshot in which the writer looked the bucket up; None when it did
+            not look. A commit that takes files or rows away is refused when that snapshot was
+            rolled back.
         searched_snapshot: The snapshot in all of whose partitions the writer looked for the keys of
-            its rows: 0 for a table without one, None when it did not. The commit is refused when
-            another changed rows since.
+            its rows; None when it did not. The commit is refused when another changed rows since,
+            or that snapshot was rolled back.
         is_beside: True if an overwrite adds rows here and does not replace those that are.
     """
 
@@ -80,8 +82,8 @@ class CommitMessage:
     new_index_files: tuple[IndexFileMeta, ...] = ()
     deleted_index_files: tuple[IndexFileMeta, ...] = ()
     looked_up_index: frozenset[str] | None = None
-    checked_snapshot: int | None = None
-    searched_snapshot: int | None = None
+    checked_snapshot: SnapshotIdentity | None = None
+    searched_snapshot: SnapshotIdentity | None = None
     is_beside: bool = False
 
 
@@ -117,7 +119,7 @@ class TableWriter:
         storage: TableStorage,
         *,
         max_sequence_numbers: SequenceNumbers,
-        checked_snapshot: int | None = None,
+        checked_snapshot: SnapshotIdentity | None = None,
         assigner: Assigner | None = None,
         buffer_bytes: int | None = None,
     ) -> None:
