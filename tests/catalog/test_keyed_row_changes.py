@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headwater.catalog.table.table import Table
 from headwater.client import connect
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import Invalid
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 
 SCHEMA = pa.schema(
@@ -245,18 +245,85 @@ def test_rows_of_a_kind_are_not_updated_to_deleted_ones(tmp_path: Path) -> None:
     ]
 
 
-def test_rows_do_not_move_to_other_partitions_where_files_are_rewritten(tmp_path: Path) -> None:
+def crossing(tmp_path: Path, **options: str) -> Table:
+    """A table whose keys are unique across its partitions, which `s` names."""
     lake = connect(str(tmp_path / "lake"))
     lake.create_database("db")
-    options = {"bucket": "-1", **PARTIAL}
-    table = lake.create_table(
-        "db.t", SCHEMA, primary_keys=["id"], partition_keys=["s"], options=options
+    return lake.create_table(
+        "db.t",
+        SCHEMA,
+        primary_keys=["id"],
+        partition_keys=["s"],
+        options={"bucket": "-1", **options},
     )
+
+
+SUM = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
+MOVING: Mapping[str, Mapping[str, str]] = {
+    "deduplicate": {},
+    "partial-update": PARTIAL,
+    "aggregation": SUM,
+    "first-row": FIRST,
+    "spilled": {**PARTIAL, "write-buffer-size": "1 kb"},
+}
+moving = engines(MOVING, "partial-update")
+
+
+@moving
+def test_updated_rows_move_to_other_partitions(tmp_path: Path, options: Mapping[str, str]) -> None:
+    table = crossing(tmp_path, **options)
+    table.write(as_table([(number, number, 1) for number in range(1, 9)]))
+    changed = table.update({"s": pc.add(pc.field("id"), 10), "v": 5}, where="id IN (1, 2)")
+    assert changed is not None
+    table.update({"v": 7}, where="id = 1")
+    expected = [(1, 7, 11), (2, 5, 12), *((number, number, 1) for number in range(3, 9))]
+    assert rows_of(table) == expected
+    # A key has one partition: what is written for it comes to where it is now.
+    table.write(as_table([(2, 6, 12)]))
+    last = {"partial-update": 6, "aggregation": 11, "first-row": 5}
+    expected[1] = (2, last.get(options.get("merge-engine", ""), 6), 12)
+    assert rows_of(table) == expected
+    table.compact()
+    assert rows_of(table) == expected
+
+
+@moving
+def test_a_merge_deletes_a_key_and_adds_it_to_another_partition(
+    tmp_path: Path, options: Mapping[str, str]
+) -> None:
+    table = crossing(tmp_path, **options)
+    table.write(as_table([(number, number, 1) for number in range(1, 6)]))
+    source = as_table([(1, 100, 1), (1, 101, 2), (2, 102, 1), (9, 109, 3), (3, 103, 1)])
+    table.merge(source, on=["id", "s"], when_matched="delete")
+    expected = [(1, 101, 2), (4, 4, 1), (5, 5, 1), (9, 109, 3)]
+    assert rows_of(table) == expected
+    table.compact()
+    assert rows_of(table) == expected
+
+
+@moving
+def test_a_merge_adds_to_a_key_that_it_moves(tmp_path: Path, options: Mapping[str, str]) -> None:
+    """Rows of the source that match none come after those that are changed."""
+    table = crossing(tmp_path, **options)
     table.write(as_table([(1, 10, 1), (2, 20, 1)]))
-    table.update({"v": 5}, where="id = 1")
-    with pytest.raises(Unsupported, match="another partition"):
-        table.update({"s": 3, "v": 4}, where="id = 1")
-    assert rows_of(table) == [(1, 5, 1), (2, 20, 1)]
+    source = pa.table({"id": [1, 1], "v": [10, 99], "s": [4, 4]}, schema=SCHEMA)
+    table.merge(source, on=["v"])
+    value = {"aggregation": 109, "first-row": 10}.get(options.get("merge-engine", ""), 99)
+    assert rows_of(table) == [(1, value, 4), (2, 20, 1)]
+
+
+@engines(
+    {
+        "lookup": {"changelog-producer": "lookup"},
+        "full": {"changelog-producer": "full-compaction", "full-compaction.delta-commits": "1"},
+    }
+)
+def test_streams_are_told_of_rows_that_move(tmp_path: Path, options: Mapping[str, str]) -> None:
+    table = crossing(tmp_path, **SUM, **options)
+    table.write(as_table([(1, 10, 1), (2, 20, 1)]))
+    before = table.latest_snapshot()
+    table.update({"s": 3}, where="id = 1")
+    assert sorted(changelog(table, before)) == [("+I", 1, 10), ("-D", 1, 10)]
 
 
 def test_changes_do_the_upkeep_of_a_write(tmp_path: Path) -> None:

@@ -305,6 +305,11 @@ def test_keys_across_partitions_are_shared_with_java(
         for key in range(8):
             del expected[key]
         write(False, "c", range(6, 12), 6)
+    # Rows that an update brings to another partition are found there by either side.
+    table.update({"p": "d"}, where="k >= 30 AND k < 40")
+    expected |= {key: ("d", expected[key][1]) for key in range(30, 40)}
+    write(False, "a", range(36, 44), 7)
+    write(True, "b", range(32, 38), 8)
     table.compact(full=True)
     assert places(java_client.read(name)) == expected
 

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from headwater.storage.compaction.levels import Levels
 from headwater.storage.compaction.options import CompactionOptions
-from headwater.storage.errors import Unsupported
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
@@ -43,6 +42,7 @@ from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import Section, key_sections
 from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.cross_partition_writer import CrossPartitionWriter
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.table_writer import CommitMessage
 
@@ -169,19 +169,28 @@ def _buckets(
 
 
 def rewrite_keys(
-    storage: TableStorage, task: RewriteTask, matcher: RowMatcher
+    storage: TableStorage,
+    task: RewriteTask,
+    matcher: RowMatcher,
+    elsewhere: CrossPartitionWriter | None = None,
 ) -> CommitMessage | None:
     """Write the files of a bucket that hold rows that change anew.
+
+    Args:
+        storage: The table.
+        task: The bucket.
+        matcher: Says which rows change.
+        elsewhere: Writes the rows that come to lie in another partition, of a table whose keys
+            are unique across partitions.
 
     Returns:
         A message whose files take the place of others; None when no row matches.
 
     Raises:
         Invalid: New rows do not fit the table.
-        Unsupported: New rows lie in another partition.
         CorruptData: A file is missing or damaged; the message names it.
     """
-    rewrite = _Rewrite(storage, task, matcher)
+    rewrite = _Rewrite(storage, task, matcher, elsewhere)
     try:
         rewrite.run()
     except BaseException:
@@ -193,10 +202,17 @@ def rewrite_keys(
 class _Rewrite:
     """Does one task."""
 
-    def __init__(self, storage: TableStorage, task: RewriteTask, matcher: RowMatcher) -> None:
+    def __init__(
+        self,
+        storage: TableStorage,
+        task: RewriteTask,
+        matcher: RowMatcher,
+        elsewhere: CrossPartitionWriter | None,
+    ) -> None:
         self._storage = storage
         self._task = task
         self._matcher = matcher
+        self._elsewhere = elsewhere
         self._options = CompactionOptions(storage.schema.options)
         directory = bucket_directory(storage, task.partition, task.bucket)
         values = partition_values(storage, task.partition)
@@ -273,16 +289,15 @@ class _Rewrite:
         old = rows.take(pa.array(matched.taken))
         places = np.arange(rows.num_rows)
         if matched.added is None:
-            self._tell([_of_kind(old, RowKind.DELETE)], np.arange(old.num_rows))
+            self._take_away(old)
             return rows.take(pa.array(np.delete(places, matched.taken)))
         new = self._new_rows(matched.added, old)
         count = old.num_rows
         told = np.arange(count)
-        if not equal_rows(old, told, new, told, self._storage.schema.partition_keys).all():
-            raise Unsupported(
-                f"table {self._storage.name}: rows that are merged with others of their keys "
-                "cannot be updated to lie in another partition; delete them and write them anew"
-            )
+        stays = equal_rows(old, told, new, told, self._storage.schema.partition_keys)
+        if not stays.all():
+            self._move(old.filter(pa.array(~stays)), new.filter(pa.array(~stays)))
+        told = told[stays]
         if self._compared is not None:
             told = told[~equal_rows(old, told, new, told, self._compared)]
         self._tell(
@@ -290,7 +305,19 @@ class _Rewrite:
             np.stack([told, told + count], axis=1).reshape(-1),
         )
         places[matched.taken] = rows.num_rows + np.arange(count)
-        return take_rows([rows, new], places)
+        return take_rows([rows, new], np.delete(places, matched.taken[~stays]))
+
+    def _take_away(self, old: pa.RecordBatch) -> None:
+        self._tell([_of_kind(old, RowKind.DELETE)], np.arange(old.num_rows))
+        if self._elsewhere is not None:
+            self._elsewhere.forget(old)
+
+    def _move(self, old: pa.RecordBatch, new: pa.RecordBatch) -> None:
+        """Take rows out of their partition, and have them written to another one."""
+        # Else the partition is part of the key, and no key is changed.
+        assert self._elsewhere is not None
+        self._take_away(old)
+        self._elsewhere.write(pa.Table.from_batches([new.select(self._columns)]))
 
     def _new_rows(self, added: pa.Table, old: pa.RecordBatch) -> pa.RecordBatch:
         """New versions in the columns of the files, as old as the rows whose place they take."""

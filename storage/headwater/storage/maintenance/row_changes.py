@@ -37,6 +37,7 @@ from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.postponed import BucketsOfPartitions
 from headwater.storage.write.bucket_state import BucketStates
+from headwater.storage.write.cross_partition_writer import CrossPartitionWriter
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.new_writer import new_writer
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
@@ -80,8 +81,9 @@ def change_rows(
         with writer:
             if snapshot is not None:
                 if rewrites:
+                    elsewhere = writer if isinstance(writer, CrossPartitionWriter) else None
                     for task in plan_key_rewrite(storage, snapshot, matcher.predicate):
-                        message = rewrite_keys(storage, task, matcher)
+                        message = rewrite_keys(storage, task, matcher, elsewhere)
                         taken += [] if message is None else [message]
                     taken += released_vectors(storage, snapshot, taken)
                     splits: Sequence[Split] = ()

@@ -126,6 +126,9 @@ class CrossPartitionWriter(TableWriter):
         )
         self._spills = ExitStack()
         self._spilled: HashSpill | None = None
+        self._gone: list[pa.Table] = []
+        self._gone_bytes = 0
+        self._spilled_gone: HashSpill | None = None
         self._numbers: dict[Bucket, int] = {}
         self._counts: dict[bytes, dict[int, int]] = {}
 
@@ -143,6 +146,18 @@ class CrossPartitionWriter(TableWriter):
         """Delete every file written; the writer takes no more rows."""
         super().abort()
         self._spills.close()
+
+    def forget(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Take the keys of some rows for new ones: the same commit takes those rows away.
+
+        Args:
+            rows: Rows of the table, with the columns of the primary key.
+        """
+        keys = encode_keys(self._storage, rows)
+        self._gone.append(pa.table({_KEY: keys.rows, _HASH: keys.hashes}))
+        self._gone_bytes += self._gone[-1].nbytes
+        if self._gone_bytes >= self._limit:
+            self._spill_gone()
 
     def finish(self) -> list[CommitMessage]:
         """As `TableWriter.finish`; every row is written now.
@@ -206,6 +221,21 @@ class CrossPartitionWriter(TableWriter):
         held = self._take_held()
         spilled.add(held, encode_keys(self._storage, held).hashes)
 
+    def _spill_gone(self) -> HashSpill:
+        if self._spilled_gone is None:
+            self._spilled_gone = HashSpill(self._folder())
+        if self._gone:
+            held = self._take_gone()
+            self._spilled_gone.add(held, held.column(_HASH).to_numpy())
+        return self._spilled_gone
+
+    def _take_gone(self) -> pa.Table:
+        none = pa.schema([(_KEY, pa.large_binary()), (_HASH, pa.int32())]).empty_table()
+        held = pa.concat_tables([none, *self._gone]).combine_chunks()
+        self._gone.clear()
+        self._gone_bytes = 0
+        return held
+
     def _take_held(self) -> pa.Table:
         held = pa.concat_tables(self._buffer).combine_chunks()
         self._buffer.clear()
@@ -215,18 +245,28 @@ class CrossPartitionWriter(TableWriter):
     # Writing -----------------------------------------------------------------------------------
 
     def _write_held(self) -> None:
-        if self._spilled is None:
+        if self._spilled is None and self._spilled_gone is None:
             if self._buffer:
                 held = self._take_held()
-                self._write_rows(held, self._search(held))
+                self._write_rows(held, self._search(held), self._take_gone().column(_KEY))
             return
+        if self._spilled is None:
+            if not self._buffer:
+                return
+            self._spilled = HashSpill(self._folder())
         if self._buffer:
             self._spill(self._spilled)
+        gone = self._spill_gone()
         known = HashSpill(self._folder())
         self._spill_known(known)
         for first, end in _groups(self._spilled, self._limit):
             rows = pa.Table.from_batches(self._spilled.read(first, end)).combine_chunks()
-            self._write_rows(rows, _spilled_keys(known, first, end))
+            keys = [batch.column(_KEY) for batch in gone.read(first, end)]
+            self._write_rows(
+                rows,
+                _spilled_keys(known, first, end),
+                pa.chunked_array(keys, pa.large_binary()),
+            )
 
     def _search(self, rows: pa.Table) -> Iterator[tuple[Keys, int]]:
         """The keys of the table among which those of some rows are."""
@@ -252,9 +292,12 @@ class CrossPartitionWriter(TableWriter):
         return self._numbers.setdefault(bucket, len(self._numbers))
 
     def _write_rows(
-        self, rows: pa.Table, present: Iterable[tuple[Keys, int | npt.NDArray[np.int32]]]
+        self,
+        rows: pa.Table,
+        present: Iterable[tuple[Keys, int | npt.NDArray[np.int32]]],
+        gone: pa.ChunkedArray,
     ) -> None:
-        """Write all rows of some keys, given the table's keys among which they are."""
+        """Write all rows of some keys, given the table's keys, and those among them that go."""
         keys = encode_keys(self._storage, rows)
         encoded = keys.rows.dictionary_encode()
         codes = encoded.indices.to_numpy().astype(np.int64)
@@ -266,6 +309,9 @@ class CrossPartitionWriter(TableWriter):
         for found, place in present:
             search.offer(found, place)
         places = search.places()
+        if len(gone):
+            is_gone = pc.is_in(wanted.rows, value_set=gone.combine_chunks())
+            places[is_gone.to_numpy(zero_copy_only=False)] = -1
         partitions, own = partition_codes(rows, self._storage.schema.partition_fields)
         buckets = list(self._numbers)
         numbers = {partition: number for number, partition in enumerate(partitions)}
