@@ -15,6 +15,7 @@ from headwater.client import Lake
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.local import local_path
 from headwater.storage.snapshot.snapshot import CommitKind
+from headwater.storage.write.table_writer import TableWriter
 
 if TYPE_CHECKING:
     from tests.catalog.conftest import Clock
@@ -108,6 +109,24 @@ def test_partitions_go_when_nothing_was_written_for_long(lake: Lake, clock: Cloc
     clock.turn(days=2)
     assert table.expire_partitions().dropped == ({"dt": "a"},)
     assert days(table) == ["b", "b"]
+
+
+def test_a_partition_is_as_new_as_its_newest_file_whenever_that_was_committed(
+    lake: Lake, clock: Clock
+) -> None:
+    table = daily(
+        lake, partition__expiration_time="7 d", partition__expiration_strategy="update-time"
+    )
+    slow = TableWriter(table.storage, max_sequence_numbers={})
+    slow.write(pa.table({"id": [1, 2], "dt": ["a", "b"], "hour": [1, 1]}))
+    old_files = slow.finish()
+    clock.turn(days=6)
+    fill(table, "a")
+    table._new_commit().commit(old_files)
+    clock.turn(days=2)
+    assert table.expire_partitions(dry_run=True).dropped == ({"dt": "b"},)
+    fill(table, "b")
+    assert table.expire_partitions().dropped == ()
 
 
 def test_a_partition_that_is_written_to_meanwhile_is_looked_at_again(

@@ -96,6 +96,24 @@ def test_a_table_without_snapshots_or_partitions_has_nothing_to_sort(new_table: 
     assert len(live(empty)) == 2
 
 
+def test_deletions_alone_are_reason_enough(new_table: NewTable) -> None:
+    small = {"manifest.target-file-size": "1 b"}  # so that there are never too many manifests
+    table = new_table(COLUMNS, options={**OPTIONS, **small})
+    append(table, ["a"])
+    append(table, ["a"])
+    assert compact_manifests(table.storage, table.pointer) is None
+    TableCommit(table.storage, table.pointer, "me").overwrite(
+        [], PartitionFilter.static(table.storage, {})
+    )
+    append(table, ["a"])
+    done = compact_manifests(table.storage, table.pointer)
+    assert done is not None
+    manifests = read_manifest_list(table.storage, done.base_manifest_list)
+    listed = [(manifest.num_added_files, manifest.num_deleted_files) for manifest in manifests]
+    assert listed == [(1, 0)]
+    assert compact_manifests(table.storage, table.pointer) is None
+
+
 @dataclass(frozen=True)
 class Busy:
     """Lets another commit come first, some times."""
