@@ -193,24 +193,30 @@ class NewSqlite(Protocol):
 
 
 @pytest.fixture(scope="session")
-def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from headwater.migrations import upgrade
+def _migrated_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sqlite")
 
-    path = tmp_path_factory.mktemp("sqlite") / "headwater.db"
-    upgrade(f"sqlite:///{path}")
-    return path
+
+@pytest.fixture(scope="session", autouse=True)
+def _lakes_begin_migrated(_migrated_folder: Path) -> Iterator[None]:
+    """To migrate each database anew takes longer than most tests.
+
+    To make the tables is tested in `tests/migrations`, and by processes of their own.
+    """
+    from tests.migrated_databases import lakes_begin_migrated
+
+    with lakes_begin_migrated(_migrated_folder):
+        yield
 
 
 @pytest.fixture
-def new_sqlite(_sqlite_template: Path) -> NewSqlite:
-    """Copies a database that was migrated once: to migrate each anew takes longer than most tests.
-
-    To make the tables is tested in `tests/migrations`.
-    """
+def new_sqlite(_migrated_folder: Path) -> NewSqlite:
+    """Copies a database that was migrated once."""
+    from tests.migrated_databases import migrated_sqlite
 
     def make(path: Path) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(_sqlite_template, path)
+        shutil.copyfile(migrated_sqlite(_migrated_folder), path)
         return f"sqlite:///{path}"
 
     return make
