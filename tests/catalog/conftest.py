@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.catalog.databases import DATABASES
 from tests.conftest import NewSqlite
 
 from headwater.catalog.model.catalog import Catalog
@@ -65,15 +66,7 @@ def snapshot() -> Callable[..., Snapshot]:
     return make
 
 
-_DATABASES = [
-    "sqlite",
-    pytest.param("postgresql", marks=pytest.mark.postgresql),
-    pytest.param("mariadb", marks=pytest.mark.mariadb),
-    pytest.param("mysql", marks=pytest.mark.mysql),
-]
-
-
-@pytest.fixture(params=_DATABASES)
+@pytest.fixture(params=DATABASES)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database of each kind."""
     if request.param == "sqlite":
@@ -82,7 +75,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return create()
 
 
-@pytest.fixture(params=_DATABASES)
+@pytest.fixture(params=DATABASES)
 def migrated_url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: NewSqlite) -> str:
     """A database of each kind with the catalog's tables, and nothing in them."""
     if request.param == "sqlite":

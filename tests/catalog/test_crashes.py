@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine, text
+from tests.catalog.databases import POSTGRESQL_IN_MODES, on_databases
 from tests.forks import Forks
 
 from headwater.catalog.model.identifier import Identifier
@@ -99,10 +100,15 @@ def _check_agreement(catalog: SqlCatalog, table: Identifier) -> int:
     return latest.snapshot.id
 
 
-@pytest.mark.parametrize("earlier", [0, 1], ids=["first", "second"])
+@pytest.mark.parametrize(
+    ("migrated_url", "which"),
+    on_databases(["first", "second"], {"first"}),
+    indirect=["migrated_url"],
+)
 def test_a_commit_killed_at_any_step_happened_or_did_not(
-    lake: Lake, orders: Identifier, snapshot: MakeSnapshot, earlier: int
+    lake: Lake, orders: Identifier, snapshot: MakeSnapshot, which: str
 ) -> None:
+    earlier = 0 if which == "first" else 1
     base: str | None = None
     with lake.opened() as catalog:
         for number in range(1, earlier + 1):
@@ -206,6 +212,7 @@ def test_a_reader_sees_a_decided_commit_only_with_its_file(
         assert _check_agreement(catalog, orders) == 1
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_creation_killed_at_any_step_happened_or_did_not(lake: Lake) -> None:
     table = Identifier("sales", "new")
     for step in range(1, MOST_STEPS):
@@ -226,6 +233,7 @@ def test_a_creation_killed_at_any_step_happened_or_did_not(lake: Lake) -> None:
     pytest.fail("the operation has more steps than were tried")
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_an_alteration_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders: Identifier
 ) -> None:
@@ -287,6 +295,7 @@ def test_an_alteration_of_an_external_table_killed_at_any_step_happened_or_did_n
     pytest.fail("the operation has more steps than were tried")
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_drop_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders: Identifier, orders_schema: Schema
 ) -> None:
@@ -320,6 +329,7 @@ def test_a_drop_killed_at_any_step_happened_or_did_not(
     pytest.fail("the operation has more steps than were tried")
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_replacement_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders: Identifier
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -282,10 +283,14 @@ class TableAgainstDictionary(RuleBasedStateMachine):
             )
 
 
-TestTableAgainstDictionary = TableAgainstDictionary.TestCase
-TestTableAgainstDictionary.settings = settings(
-    max_examples=15,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
+class LongWalk(TableAgainstDictionary):
+    """The same for more histories."""
+
+
+_WALK = settings(
+    max_examples=6, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
+TestTableAgainstDictionary = TableAgainstDictionary.TestCase
+TestTableAgainstDictionary.settings = _WALK
+TestTableAgainstDictionaryAtLength = pytest.mark.modes(LongWalk.TestCase)
+TestTableAgainstDictionaryAtLength.settings = settings(_WALK, max_examples=15)

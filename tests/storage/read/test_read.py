@@ -308,8 +308,15 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-@pytest.mark.parametrize("sequence", [None, "v"])
-@pytest.mark.parametrize("thin", ["false", "true"])
+@pytest.mark.parametrize(
+    ("sequence", "thin"),
+    [
+        (None, "false"),
+        ("v", "true"),
+        pytest.param("v", "false", marks=pytest.mark.modes),
+        pytest.param(None, "true", marks=pytest.mark.modes),
+    ],
+)
 @settings(
     max_examples=25,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

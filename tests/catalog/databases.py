@@ -1,0 +1,46 @@
+"""The databases that a catalog can have, as parameters of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TypeAlias
+
+import pytest
+from _pytest.mark import ParameterSet
+
+Parameters: TypeAlias = list[str | ParameterSet]
+
+_SERVERS = {
+    "postgresql": pytest.mark.postgresql,
+    "mariadb": pytest.mark.mariadb,
+    "mysql": pytest.mark.mysql,
+}
+
+DATABASES: Parameters = [
+    "sqlite",
+    *(pytest.param(name, marks=mark) for name, mark in _SERVERS.items()),
+]
+"""Each of them."""
+
+POSTGRESQL_IN_MODES: Parameters = [
+    "sqlite",
+    pytest.param("postgresql", marks=[pytest.mark.postgresql, pytest.mark.modes]),
+    *DATABASES[2:],
+]
+"""Each of them, PostgreSQL with the marker ``modes``."""
+
+
+def on_databases(values: Iterable[str], essential: Collection[str]) -> list[ParameterSet]:
+    """Each database with each value; on PostgreSQL those that are not essential are ``modes``."""
+    return [
+        pytest.param(
+            name,
+            value,
+            marks=[
+                *([] if mark is None else [mark]),
+                *([pytest.mark.modes] if name == "postgresql" and value not in essential else []),
+            ],
+        )
+        for name, mark in {"sqlite": None, **_SERVERS}.items()
+        for value in values
+    ]
