@@ -1,8 +1,9 @@
 """Primary-key tables of every mode against a plain dictionary, by random steps through the SDK.
 
 A mode is a merge engine, a changelog producer, a way to spread rows over buckets, a file format,
-and whether superseded rows are marked by deletion vectors. Whatever the mode, the table is what its
-engine makes of all changes in their order, and its changelog, replayed, is the table.
+whether superseded rows are marked by deletion vectors, and whether a key is unique across
+partitions or within one. Whatever the mode, the table is what its engine makes of all changes in
+their order, and its changelog, replayed, is the table.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Mode:
         bucket: Its option ``bucket``.
         format: Its file format.
         vectors: Its option ``deletion-vectors.enabled``.
+        across: True if its primary key lacks the partition's column.
     """
 
     engine: str
@@ -61,6 +63,7 @@ class Mode:
     bucket: str
     format: str
     vectors: bool
+    across: bool
 
     @property
     def options(self) -> dict[str, str]:
@@ -78,6 +81,8 @@ class Mode:
     @property
     def is_possible(self) -> bool:
         """True if Paimon has such tables."""
+        if self.across and self.bucket != "-1":
+            return False
         if self.engine == "first-row":
             return self.producer in ("none", "lookup") and not self.vectors
         return not (self.vectors and self.producer == "full-compaction")
@@ -111,11 +116,18 @@ MODES = st.builds(
     st.sampled_from(["1", "2", "-1", "-2"]),
     st.sampled_from(["parquet", "avro", "orc"]),
     st.booleans(),
+    st.booleans(),
 ).filter(lambda mode: mode.is_possible)
 
 
 def merged(mode: Mode, rows: Rows, key: Key, values: Values | None) -> None:
     """Take a change over into the rows; without values it is a deletion."""
+    if mode.across:
+        place = next((each for each in rows if each[1] == key[1]), key)
+        if place != key and mode.engine == "deduplicate":
+            del rows[place]  # the key moves
+        elif place != key:
+            key = place  # its row is merged where it is
     before = rows.get(key)
     if values is None:
         rows.pop(key, None)
@@ -162,7 +174,11 @@ class TableOfAnyMode(RuleBasedStateMachine):
         self._open()
         self.lake.create_database("db")
         self.table = self.lake.create_table(
-            "db.t", SCHEMA, primary_keys=["p", "id"], partition_keys=["p"], options=options
+            "db.t",
+            SCHEMA,
+            primary_keys=["id"] if mode.across else ["p", "id"],
+            partition_keys=["p"],
+            options=options,
         )
         self.mode = mode
 
@@ -173,7 +189,9 @@ class TableOfAnyMode(RuleBasedStateMachine):
         if self.mode.engine == "partial-update":
             # As in Paimon a later row of the same write covers a deletion, which then does not
             # reach the rows written before.
-            changes = list(dict(changes).items())
+            changes = list(
+                {key[1] if self.mode.across else key: (key, row) for key, row in changes}.values()
+            )
         self.table.write(
             {
                 "p": [key[0] for key, _ in changes],
