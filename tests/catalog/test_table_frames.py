@@ -93,6 +93,7 @@ import sys
 import duckdb
 from headwater.client import connect
 
+duckdb.sql("SET enable_progress_bar = false")
 scan = connect(sys.argv[1]).table("sales.t").scan(columns=["p", "id", "note"], where="id < 10")
 for _ in range(2):  # A stream is read once; a scan as often as one likes.
     print(duckdb.sql("SELECT p, count(*), min(note) FROM scan GROUP BY p ORDER BY p").fetchall())

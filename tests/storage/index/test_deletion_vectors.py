@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import zlib
 from typing import TYPE_CHECKING
@@ -97,6 +98,21 @@ def test_batches_lose_the_deleted_rows(positions: set[int], start: int, rows: in
     assert vector.without(batch.select([]), start).num_rows == len(kept)
     other = DeletionVector.of([1, 2])
     assert set(vector.merged(other).positions.tolist()) == positions | {1, 2}
+
+
+@pytest.mark.parametrize("deleted", [0, 1, 16, 17, 250, 251, 999, 1000])
+def test_rows_are_left_out_whatever_their_share(deleted: int) -> None:
+    positions = set(random.Random(deleted).sample(range(1000), deleted))
+    rows = [
+        {"id": at, "text": None if at % 7 == 0 else f"text {at}", "list": [at] * (at % 3)}
+        for at in range(1000)
+    ]
+    vector = DeletionVector.of([5000 + at for at in sorted(positions)])
+    batch = pa.RecordBatch.from_pylist(rows)
+    left = vector.without(batch, 5000)
+    assert left.to_pylist() == [row for row in rows if row["id"] not in positions]
+    assert left.schema == batch.schema
+    assert vector.without(batch, 6000) == batch
 
 
 # Files ----------------------------------------------------------------------------------------

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Generator, Iterator, Sequence
+from functools import cached_property, partial
 
 import pyarrow as pa
 
 from headwater.catalog.table.scan import BATCH_ROWS, Rows
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.read.split import read_split
+from headwater.storage.read.prefetch import BatchRead
+from headwater.storage.read.split import split_reads
 from headwater.storage.scan.split import Split
 from headwater.storage.system_tables.changes import (
     audit_log_schema,
@@ -61,14 +62,13 @@ class AuditLog(Rows):
         """The splits to be read; those of changes one after another."""
         return self._rows.splits
 
-    def read_split(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows of one split."""
-        return self._audited(split, batch_rows, self.schema)
+    def split_reads(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[BatchRead]:
+        """The rows of one split in parts that may be read at the same time."""
+        for read in self._audited(split, batch_rows):
+            yield partial(self._of, read, self.schema)
 
-    def _audited(
-        self, split: Split, batch_rows: int, schema: pa.Schema
-    ) -> Iterator[pa.RecordBatch]:
-        batches = read_split(
+    def _audited(self, split: Split, batch_rows: int) -> Iterator[BatchRead]:
+        return split_reads(
             self._rows.storage_of(split),
             split,
             columns=self.columns,
@@ -78,7 +78,11 @@ class AuditLog(Rows):
             sequence_numbers=self.sequence_numbers,
             batch_rows=batch_rows,
         )
-        return (with_row_kind_first(batch, schema) for batch in batches)
+
+    @staticmethod
+    def _of(read: BatchRead, schema: pa.Schema) -> Generator[pa.RecordBatch]:
+        for batch in read():
+            yield with_row_kind_first(batch, schema)
 
     def count(self) -> int:
         """The number of rows, retracting ones included."""
@@ -113,6 +117,10 @@ class Binlog(AuditLog):
         """
         return Binlog(self._rows.narrowed(self._own(columns), self._rows.predicate))
 
-    def read_split(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows of one split."""
-        return packed(self._audited(split, batch_rows, self._flat), self.schema)
+    def split_reads(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[BatchRead]:
+        """The rows of one split, in one part: both sides of an update may lie in two."""
+        yield partial(self._packed, tuple(self._audited(split, batch_rows)))
+
+    def _packed(self, reads: Sequence[BatchRead]) -> Generator[pa.RecordBatch]:
+        flat = (batch for read in reads for batch in self._of(read, self._flat))
+        yield from packed(flat, self.schema)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from collections.abc import Generator, Iterator, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal, overload
 
 import pyarrow as pa
@@ -13,7 +12,8 @@ from headwater.catalog.table.display import Display, time_text
 from headwater.catalog.table.lazy import frame_of, lazy_frame
 from headwater.catalog.table.progress import progress_bar
 from headwater.storage.predicate.filter import Predicate, to_sql
-from headwater.storage.read.split import read_schema, read_split
+from headwater.storage.read.prefetch import BatchRead, prefetched
+from headwater.storage.read.split import read_schema, read_split, split_reads
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -27,6 +27,11 @@ __all__ = ["BATCH_ROWS", "Changes", "Rows", "Scan"]
 
 BATCH_ROWS = 65536
 """Rows of a batch, about."""
+
+# What is read ahead of a consumer, as a share of the write buffer.
+_AHEAD_SHARE = 4
+# A consumer seldom keeps up with more; and each that merges holds the windows of a merge.
+_MOST_STREAM_THREADS = 4
 
 
 class Rows:
@@ -99,29 +104,54 @@ class Rows:
 
     def read_split(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
-        batches = read_split(
+        for read in self.split_reads(split, batch_rows=batch_rows):
+            yield from read()
+
+    def split_reads(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[BatchRead]:
+        """The rows of one split in parts that may be read at the same time."""
+        for read in split_reads(
             self.storage_of(split),
             split,
             columns=self.columns,
             predicate=self.predicate,
             row_kinds=self.row_kinds,
             batch_rows=batch_rows,
-        )
-        # Without columns, a batch is a number of rows.
-        for batch in batches:
+        ):
+            yield partial(self._with_schema, read)
+
+    def _with_schema(self, read: BatchRead) -> Generator[pa.RecordBatch]:
+        for batch in read():
+            # Without columns, a batch is a number of rows.
             if self.schema.names and batch.schema != self.schema:
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
             else:
                 yield batch
 
     def to_batches(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows in batches of about so many rows; memory is bounded by it.
+        """The rows in batches of about so many rows.
+
+        Threads read ahead, up to a quarter of the table's ``write-buffer-size``; they end when the
+        iterator does, or is closed. Memory is bounded by this, and by `batch_rows`.
 
         Raises:
             CorruptData: A file is missing or damaged; the message names it.
         """
-        for split in self.splits:
-            yield from self.read_split(split, batch_rows=batch_rows)
+        ahead = self.storage.schema.table_options.write_buffer_size // _AHEAD_SHARE
+        return self._batches(batch_rows, _MOST_STREAM_THREADS, ahead)
+
+    def _batches(
+        self, batch_rows: int, most_threads: int, most_bytes: int | None
+    ) -> Generator[pa.RecordBatch]:
+        splits = self.splits
+        reads = (
+            read for split in splits for read in self.split_reads(split, batch_rows=batch_rows)
+        )
+        threads = min(pa.cpu_count(), most_threads)
+        if threads == 1 or sum(split.row_count for split in splits) <= batch_rows:
+            for read in reads:
+                yield from read()
+        else:
+            yield from prefetched(reads, threads=threads, most_bytes=most_bytes)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as an Arrow stream."""
@@ -132,24 +162,12 @@ class Rows:
         return pa.Table.from_batches(self._watched_batches(), schema=self.schema)
 
     def _watched_batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, read by several threads: they are held all the same."""
-        splits = self.splits
-        total = sum(split.row_count for split in splits)
+        """All rows, read by as many threads as there are cores: they are held all the same."""
+        total = sum(split.row_count for split in self.splits)
         with progress_bar(f"{self.storage.name}: reading", total) as advance:
-
-            def read(split: Split) -> list[pa.RecordBatch]:
-                left = split.row_count
-                batches: list[pa.RecordBatch] = []
-                for batch in self.read_split(split):
-                    advance(batch.num_rows)
-                    left -= batch.num_rows
-                    batches.append(batch)
-                advance(left)
-                return batches
-
-            with ThreadPoolExecutor(pa.cpu_count(), "headwater-read") as pool:
-                for batches in pool.map(read, splits) if len(splits) > 1 else map(read, splits):
-                    yield from batches
+            for batch in self._batches(BATCH_ROWS, pa.cpu_count(), None):
+                advance(batch.num_rows)
+                yield batch
 
     @overload
     def to_polars(self, *, lazy: Literal[False] = ...) -> pl.DataFrame: ...

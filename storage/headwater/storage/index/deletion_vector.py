@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ import pyarrow as pa
 from pyroaring import BitMap, BitMap64
 
 from headwater.storage.errors import CorruptData, Unsupported
+from headwater.storage.types.arrow_numbers import arrow_mask
 
 __all__ = ["DeletionVector"]
 
@@ -31,6 +33,10 @@ _SIZE = struct.Struct(">i")
 _CHECKSUM = struct.Struct(">I")
 # Around the bitmap and its magic number: the size before, the checksum after.
 _FRAME = _SIZE.size + _CHECKSUM.size
+# So few rows leave parts of a batch that are put together sooner than each row is looked at.
+_FEW = 16
+# From so great a share of deleted rows on, taking those that stay is faster than leaving out.
+_MOST_SHARE = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +71,24 @@ class DeletionVector:
 
     def without(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
         """A batch, which begins at a position, without its deleted rows."""
-        keep = self.kept(start, start + batch.num_rows)
-        if keep.all():
+        rows = batch.num_rows
+        first, last = np.searchsorted(self.positions, [start, start + rows])
+        deleted = int(last - first)
+        if not deleted:
             return batch
         if not batch.num_columns:
-            return batch.slice(0, int(keep.sum()))
-        return batch.filter(pa.array(keep))
+            return batch.slice(0, rows - deleted)
+        if deleted <= _FEW:
+            at = [-1, *(self.positions[first:last] - start).tolist(), rows]
+            return pa.concat_batches(
+                [batch.slice(before + 1, after - before - 1) for before, after in pairwise(at)]
+            )
+        keep = arrow_mask(self.kept(start, start + rows))
+        if deleted > rows // _MOST_SHARE:
+            return batch.filter(keep)
+        # Runs of rows that stay are copied as such here; a batch's filter takes row by row.
+        arrays = [column.filter(keep) for column in batch.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
     def encoded(self, *, wide: bool) -> tuple[bytes, int]:
         """The bytes in an index file, and their length as its metadata has it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -133,6 +134,7 @@ class DataFileReader:
         *,
         keys_only: bool = False,
         batch_bytes: int | None = None,
+        groups: range | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Rows with these columns, under their present names, without those that are deleted.
 
@@ -143,20 +145,23 @@ class DataFileReader:
             batch_rows: Rows of a batch at most.
             keys_only: Judge row groups and rows by keys and partitions alone.
             batch_bytes: As in `FormatReader.batches`.
+            groups: Only these row groups, see `row_group_ranges`; None means all.
         """
         selection = self._selection(predicate, keys_only)
         if selection is not None and not len(selection):
             return
         sources = [self._source(name) for name in columns]
         stored = {source.stored.name: source.stored for source in sources if source.stored}
-        groups = self._groups(predicate, keys_only)
+        wanted = self._groups(predicate, keys_only)
+        if groups is not None:
+            wanted = [group for group in wanted if group in groups]
         read = partial(
             self._reader.batches,
             list(stored.values()),
             batch_rows=batch_rows,
             batch_bytes=batch_bytes,
         )
-        for batch in self._batches(read, groups, selection):
+        for batch in self._batches(read, wanted, selection):
             if not columns:
                 yield batch
                 continue
@@ -168,6 +173,24 @@ class DataFileReader:
         """True if the file's indexes tell that no row matches; known without opening the file."""
         selection = self._selection(predicate, keys_only=False)
         return selection is not None and not len(selection)
+
+    def row_group_ranges(self, predicate: Predicate | None, part_bytes: int) -> list[range]:
+        """The file's row groups in parts of about so many bytes of the file, in their order.
+
+        There are none when the file's indexes tell that no row matches. The parts can be read at
+        the same time.
+        """
+        if self.is_excluded(predicate):
+            return []
+        # Here, as all parts need it and none should have to decode it again.
+        _ = self.deletion_vector
+        starts = self._reader.row_group_starts
+        rows = max(1, self._row_count * part_bytes // max(self._file.file_size, 1))
+        firsts: list[int] = []
+        for group, start in enumerate(starts):
+            if not firsts or start - starts[firsts[-1]] >= rows:
+                firsts.append(group)
+        return [range(*ends) for ends in pairwise([*firsts, len(starts)])]
 
     def _selection(self, predicate: Predicate | None, keys_only: bool) -> RowSelection | None:
         """The rows that the file's indexes do not exclude; None means all."""

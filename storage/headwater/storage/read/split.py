@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +22,7 @@ from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.index.deletion_files import DeletionFile
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.changes import MergedRange, merge_changes
-from headwater.storage.merge.rules import MergeRules, added_rows
+from headwater.storage.merge.rules import MergeRules
 from headwater.storage.merge.runs import SortedRun, merge_runs, needs_age
 from headwater.storage.predicate.filter import (
     Predicate,
@@ -24,6 +33,8 @@ from headwater.storage.predicate.filter import (
 from headwater.storage.read.data_file_reader import DataFileReader, PartitionColumns
 from headwater.storage.read.difference import differing_rows
 from headwater.storage.read.postponed import PostponedRuns
+from headwater.storage.read.prefetch import BatchRead
+from headwater.storage.read.raw_rows import RawRows, without_deletes
 from headwater.storage.read.row_numbering import RowNumbering
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import KIND_NAMES
@@ -34,7 +45,7 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import arrow_field
 from headwater.storage.types.values import StorageValue
 
-__all__ = ["BucketFiles", "read_schema", "read_split"]
+__all__ = ["BucketFiles", "read_schema", "read_split", "split_reads"]
 
 _KINDS = tuple(KIND_NAMES.values())
 _WINDOWS_IN_BUFFER = 8
@@ -100,48 +111,79 @@ def read_split(
             it.
         Unsupported: A file has a format that is not supported.
     """
+    for read in split_reads(
+        storage,
+        split,
+        columns=columns,
+        predicate=predicate,
+        row_kinds=row_kinds,
+        keep_deletes=keep_deletes,
+        sequence_numbers=sequence_numbers,
+        batch_rows=batch_rows,
+    ):
+        yield from read()
+
+
+def split_reads(
+    storage: TableStorage,
+    split: Split,
+    *,
+    columns: Sequence[str] | None = None,
+    predicate: Predicate | None = None,
+    row_kinds: bool = False,
+    keep_deletes: bool = False,
+    sequence_numbers: bool = False,
+    batch_rows: int = 65536,
+) -> Iterator[BatchRead]:
+    """The rows of a split in parts that may be read at the same time, see `read_split`.
+
+    Rows that are merged are one part; of others there is a part for about each 16 MiB of files.
+    """
     schema = read_schema(
         storage.schema, columns, row_kinds=row_kinds, sequence_numbers=sequence_numbers
     )
     names = [name for name in schema.names if not (row_kinds and name == ROW_KIND_COLUMN)]
     needed = dict.fromkeys([*names, *sorted(columns_of(predicate) if predicate else ())])
     files = BucketFiles(storage, split.directory, split.partition_values, split.deletion_files)
-    if not storage.schema.primary_keys:
-        rows = files.plain(split.files, list(needed), predicate, batch_rows)
+    wanted = list(needed)
+    keyed = bool(storage.schema.primary_keys)
+
+    def finished(rows: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
+        if predicate is not None:
+            rows = _filtered(rows, storage.schema, predicate)
+        if row_kinds:
+            rows = (_with_kind_names(batch, names) for batch in rows)
+        else:
+            rows = (batch.select(names) for batch in rows)
+        for batch in _coalesced(rows, batch_rows):
+            if schema.names:
+                batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+            yield batch
+
+    if not keyed or split.is_raw:
+        keep = row_kinds and (split.streaming or keep_deletes)
+        raw = RawRows(split.files, files.open, wanted, predicate, batch_rows, keyed, keep)
+        for part in raw.parts():
+            yield partial(_called, finished, part)
     elif split.before is not None:
-        rows = files.difference(split.before, split.files, list(needed), row_kinds, batch_rows)
-    elif split.streaming:
-        rows = files.changes(split.files, list(needed), predicate, row_kinds, batch_rows)
-    elif split.postponed:
-        rows = files.merged_with_postponed(
-            split, list(needed), predicate, batch_rows, keep_deletes=row_kinds and keep_deletes
-        )
-    elif split.is_marked:
-        rows = files.unmerged(
-            split.files,
-            list(needed),
-            predicate,
-            batch_rows,
-            keep_deletes=row_kinds and keep_deletes,
-        )
+        rows = files.difference(split.before, split.files, wanted, row_kinds, batch_rows)
+        yield partial(finished, rows)
     else:
-        rows = files.merged(
-            split.files,
-            list(needed),
-            predicate,
-            batch_rows,
-            keep_deletes=row_kinds and keep_deletes,
-        )
-    if predicate is not None:
-        rows = _filtered(rows, storage.schema, predicate)
-    if row_kinds:
-        rows = (_with_kind_names(batch, names) for batch in rows)
-    else:
-        rows = (batch.select(names) for batch in rows)
-    for batch in _coalesced(rows, batch_rows):
-        if schema.names:
-            batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-        yield batch
+        kept = row_kinds and keep_deletes
+        if split.postponed:
+            rows = files.merged_with_postponed(
+                split, wanted, predicate, batch_rows, keep_deletes=kept
+            )
+        else:
+            rows = files.merged(split.files, wanted, predicate, batch_rows, keep_deletes=kept)
+        yield partial(finished, rows)
+
+
+def _called(
+    finished: Callable[[Iterable[pa.RecordBatch]], Generator[pa.RecordBatch]],
+    part: Callable[[], Iterator[pa.RecordBatch]],
+) -> Generator[pa.RecordBatch]:
+    return finished(part())
 
 
 @dataclass
@@ -172,8 +214,7 @@ class BucketFiles:
         batch_rows: int,
     ) -> Iterator[pa.RecordBatch]:
         """Rows as they stand in the files, row groups that cannot match left out."""
-        for file in files:
-            yield from self.open(file).rows(columns, predicate, batch_rows)
+        yield from RawRows(files, self.open, columns, predicate, batch_rows)
 
     def changes(
         self,
@@ -183,32 +224,11 @@ class BucketFiles:
         keep_deletes: bool,
         batch_rows: int,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows as they stand in the files, with their ``_VALUE_KIND``."""
-        for file in files:
-            opened = self.open(file)
-            for batch in opened.rows([*columns, KIND_FIELD.name], predicate, batch_rows):
-                yield batch if keep_deletes else _without_deletes(batch)
+        """Rows of a primary-key table as they stand in the files, or those that do not retract.
 
-    def unmerged(
-        self,
-        files: Iterable[DataFile],
-        columns: Sequence[str],
-        predicate: Predicate | None,
-        batch_rows: int,
-        *,
-        keep_deletes: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows of files in which each key occurs once; otherwise as `merged`."""
-        kept = [KIND_FIELD.name] if keep_deletes else []
-        # Rows may be judged by any column.
-        for file in files:
-            opened = self.open(file)
-            if opened.is_excluded(predicate):
-                continue
-            extra = [KIND_FIELD.name] if opened.may_delete else kept
-            for batch in opened.rows([*columns, *extra], predicate, batch_rows):
-                rows = batch if keep_deletes else _without_deletes(batch)
-                yield rows.select([*columns, *kept])
+        With `keep_deletes` each with its ``_VALUE_KIND``.
+        """
+        yield from RawRows(files, self.open, columns, predicate, batch_rows, True, keep_deletes)
 
     def difference(
         self,
@@ -224,7 +244,7 @@ class BucketFiles:
             yield from self.merge(section, names, ordered=True, batch_rows=rows)
 
         for batch in differing_rows(self.storage, read, before, files, columns, batch_rows):
-            yield batch if keep_deletes else _without_deletes(batch)
+            yield batch if keep_deletes else without_deletes(batch)
 
     def merged(
         self,
@@ -242,9 +262,7 @@ class BucketFiles:
         kept = [KIND_FIELD.name] if keep_deletes else []
         for section in key_sections(self.storage, files):
             if len(section.runs) == 1:
-                yield from self.unmerged(
-                    section.files, columns, predicate, batch_rows, keep_deletes=keep_deletes
-                )
+                yield from self.changes(section.files, columns, predicate, keep_deletes, batch_rows)
             else:
                 yield from self.merge(
                     section,
@@ -432,11 +450,6 @@ def _rank(rules: MergeRules, compacted: bool, keys_only: bool) -> int:
     if not rules.engine.compacted_rows_first:
         return 0
     return 0 if keys_only else 1 if compacted else 2
-
-
-def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    added = added_rows(batch)
-    return batch if added is None else batch.filter(added)
 
 
 def _with_kind_names(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:

@@ -70,6 +70,13 @@ class Split:
         return not self.needs_merge and all(each.cardinality is not None for each in vectors)
 
     @property
+    def is_raw(self) -> bool:
+        """True if rows are read as they stand in the files, with no merge."""
+        if self.before is not None or self.postponed:
+            return False
+        return self.streaming or self.is_marked or not self.needs_merge
+
+    @property
     def size(self) -> int:
         """Bytes of the files."""
         files = (*self.files, *self.postponed, *(self.before or ()))
