@@ -84,7 +84,7 @@ class StorageEngine:
                 path.unlink()
         orders = make_orders(self.folder, "bigint", self.rows)
         self._merging(orders)
-        self._marking(orders)
+        self._raw(orders)
         self._memory(orders)
         return self._results
 
@@ -138,18 +138,39 @@ class StorageEngine:
         summed = self._rounds("scan", lambda: self._kept("sums", orders, sums))
         self._at_most("sum aggregation beside deduplicate", summed, newest, 3)
 
-    def _marking(self, orders: OrderFiles) -> None:
-        """A table whose superseded rows are marked, beside one without such rows."""
+    def _raw(self, orders: OrderFiles) -> None:
+        """Tables whose files are read without a merge, beside their rows in plain Parquet."""
         paths = orders.all[:2]
-        options = {"deletion-vectors.enabled": "true", "write-only": "false"}
-        marked = self._filled("marked", "bigint", orders, options, paths)
+        marks = {"deletion-vectors.enabled": "true", "write-only": "false"}
         plain = self._filled("plain", "bigint", orders, paths=paths)
         for step in ("compact", "expire"):
             self._ask("headwater", {"step": step, "folder": str(plain)})
-        ours = self._rounds("scan", lambda: marked)
-        arrow = self._rounds("parquet_scan", lambda: plain)
-        assert ours.rows == arrow.rows == orders.rows
-        self._at_most("merge on write, a tenth upserted, beside Arrow", ours, arrow, 1.15)
+        appended = self._filled("appended", "", orders, {"bucket": "-1"}, [orders.base])
+        tables = {
+            "merge on write, a tenth upserted": (
+                self._filled("marked", "bigint", orders, marks, paths), plain, 1.15,
+            ),
+            "compacted": (plain, plain, 1.05),
+            "append table": (appended, appended, 1.05),
+        }  # fmt: skip
+        for name, (table, reference, most) in tables.items():
+            for how, ours, other in (
+                ("at once", "scan", "parquet_scan"),
+                ("by batch", "stream_out", "parquet_stream"),
+            ):
+                run, arrow = self._turns((ours, table), (other, reference))
+                assert run.rows == arrow.rows == orders.rows
+                self._at_most(f"{name}, read {how}, beside Arrow", run, arrow, most)
+
+    def _turns(self, one: tuple[str, Path], other: tuple[str, Path]) -> tuple[Run, Run]:
+        """Two reads in turns: what else the machine does meets both alike."""
+        runs: list[tuple[Run, Run]] = [
+            (self._once(*one), self._once(*other)) for _ in range(self.rounds)
+        ]
+        return _joined([run for run, _ in runs]), _joined([run for _, run in runs])
+
+    def _once(self, step: str, table: Path) -> Run:
+        return self._rounds(step, lambda: table, rounds=1)
 
     def _memory(self, orders: OrderFiles) -> None:
         """A bucket that is many times the budget: written, read and compacted."""
@@ -186,7 +207,7 @@ class StorageEngine:
         shutil.rmtree(folder, ignore_errors=True)
         self._ask("headwater", {
             "step": "create", "folder": str(folder), "data": str(orders.base),
-            "keys": list(KEYS[kind]), "options": {**BUCKETS, **(options or {})},
+            "keys": list(KEYS.get(kind, ())), "options": {**BUCKETS, **(options or {})},
         })  # fmt: skip
         return folder
 
@@ -265,3 +286,12 @@ class StorageEngine:
     def _at_most(self, name: str, ours: Run, other: Run, most: float) -> None:
         ratio = ours.time / other.time
         self._results.append(Measurement(name, str(ours), str(other), ratio, most=most))
+
+
+def _joined(runs: Sequence[Run]) -> Run:
+    return Run(
+        [run.seconds[0] for run in runs],
+        [run.processes[0] for run in runs],
+        runs[-1].rows,
+        max(run.mebibytes for run in runs),
+    )
