@@ -425,7 +425,7 @@ def test_a_branch_s_expiry_spares_what_main_has(table: StoredTable) -> None:
 def bring_back(table: StoredTable, old: Snapshot) -> Snapshot:
     """Another engine may roll back by a new snapshot that adds the old files again."""
     (again,) = plan_snapshot(table.storage, old).splits
-    message = CommitMessage(again.partition, again.bucket, 1, new_files=again.files)
+    message = CommitMessage(again.partition, again.bucket, 1, new_files=tuple(again.files))
     commit = TableCommit(table.storage, table.pointer, "other")
     return commit.overwrite([message], PartitionFilter.whole_table(table.storage))
 

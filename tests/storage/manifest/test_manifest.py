@@ -22,9 +22,9 @@ from headwater.storage.manifest.data_file import (
     ManifestEntry,
     SimpleStats,
 )
+from headwater.storage.manifest.entries import Entries, merge_entries
 from headwater.storage.manifest.manifest import (
     ManifestFile,
-    merge_entries,
     read_manifest,
     read_manifest_list,
     write_manifest,
@@ -502,7 +502,7 @@ def test_another_avro_file_is_refused(tmp_path: Path, schema: str | dict[str, Js
 
 
 def _merged(entries: Sequence[ManifestEntry]) -> list[tuple[FileKind, str]]:
-    return [(entry.kind, entry.file.file_name) for entry in merge_entries(entries)]
+    return [(entry.kind, entry.file.file_name) for entry in merge_entries(Entries(list(entries)))]
 
 
 def test_a_delete_takes_its_add_away() -> None:
@@ -523,13 +523,13 @@ def test_a_file_is_the_same_in_its_partition_bucket_and_level_only() -> None:
         _entry(FileKind.DELETE, bucket=1),
         upgraded,
     ]
-    assert merge_entries(entries) == entries
+    assert list(merge_entries(Entries(entries))) == entries
 
 
 @pytest.mark.parametrize("kind", FileKind)
 def test_a_file_is_not_added_or_deleted_twice(kind: FileKind) -> None:
     with pytest.raises(CorruptData, match="data-0"):
-        merge_entries([_entry(kind), _entry(kind)])
+        merge_entries(Entries([_entry(kind), _entry(kind)]))
 
 
 # Frozen ---------------------------------------------------------------------------------------

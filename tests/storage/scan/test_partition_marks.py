@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,7 +14,7 @@ from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.formats.avro_container import write_avro
 from headwater.storage.manifest.manifest import (
     EntryFilter,
-    read_manifest,
+    read_entries,
     read_manifest_list,
     write_manifest,
 )
@@ -115,10 +116,10 @@ def test_conditions_on_some_of_the_partition_columns(new_table: NewTable) -> Non
 def test_a_manifest_that_lacks_entries_is_noticed(new_table: NewTable) -> None:
     table, snapshot = filled(new_table, [("p", "STRING")], [(value,) for value in SHORT])
     (listed,) = read_manifest_list(table.storage, snapshot.delta_manifest_list)
-    only = EntryFilter([[b"p7"]], lambda partition: True)
+    only = EntryFilter([[b"p7"]], lambda entries: np.ones(len(entries), np.bool_))
     wrong = replace(listed, num_added_files=listed.num_added_files + 1)
     with pytest.raises(CorruptData, match="240 entries"):
-        read_manifest(table.storage, listed.file_name, expected=wrong, only=only)
+        read_entries(table.storage, [wrong], only)
 
 
 def test_entries_of_a_version_of_the_future_are_refused(new_table: NewTable) -> None:
@@ -128,6 +129,7 @@ def test_entries_of_a_version_of_the_future_are_refused(new_table: NewTable) -> 
     record = {**entry_record(entry), "_VERSION": 3}
     data = write_avro(MANIFEST_SCHEMA, [record], "zstandard")
     table.storage.files.write(table.storage.layout.manifest(made.file_name), data)
-    only = EntryFilter([[b"elsewhere"]], lambda partition: True)
+    made = replace(made, file_size=len(data))
+    only = EntryFilter([[b"elsewhere"]], lambda entries: np.ones(len(entries), np.bool_))
     with pytest.raises(Unsupported, match="version 3"):
-        read_manifest(table.storage, made.file_name, only=only)
+        read_entries(table.storage, [made], only)

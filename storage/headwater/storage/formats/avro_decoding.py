@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.errors import CorruptData
-from headwater.storage.formats.avro_blocks import block, header, varint
+from headwater.storage.formats.avro_blocks import header, varint
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
     ArrayType,
@@ -33,7 +33,7 @@ from headwater.storage.types.nested_arrays import list_with, map_with, struct_wi
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["RowDecoder"]
+__all__ = ["PlainRows", "RowDecoder", "Shape", "shape_of"]
 
 Octets: TypeAlias = npt.NDArray[np.uint8]
 
@@ -53,7 +53,7 @@ _GUARDS = {
 
 
 @dataclass(frozen=True)
-class _Shape:
+class Shape:
     """A type in a file's schema.
 
     Attributes:
@@ -70,10 +70,15 @@ class _Shape:
     logical: str = ""
     precision: int = 0
     scale: int = 0
-    parts: Mapping[str, _Shape] = field(default_factory=dict)
+    parts: Mapping[str, Shape] = field(default_factory=dict)
 
-    def plain(self, names: list[str]) -> Json:
-        """The same bytes' schema without names and logical types; `names` counts the records."""
+    def plain(self, names: list[str], columns: Sequence[str] = ()) -> Json:
+        """The same bytes' schema without names and logical types.
+
+        Args:
+            names: Those of the records before, which this one's name differs from.
+            columns: Of the rows themselves, the names of their fields.
+        """
         bare: Json = self.kind
         if self.kind == "array":
             bare = {"type": "array", "items": self.parts["item"].plain(names)}
@@ -81,7 +86,7 @@ class _Shape:
             name = f"r{len(names)}"
             names.append(name)
             fields: list[Json] = [
-                {"name": f"f{at}", "type": part.plain(names)}
+                {"name": columns[at] if columns else f"f{at}", "type": part.plain(names)}
                 for at, part in enumerate(self.parts.values())
             ]
             bare = {"type": "record", "name": name, "fields": fields}
@@ -101,6 +106,69 @@ class _Shape:
         return mark + _GUARDS[self.kind]
 
 
+class PlainRows:
+    """Decodes rows of one shape as Polars has them, whatever logical types say they mean.
+
+    Args:
+        shape: The shape of the rows, a record.
+        names: Of some fields, the names of their columns; of others they are made up.
+
+    Attributes:
+        places: The name of each field's column.
+    """
+
+    def __init__(self, shape: Shape, names: Mapping[str, str] | None = None) -> None:
+        given = {} if names is None else names
+        self.places = {name: given.get(name, f"f{at}") for at, name in enumerate(shape.parts)}
+        plain = shape.plain([], list(self.places.values()))
+        assert isinstance(plain, dict)
+        self._header = header(plain, "null", _SYNC)
+        self._guard = shape.guard()
+        self._guards: dict[tuple[str, ...], pl.DataFrame] = {}
+
+    def decode(
+        self, data: Sequence[bytes], row_count: int, fields: Sequence[str], path: str
+    ) -> pl.DataFrame:
+        """Rows.
+
+        Args:
+            data: Their bytes, decompressed, in any number of pieces.
+            row_count: The number of rows.
+            fields: The fields to decode, at least one.
+            path: The file, for errors.
+
+        Raises:
+            CorruptData: The bytes are not those of so many rows.
+        """
+        if row_count > sum(map(len, data)):
+            # Before memory is taken for them.
+            raise CorruptData(f"file {path} cannot be read: it cannot have {row_count} rows")
+        columns = tuple(self.places[name] for name in fields)
+        frame = self._frame([*data, self._guard], row_count + 1, columns, path)
+        if columns not in self._guards:
+            self._guards[columns] = self._frame([self._guard], 1, columns, path)
+        if not frame.tail(1).equals(self._guards[columns]):
+            raise CorruptData(f"file {path} cannot be read: rows do not end where they should")
+        return frame.head(row_count)
+
+    def _frame(
+        self, data: Sequence[bytes], row_count: int, columns: Sequence[str], path: str
+    ) -> pl.DataFrame:
+        # Polars takes long to load, and most tables are not Avro.
+        import polars as pl
+
+        size = sum(map(len, data))
+        head = self._header + varint(row_count) + varint(size)
+        source = io.BytesIO(b"".join([head, *data, _SYNC]))
+        try:
+            frame = pl.read_avro(source, columns=list(columns))
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+            raise CorruptData(f"file {path} cannot be read: {error}") from error
+        if frame.height != row_count:
+            raise CorruptData(f"file {path} cannot be read: rows are missing")
+        return frame
+
+
 class RowDecoder:
     """Decodes the rows of one file.
 
@@ -114,15 +182,9 @@ class RowDecoder:
 
     def __init__(self, schema: Json, path: str) -> None:
         self._path = path
-        shape = _Schema(path).shape(schema, "")
-        if shape.kind != "record" or shape.branch is not None:
-            raise CorruptData(f"file {path} cannot be read: its schema is not one of rows")
+        shape = shape_of(schema, path)
         self._columns = shape.parts
-        self._places = {name: f"f{at}" for at, name in enumerate(shape.parts)}
-        plain = shape.plain([])
-        assert isinstance(plain, dict)
-        self._header = header(plain, "null", _SYNC)
-        self._guard = shape.guard()
+        self._rows = PlainRows(shape)
 
     def check(self, columns: Sequence[DataField]) -> None:
         """Raises CorruptData when the file lacks a column."""
@@ -143,35 +205,15 @@ class RowDecoder:
         Raises:
             CorruptData: The bytes are not those of so many rows.
         """
-        frame = self._frame([*data, self._guard], row_count + 1, columns)
-        if not frame.tail(1).equals(self._frame([self._guard], 1, columns)):
-            raise CorruptData(
-                f"file {self._path} cannot be read: rows do not end where they should"
-            )
+        frame = self._rows.decode(data, row_count, [item.name for item in columns], self._path)
         found: list[pa.Array] = []
         for item in columns:
-            series = frame.get_column(self._places[item.name]).head(row_count)
+            series = frame.get_column(self._rows.places[item.name])
             array = series.to_arrow(compat_level=_oldest())
             found.append(self._column(array, self._columns[item.name], item.type, item.name))
         return pa.RecordBatch.from_arrays(found, [item.name for item in columns])
 
-    def _frame(
-        self, data: Sequence[bytes], row_count: int, columns: Sequence[DataField]
-    ) -> pl.DataFrame:
-        # Polars takes long to load, and most tables are not Avro.
-        import polars as pl
-
-        source = io.BytesIO(self._header + block(row_count, b"".join(data), _SYNC))
-        names = [self._places[item.name] for item in columns]
-        try:
-            frame = pl.read_avro(source, columns=names)
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-            raise CorruptData(f"file {self._path} cannot be read: {error}") from error
-        if frame.height != row_count:
-            raise CorruptData(f"file {self._path} cannot be read: rows are missing")
-        return frame
-
-    def _column(self, array: pa.Array, shape: _Shape, data_type: DataType, column: str) -> pa.Array:
+    def _column(self, array: pa.Array, shape: Shape, data_type: DataType, column: str) -> pa.Array:
         match data_type:
             case AtomicType() if shape.kind in _PRIMITIVES:
                 return self._atomic(array, shape, data_type, column)
@@ -197,14 +239,14 @@ class RowDecoder:
                 return struct_with(array, arrays, fields)
         raise self._strange(shape, data_type, column)
 
-    def _strange(self, shape: _Shape, data_type: DataType, column: str) -> CorruptData:
+    def _strange(self, shape: Shape, data_type: DataType, column: str) -> CorruptData:
         stored = shape.logical or shape.kind
         return CorruptData(
             f"file {self._path}: column '{column}' is stored as {stored}, which is not {data_type}"
         )
 
     def _map(
-        self, array: pa.Array, shape: _Shape, key: DataType, value: DataType, column: str
+        self, array: pa.Array, shape: Shape, key: DataType, value: DataType, column: str
     ) -> pa.Array:
         pair = shape if shape.kind == "map" else shape.parts["item"]
         if pair.kind not in ("map", "record") or len(pair.parts) != 2:
@@ -216,7 +258,7 @@ class RowDecoder:
         return map_with(array, keys, values, pa.map_(keys.type, values.type))
 
     def _atomic(
-        self, array: pa.Array, shape: _Shape, data_type: AtomicType, column: str
+        self, array: pa.Array, shape: Shape, data_type: AtomicType, column: str
     ) -> pa.Array:
         logical = shape.logical.removeprefix("local-")
         match shape.kind, logical:
@@ -238,7 +280,7 @@ class RowDecoder:
                 return array.cast(pa.binary())
         return array
 
-    def _decimals(self, array: pa.Array, shape: _Shape, column: str) -> pa.Array:
+    def _decimals(self, array: pa.Array, shape: Shape, column: str) -> pa.Array:
         """Numbers in two's complement, the highest byte first."""
         filled = pc.fill_null(array, b"")
         ends = np.concatenate([[0], np.cumsum(pc.binary_length(filled).to_numpy())])
@@ -282,17 +324,33 @@ def _oldest() -> pl.CompatLevel:
     return pl.CompatLevel.oldest()
 
 
+def shape_of(schema: Json, path: str) -> Shape:
+    """The shape of a file's rows.
+
+    Args:
+        schema: The schema in the file's header.
+        path: The file, for errors.
+
+    Raises:
+        CorruptData: The schema is not one of rows, or has types that are not read.
+    """
+    shape = _Schema(path).shape(schema, "")
+    if shape.kind != "record" or shape.branch is not None:
+        raise CorruptData(f"file {path} cannot be read: its schema is not one of rows")
+    return shape
+
+
 class _Schema:
     """Reads the schema of one file, in which a record may be named again where it occurs again."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._named: dict[str, _Shape] = {}
+        self._named: dict[str, Shape] = {}
 
     def _error(self, node: Json) -> CorruptData:
         return CorruptData(f"file {self._path} cannot be read: no data file has the type {node!r}")
 
-    def shape(self, node: Json, namespace: str) -> _Shape:
+    def shape(self, node: Json, namespace: str) -> Shape:
         match node:
             case ["null", other] if other != "null":
                 return self._branch(other, namespace, 1)
@@ -300,7 +358,7 @@ class _Schema:
                 return self._branch(other, namespace, 0)
             case str():
                 if node in _PRIMITIVES:
-                    return _Shape(node)
+                    return Shape(node)
                 known = self._named.get(node) or self._named.get(f"{namespace}.{node}")
                 if known is None:
                     raise self._error(node)
@@ -308,13 +366,13 @@ class _Schema:
             case {"type": "record", "name": str(name), "fields": list(fields)}:
                 return self._record(name, fields, _text(node, "namespace"), namespace)
             case {"type": "array", "items": items}:
-                return _Shape("array", parts={"item": self.shape(items, namespace)})
+                return Shape("array", parts={"item": self.shape(items, namespace)})
             case {"type": "map", "values": values}:
-                parts = {"key": _Shape("string"), "value": self.shape(values, namespace)}
-                return _Shape("map", parts=parts)
+                parts = {"key": Shape("string"), "value": self.shape(values, namespace)}
+                return Shape("map", parts=parts)
             case {"type": str(kind), **rest} if kind in _PRIMITIVES:
                 precision, scale = rest.get("precision"), rest.get("scale")
-                return _Shape(
+                return Shape(
                     kind,
                     logical=_text(node, "logicalType"),
                     precision=precision if isinstance(precision, int) else 0,
@@ -324,23 +382,23 @@ class _Schema:
                 return self.shape(inner, namespace)
         raise self._error(node)
 
-    def _branch(self, node: Json, namespace: str, number: int) -> _Shape:
+    def _branch(self, node: Json, namespace: str, number: int) -> Shape:
         found = self.shape(node, namespace)
         if found.branch is not None:
             raise self._error(node)
         return replace(found, branch=number)
 
-    def _record(self, name: str, fields: list[Json], own: str, outer: str) -> _Shape:
+    def _record(self, name: str, fields: list[Json], own: str, outer: str) -> Shape:
         namespace, _, _ = name.rpartition(".")
         namespace = namespace or own or outer
-        parts: dict[str, _Shape] = {}
+        parts: dict[str, Shape] = {}
         for item in fields:
             match item:
                 case {"name": str(label), "type": inner} if label not in parts:
                     parts[label] = self.shape(inner, namespace)
                 case _:
                     raise self._error(item)
-        found = _Shape("record", parts=parts)
+        found = Shape("record", parts=parts)
         self._named[name if "." in name else f"{namespace}.{name}"] = found
         return found
 

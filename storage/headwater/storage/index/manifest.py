@@ -22,7 +22,7 @@ from headwater.storage.index.index_file import (
     IndexManifestEntry,
 )
 from headwater.storage.manifest.data_file import FileKind
-from headwater.storage.manifest.manifest import converted, manifest_content
+from headwater.storage.manifest.manifest import manifest_content
 from headwater.storage.manifest.record_fields import (
     RECORD_NAME,
     array_schema,
@@ -32,6 +32,7 @@ from headwater.storage.manifest.record_fields import (
     record_schema,
     take,
 )
+from headwater.storage.manifest.records import converted
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 

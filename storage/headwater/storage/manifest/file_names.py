@@ -15,11 +15,14 @@ from headwater.storage.manifest.data_file import FileKind
 from headwater.storage.manifest.manifest import (
     ManifestFile,
     check_counts,
-    check_versions,
-    converted,
     manifest_content,
 )
-from headwater.storage.manifest.records import read_manifest_file, read_names
+from headwater.storage.manifest.records import (
+    check_versions,
+    converted,
+    read_manifest_file,
+    read_names,
+)
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["FileNames"]

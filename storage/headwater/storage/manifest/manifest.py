@@ -6,15 +6,15 @@ Both are Avro files (`headwater.storage.manifest.records`).
 from __future__ import annotations
 
 import math
-import struct
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.storage.errors import CorruptData, Invalid, NotFound, Unsupported
+from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.formats.avro_blocks import varint
 from headwater.storage.formats.avro_container import (
     Record,
@@ -24,15 +24,17 @@ from headwater.storage.formats.avro_container import (
     write_avro,
 )
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry, SimpleStats
-from headwater.storage.manifest.record_fields import take
+from headwater.storage.manifest.entries import Entries
+from headwater.storage.manifest.entry_decoding import decode_entries
 from headwater.storage.manifest.records import (
     MANIFEST_LIST_SCHEMA,
     MANIFEST_SCHEMA,
     MANIFEST_VERSION,
     ManifestFile,
+    check_versions,
+    converted,
     entry_record,
     manifest_file_record,
-    read_entry,
     read_manifest_file,
 )
 from headwater.storage.manifest.statistics import StatisticsMode, column_statistics
@@ -44,10 +46,8 @@ __all__ = [
     "EntryFilter",
     "ManifestFile",
     "check_counts",
-    "check_versions",
-    "converted",
     "manifest_content",
-    "merge_entries",
+    "read_entries",
     "read_manifest",
     "read_manifest_list",
     "write_manifest",
@@ -57,40 +57,35 @@ __all__ = [
 
 
 _VERSION_BYTES = varint(MANIFEST_VERSION)
+# Decompressed bytes that are decoded at once.
+_DECODED_BYTES = 32 << 20
 
 # Reading --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class EntryFilter:
-    """The entries of a manifest that are wanted, told before they are decoded as a whole.
+    """The entries of manifests that are wanted.
 
     Attributes:
         marks: Groups of byte strings: a wanted entry holds one of each group. Where none of a
             group is, nothing is decoded.
-        partition: True for the serialised partitions of wanted entries.
+        wanted: A mask of the wanted among some entries.
     """
 
     marks: Sequence[Collection[bytes]]
-    partition: Callable[[bytes], bool]
+    wanted: Callable[[Entries], npt.NDArray[np.bool_]]
 
-    def records(self, block: RecordBlock) -> list[Record]:
-        """A block's records of wanted entries; raises CorruptData, KeyError or TypeError."""
+    def may_be_in(self, block: RecordBlock) -> bool:
+        """True if a block may hold wanted entries; raises CorruptData."""
         # An entry begins with its version; what another one means is not known.
-        if block.rows.startswith(_VERSION_BYTES) and not all(
+        return not block.rows.startswith(_VERSION_BYTES) or all(
             any(mark in block.rows for mark in group) for group in self.marks
-        ):
-            return []
-        records = block.records()
-        return [each for each in records if self.partition(take(each, "_PARTITION", bytes))]
+        )
 
 
 def read_manifest(
-    storage: TableStorage,
-    name: str,
-    *,
-    expected: ManifestFile | None = None,
-    only: EntryFilter | None = None,
+    storage: TableStorage, name: str, *, expected: ManifestFile | None = None
 ) -> list[ManifestEntry]:
     """The entries of a manifest, in order.
 
@@ -99,41 +94,77 @@ def read_manifest(
         name: The manifest's name in the manifest directory.
         expected: Its entry in a manifest list. With it, a manifest that was cut off between
             two blocks is noticed too.
-        only: Leave all other entries out.
 
     Raises:
         CorruptData: The manifest is missing, truncated or malformed; the message names its path.
         Unsupported: It has a format version of the future.
     """
-    path = storage.layout.manifest(name)
-    data = manifest_content(storage, name, None if expected is None else expected.file_size)
-    if only is not None:
-        return _read_some(data, path, only, expected)
-    records = read_avro(data, path)
-    check_versions(records, path)
-    entries = converted(records, read_entry, path)
-    if expected is not None:
-        added = sum(entry.kind is FileKind.ADD for entry in entries)
-        check_counts(path, added, len(entries) - added, expected)
-    return entries
+    return list(_read_entries(storage, [(name, expected)], None))
 
 
-def _read_some(
-    data: bytes, path: str, only: EntryFilter, expected: ManifestFile | None
-) -> list[ManifestEntry]:
-    entries: list[ManifestEntry] = []
-    count = 0
-    for block in read_blocks(data, path):
-        count += block.block.row_count
-        for records in converted([block], only.records, path):
-            check_versions(records, path)
-            entries += converted(records, read_entry, path)
-    if expected is not None and count != expected.num_added_files + expected.num_deleted_files:
-        raise CorruptData(
-            f"{path} has {count} entries, but its manifest list says that it adds "
-            f"{expected.num_added_files} and deletes {expected.num_deleted_files} files"
+def read_entries(
+    storage: TableStorage, manifests: Sequence[ManifestFile], only: EntryFilter | None = None
+) -> Entries:
+    """The entries of manifests, in order.
+
+    Args:
+        storage: The table.
+        manifests: The manifests, as a manifest list has them.
+        only: Leave all other entries out.
+
+    Raises:
+        CorruptData: A manifest is missing, truncated or malformed; the message names its path.
+        Unsupported: One has a format version of the future.
+    """
+    return _read_entries(storage, [(each.file_name, each) for each in manifests], only)
+
+
+def _read_entries(
+    storage: TableStorage,
+    manifests: Sequence[tuple[str, ManifestFile | None]],
+    only: EntryFilter | None,
+) -> Entries:
+    found: list[Entries] = []
+    waiting: list[tuple[int, RecordBlock]] = []
+    size = 0
+    # Of each manifest: its entries, and those of them that delete files.
+    counts = np.zeros((len(manifests), 2), np.int64)
+
+    def decode() -> None:
+        entries = decode_entries([block for _, block in waiting])
+        owners = np.repeat(
+            [number for number, _ in waiting], [block.block.row_count for _, block in waiting]
         )
-    return entries
+        deletes = owners[entries.numbers("kind") == FileKind.DELETE]
+        counts[:, 1] += np.bincount(deletes, minlength=len(manifests))
+        found.append(entries if only is None else entries.where(only.wanted(entries)))
+        waiting.clear()
+
+    for number, (name, expected) in enumerate(manifests):
+        path = storage.layout.manifest(name)
+        data = manifest_content(storage, name, None if expected is None else expected.file_size)
+        for block in read_blocks(data, path):
+            counts[number, 0] += block.block.row_count
+            if only is None or only.may_be_in(block):
+                waiting.append((number, block))
+                size += len(block.rows)
+            if size >= _DECODED_BYTES:
+                decode()
+                size = 0
+    if waiting:
+        decode()
+    for (name, expected), (count, deleted) in zip(manifests, counts.tolist(), strict=True):
+        if expected is None:
+            continue
+        path = storage.layout.manifest(name)
+        if only is None or not only.marks:
+            check_counts(path, count - deleted, deleted, expected)
+        elif count != expected.num_added_files + expected.num_deleted_files:
+            raise CorruptData(
+                f"{path} has {count} entries, but its manifest list says that it adds "
+                f"{expected.num_added_files} and deletes {expected.num_deleted_files} files"
+            )
+    return Entries.concat(found)
 
 
 def check_counts(path: str, added: int, deleted: int, expected: ManifestFile) -> None:
@@ -196,30 +227,6 @@ def manifest_content(storage: TableStorage, name: str, size: int | None) -> byte
     if size is not None and size != len(data):
         raise CorruptData(f"{path} has {len(data)} bytes where {size} were written")
     return data
-
-
-def check_versions(records: Iterable[Record], path: str) -> None:
-    """Raise Unsupported for an entry of a format version of the future."""
-    for record in records:
-        if record.get("_VERSION") != MANIFEST_VERSION:
-            raise Unsupported(
-                f"{path} has format version {record.get('_VERSION')}; this Headwater reads "
-                f"version {MANIFEST_VERSION}"
-            )
-
-
-_Item = TypeVar("_Item")
-_Line = TypeVar("_Line")
-
-
-def converted(
-    records: Iterable[_Item], convert: Callable[[_Item], _Line], path: str
-) -> list[_Line]:
-    """Entries from their records; raises CorruptData for a malformed one."""
-    try:
-        return [convert(record) for record in records]
-    except (KeyError, TypeError, ValueError, struct.error) as error:
-        raise CorruptData(f"{path} holds a malformed entry: {error!r}") from error
 
 
 # Writing --------------------------------------------------------------------------------------
@@ -345,36 +352,3 @@ def _partition_stats(storage: TableStorage, entries: Sequence[ManifestEntry]) ->
         for position in range(len(types))
     )
     return replace(distinct, null_counts=nulls)
-
-
-# Merging --------------------------------------------------------------------------------------
-
-
-def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """The entries left when each delete takes away the add before it (``FileEntry.mergeEntries``).
-
-    Args:
-        entries: In the order in which they were committed.
-
-    Returns:
-        Adds, and deletes whose add is not among the entries, in their order.
-
-    Raises:
-        CorruptData: A file is added or deleted twice.
-    """
-    merged: dict[object, ManifestEntry] = {}
-    for entry in entries:
-        before = merged.get(entry.identity)
-        if before is None:
-            merged[entry.identity] = entry
-        elif before.kind is FileKind.ADD and entry.kind is FileKind.DELETE:
-            del merged[entry.identity]
-        else:
-            raise CorruptData(
-                f"data file {entry.file.file_name} of bucket {entry.bucket} is "
-                f"{_DONE[before.kind]} and then {_DONE[entry.kind]} by the table's manifests"
-            )
-    return list(merged.values())
-
-
-_DONE: Mapping[FileKind, str] = {FileKind.ADD: "added", FileKind.DELETE: "deleted"}

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
+from headwater.storage.manifest.entries import merge_entries
 from headwater.storage.manifest.manifest import (
     ManifestFile,
-    merge_entries,
+    read_entries,
     read_manifest,
     write_manifests,
 )
@@ -134,5 +135,4 @@ def _merge_neighbours(
 def _merged(storage: TableStorage, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
     if len(manifests) == 1:
         return list(manifests)
-    entries = (entry for manifest in manifests for entry in _entries(storage, manifest))
-    return write_manifests(storage, merge_entries(entries))
+    return write_manifests(storage, list(merge_entries(read_entries(storage, manifests))))

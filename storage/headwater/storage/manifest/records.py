@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
+from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.formats.avro_container import Record
 from headwater.storage.manifest.data_file import (
     DataFile,
@@ -37,6 +40,8 @@ __all__ = [
     "MANIFEST_SCHEMA",
     "MANIFEST_VERSION",
     "ManifestFile",
+    "check_versions",
+    "converted",
     "entry_record",
     "manifest_file_record",
     "read_entry",
@@ -45,6 +50,8 @@ __all__ = [
 ]
 
 MANIFEST_VERSION = 2
+_Item = TypeVar("_Item")
+_Line = TypeVar("_Line")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -233,6 +240,26 @@ def read_manifest_file(record: Record) -> ManifestFile:
         min_row_id=maybe(record, "_MIN_ROW_ID", int),
         max_row_id=maybe(record, "_MAX_ROW_ID", int),
     )
+
+
+def check_versions(records: Iterable[Record], path: str) -> None:
+    """Raise Unsupported for an entry of a format version of the future."""
+    for record in records:
+        if record.get("_VERSION") != MANIFEST_VERSION:
+            raise Unsupported(
+                f"{path} has format version {record.get('_VERSION')}; this Headwater reads "
+                f"version {MANIFEST_VERSION}"
+            )
+
+
+def converted(
+    records: Iterable[_Item], convert: Callable[[_Item], _Line], path: str
+) -> list[_Line]:
+    """Entries from their records; raises CorruptData for a malformed one."""
+    try:
+        return [convert(record) for record in records]
+    except (KeyError, TypeError, ValueError, struct.error) as error:
+        raise CorruptData(f"{path} holds a malformed entry: {error!r}") from error
 
 
 # Writing ---

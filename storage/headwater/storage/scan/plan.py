@@ -11,8 +11,13 @@ Source: ``AbstractFileStoreScan.java``, ``KeyValueFileStoreScan.java``, ``Snapsh
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.errors import Unsupported
@@ -20,10 +25,12 @@ from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry, epoch_millis
-from headwater.storage.manifest.manifest import merge_entries, read_manifest, read_manifest_list
+from headwater.storage.manifest.entries import DataFiles, Entries, merge_entries
+from headwater.storage.manifest.manifest import read_entries, read_manifest_list
 from headwater.storage.manifest.records import ManifestFile
 from headwater.storage.options import TableOptions
 from headwater.storage.predicate.filter import Predicate
+from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.postponed import postponed_splits
 from headwater.storage.scan.pruning import Pruner
 from headwater.storage.scan.sections import Section, key_sections, lacks_vectors, pack_in_order
@@ -39,18 +46,22 @@ __all__ = [
     "plan_snapshot",
 ]
 
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
 
 @dataclass
 class _Found:
     """Entries on their way from the manifests, and what was left out."""
 
-    entries: list[ManifestEntry] = field(default_factory=list)
+    entries: Entries
     read: int = 0
     skipped: int = 0
     files_skipped: int = 0
     indexed: list[DataFile] = field(default_factory=list)
 
-    def only(self, kept: list[ManifestEntry]) -> None:
+    def only(self, wanted: Mask) -> None:
+        """Leave out all other entries."""
+        kept = self.entries.where(wanted)
         self.files_skipped += len(self.entries) - len(kept)
         self.entries = kept
 
@@ -59,8 +70,9 @@ class _Found:
     ) -> None:
         """Leave out the files that do not match; some of them by their indexes."""
         entries = self.entries
-        self.only([entry for entry in entries if matches(entry)])
-        self.indexed += [e.file for e in entries if e.file.file_name in excluded_by_index]
+        self.only(np.fromiter((matches(entry) for entry in entries), np.bool_, len(entries)))
+        if excluded_by_index:
+            self.indexed += [e.file for e in entries if e.file.file_name in excluded_by_index]
 
 
 def live_entries(
@@ -87,7 +99,7 @@ def live_entries(
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
     """
     pruner = Pruner(storage, predicate, partitions, bucket, level)
-    return _live(storage, snapshot, pruner).entries
+    return list(_live(storage, snapshot, pruner).entries)
 
 
 def max_sequence_numbers(entries: Iterable[ManifestEntry]) -> dict[tuple[bytes, int], int]:
@@ -152,16 +164,21 @@ def plan_snapshot(
     pruner = Pruner(storage, predicate)
     found = _live(storage, snapshot, pruner)
     if min_level:
-        found.only([entry for entry in found.entries if entry.file.level >= min_level])
+        found.only(found.entries.numbers("level") >= min_level)
     if created_since is not None:
-        found.only([entry for entry in found.entries if _created(entry.file) >= created_since])
+        created = (_created(entry.file) >= created_since for entry in found.entries)
+        found.only(np.fromiter(created, np.bool_, len(found.entries)))
     places = _deletion_files(storage, snapshot, found.entries)
-    splits: list[Split] = []
-    waiting = {entry.partition for entry in found.entries if entry.bucket == POSTPONE_BUCKET}
+    if not keyed:
+        splits = _packed(storage, snapshot, found.entries, streaming=False)
+        return _plan(snapshot, [_with_deletion_files(split, places) for split in splits], found)
+    splits = []
+    buckets = _by_bucket(found.entries)
+    waiting = {bucket[0].partition for bucket in buckets if bucket[0].bucket == POSTPONE_BUCKET}
     if merges and waiting:
         of_these = [entry for entry in found.entries if entry.partition in waiting]
         splits += postponed_splits(storage, snapshot, of_these, places)
-    for bucket in _by_bucket(found.entries):
+    for bucket in buckets:
         if merges and bucket[0].partition in waiting:
             continue
         if bucket[0].bucket == POSTPONE_BUCKET:
@@ -170,8 +187,6 @@ def plan_snapshot(
                     (entry.file for entry in bucket), key=lambda file: file.creation_time or 0
                 )
                 splits.append(bucket_split(storage, snapshot, bucket, files, False, True))
-        elif not keyed:
-            splits += _packed(storage, snapshot, bucket, streaming=False)
         elif _is_marked(storage, bucket):
             splits += _marked_splits(storage, snapshot, bucket, pruner, found)
         else:
@@ -222,23 +237,21 @@ def _plan_changes(
 ) -> ScanPlan:
     storage.refuse(Operation.STREAM)
     pruner = Pruner(storage, predicate)
-    found = _Found()
-    _collect(storage, _manifests(storage, snapshot, manifest_list, size_field), pruner, found)
+    found = _collect(storage, _manifests(storage, snapshot, manifest_list, size_field), pruner)
     # An overwrite's deletes concern files of earlier commits.
-    added = [entry for entry in found.entries if entry.kind is FileKind.ADD]
-    found.entries = added
-    found.matching(pruner.by_value, pruner.excluded_by_index)
+    found.entries = _added(found.entries)
+    if pruner.judges_files:
+        found.matching(pruner.by_value, pruner.excluded_by_index)
+    if storage.schema.table_options.bucket < 1 and not storage.schema.primary_keys:
+        return _plan(snapshot, _packed(storage, snapshot, found.entries, streaming=True), found)
     splits: list[Split] = []
     for bucket in _by_bucket(found.entries):
-        if storage.schema.table_options.bucket < 1 and not storage.schema.primary_keys:
-            splits += _packed(storage, snapshot, bucket, streaming=True)
-        else:
-            # One split: changes of one key must not overtake each other.
-            files = [entry.file for entry in bucket]
-            if snapshot.commit_kind is not CommitKind.COMPACT:
-                # A compaction's changelog is sorted by key, whatever the rows' numbers.
-                files = _as_written(files)
-            splits.append(bucket_split(storage, snapshot, bucket, files, False, True))
+        # One split: changes of one key must not overtake each other.
+        files = [entry.file for entry in bucket]
+        if snapshot.commit_kind is not CommitKind.COMPACT:
+            # A compaction's changelog is sorted by key, whatever the rows' numbers.
+            files = _as_written(files)
+        splits.append(bucket_split(storage, snapshot, bucket, files, False, True))
     return _plan(snapshot, splits, found)
 
 
@@ -264,37 +277,34 @@ def _manifests(
     return read_manifest_list(storage, name, size=size if isinstance(size, int) else None)
 
 
-def _collect(
-    storage: TableStorage, manifests: Iterable[ManifestFile], pruner: Pruner, found: _Found
-) -> None:
-    entries: list[ManifestEntry] = []
+def _collect(storage: TableStorage, manifests: Iterable[ManifestFile], pruner: Pruner) -> _Found:
+    wanted: list[ManifestFile] = []
+    skipped = 0
     for manifest in manifests:
-        if not pruner.manifest(manifest):
-            found.skipped += 1
-            continue
-        found.read += 1
-        read = read_manifest(
-            storage, manifest.file_name, expected=manifest, only=pruner.entry_filter
-        )
-        wanted = [entry for entry in read if pruner.entry(entry)]
-        listed = manifest.num_added_files + manifest.num_deleted_files
-        found.files_skipped += listed - len(wanted)
-        entries += wanted
-    found.entries = merge_entries(entries)
+        if pruner.manifest(manifest):
+            wanted.append(manifest)
+        else:
+            skipped += 1
+    entries = read_entries(storage, wanted, pruner.entry_filter)
+    listed = sum(each.num_added_files + each.num_deleted_files for each in wanted)
+    return _Found(merge_entries(entries), len(wanted), skipped, listed - len(entries))
 
 
 def _live(storage: TableStorage, snapshot: Snapshot, pruner: Pruner) -> _Found:
-    found = _Found()
     manifests = [
         *_manifests(storage, snapshot, snapshot.base_manifest_list, "baseManifestListSize"),
         *_manifests(storage, snapshot, snapshot.delta_manifest_list, "deltaManifestListSize"),
     ]
-    _collect(storage, manifests, pruner, found)
-    live = [entry for entry in found.entries if entry.kind is FileKind.ADD]
-    found.entries = live
-    matches = pruner.by_key if storage.schema.primary_keys else pruner.by_value
-    found.matching(matches, pruner.excluded_by_index)
+    found = _collect(storage, manifests, pruner)
+    found.entries = _added(found.entries)
+    if pruner.judges_files:
+        matches = pruner.by_key if storage.schema.primary_keys else pruner.by_value
+        found.matching(matches, pruner.excluded_by_index)
     return found
+
+
+def _added(entries: Entries) -> Entries:
+    return entries.where(entries.numbers("kind") == FileKind.ADD)
 
 
 def _created(file: DataFile) -> int:
@@ -302,28 +312,25 @@ def _created(file: DataFile) -> int:
 
 
 def _deletion_files(
-    storage: TableStorage, snapshot: Snapshot, entries: Sequence[ManifestEntry]
+    storage: TableStorage, snapshot: Snapshot, entries: Entries
 ) -> Mapping[tuple[bytes, int], Mapping[str, DeletionFile]]:
     """The places of deletion vectors, by bucket and file, whatever the table's options say now."""
-    if snapshot.index_manifest is None or not entries:
+    if snapshot.index_manifest is None or not len(entries):
         return {}
-    buckets = {(entry.partition, entry.bucket) for entry in entries}
-    return deletion_files_by_bucket(storage, index_entries(storage, snapshot), buckets)
+    buckets, _ = entries.buckets
+    return deletion_files_by_bucket(storage, index_entries(storage, snapshot), set(buckets))
 
 
 # Splits ---------------------------------------------------------------------------------------
 
 
-def _by_bucket(entries: Iterable[ManifestEntry]) -> Iterable[list[ManifestEntry]]:
-    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
-    for entry in entries:
-        buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
-    return buckets.values()
-
-
-def _by_age(bucket: Iterable[ManifestEntry]) -> list[DataFile]:
-    files = (entry.file for entry in bucket)
-    return sorted(files, key=lambda file: (file.min_sequence_number, file.max_sequence_number))
+def _by_bucket(entries: Entries) -> list[list[ManifestEntry]]:
+    """The entries of each bucket, in order."""
+    buckets, numbers = entries.buckets
+    grouped: list[list[ManifestEntry]] = [[] for _ in buckets]
+    for entry, number in zip(entries, numbers.tolist(), strict=True):
+        grouped[number].append(entry)
+    return grouped
 
 
 def _as_written(files: Sequence[DataFile]) -> list[DataFile]:
@@ -344,16 +351,45 @@ def _as_written(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def _packed(
-    storage: TableStorage, snapshot: Snapshot, bucket: list[ManifestEntry], *, streaming: bool
+    storage: TableStorage, snapshot: Snapshot, entries: Entries, *, streaming: bool
 ) -> list[Split]:
+    """The splits of files that each answer for themselves: by bucket, the oldest first."""
     options = storage.schema.table_options
-    cost = options.split_open_file_cost
-    return [
-        bucket_split(storage, snapshot, bucket, files, False, streaming)
-        for files in pack_in_order(
-            _by_age(bucket), lambda file: max(file.file_size, cost), options.split_target_size
-        )
-    ]
+    buckets, numbers = entries.buckets
+    oldest = (entries.numbers("max_sequence_number"), entries.numbers("min_sequence_number"))
+    order = np.lexsort((*oldest, numbers))
+    sizes = np.maximum(entries.numbers("file_size"), options.split_open_file_cost)[order]
+    target = options.split_target_size
+    sums: list[int] = [0, *np.cumsum(sizes).tolist()]
+    rows: list[int] = [0, *np.cumsum(entries.numbers("row_count")[order]).tolist()]
+    ends: list[int] = np.cumsum(np.bincount(numbers, minlength=len(buckets))).tolist()
+    totals = entries.numbers("total_buckets")
+    splits: list[Split] = []
+    first = 0
+    for (partition, bucket), end in zip(buckets, ends, strict=True):
+        values = partition_values(storage, partition)
+        directory = bucket_directory(storage, partition, bucket)
+        total_buckets = int(totals[order[first:end].min()])
+        while first < end:
+            # As many as are within the target, but one at least.
+            fitting = bisect_right(sums, sums[first] + target, first, end + 1)
+            last = max(first + 1, fitting - 1)
+            splits.append(
+                Split(
+                    snapshot.id,
+                    partition,
+                    values,
+                    bucket,
+                    total_buckets,
+                    directory,
+                    DataFiles(entries, order[first:last]),
+                    False,
+                    rows[last] - rows[first],
+                    streaming,
+                )
+            )
+            first = last
+    return splits
 
 
 def _with_deletion_files(
@@ -361,7 +397,9 @@ def _with_deletion_files(
 ) -> Split:
     if split.postponed:
         return split
-    of_bucket = places.get((split.partition, split.bucket), {})
+    of_bucket = places.get((split.partition, split.bucket))
+    if not of_bucket:
+        return split
     names = [file.file_name for file in split.files if file.file_name in of_bucket]
     own = {name: of_bucket[name] for name in names}
     if not own:
@@ -397,7 +435,7 @@ def _marked_splits(
             needs_merge=any(_may_delete(file, options) for file in split.files),
             is_marked=True,
         )
-        for split in _packed(storage, snapshot, matching, streaming=False)
+        for split in _packed(storage, snapshot, Entries(matching), streaming=False)
     ]
 
 

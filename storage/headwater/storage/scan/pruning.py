@@ -12,7 +12,10 @@ import itertools
 import math
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.storage.casts.type_changes import is_widening, keeps_form
@@ -21,6 +24,7 @@ from headwater.storage.formats.protocol import FormatReader
 from headwater.storage.index.file_index.data_file import embedded_indexes
 from headwater.storage.index.file_index.evaluate import matching_rows
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry, SimpleStats
+from headwater.storage.manifest.entries import Entries
 from headwater.storage.manifest.manifest import EntryFilter
 from headwater.storage.manifest.records import ManifestFile
 from headwater.storage.predicate.filter import (
@@ -44,6 +48,8 @@ from headwater.storage.types.data_type import DataField, DataType, to_arrow
 from headwater.storage.types.values import StorageValue
 
 __all__ = ["Pruner", "indexed_columns", "matching_row_groups"]
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 _FLOATS = (Root.FLOAT, Root.DOUBLE)
@@ -118,21 +124,40 @@ class Pruner:
             )
         )
 
-    def entry(self, entry: ManifestEntry) -> bool:
-        """True if an entry's partition, bucket and level are wanted: alike for add and delete."""
-        if self._bucket is not None and entry.bucket != self._bucket:
-            return False
-        if self._level is not None and entry.file.level != self._level:
-            return False
-        return self._has_wanted_rows(entry.partition) and self._bucket_wanted(entry)
-
     @property
     def entry_filter(self) -> EntryFilter | None:
-        """The entries whose partition is wanted; None when all are."""
-        partitions = {field.name for field in self._storage.schema.partition_fields}
-        if self._partitions is None and not partitions & columns_of(self._predicate):
+        """The entries whose partition, bucket and level are wanted; None when all are."""
+        if (
+            self._predicate == Constant(True)
+            and self._partitions is None
+            and self._bucket is None
+            and self._level is None
+        ):
             return None
-        return EntryFilter(self._marks, self._has_wanted_rows)
+        return EntryFilter(self._marks, self._wanted)
+
+    def _wanted(self, entries: Entries) -> Mask:
+        """A mask of the wanted entries: alike for add and delete."""
+        partitions, codes = entries.partitions
+        wanted = np.array([self._has_wanted_rows(each) for each in partitions], np.bool_)
+        mask: Mask = wanted[codes]
+        if self._bucket is not None:
+            mask &= entries.numbers("bucket") == self._bucket
+        if self._level is not None:
+            mask &= entries.numbers("level") == self._level
+        if self._bucket_keys is not None and mask.any():
+            # Few schemas and numbers of buckets occur, and each tells the buckets.
+            columns = [entries.numbers(name) for name in ("schema_id", "total_buckets", "bucket")]
+            kinds, places = np.unique(np.stack(columns)[:, mask], axis=1, return_inverse=True)
+            found = [self._bucket_wanted(*each) for each in kinds.T.tolist()]
+            mask[mask] = np.array(found, np.bool_)[places.reshape(-1)]
+        return mask
+
+    @property
+    def judges_files(self) -> bool:
+        """True if files may be left out by more than their partition, bucket and level."""
+        partitions = {item.name for item in self._storage.schema.partition_fields}
+        return any(item.name not in partitions for item in self._columns)
 
     def _has_wanted_rows(self, partition: bytes) -> bool:
         if self._partitions is not None and partition not in self._partitions:
@@ -184,19 +209,19 @@ class Pruner:
             return None
         return list(itertools.product(*(pinned[item.name] for item in fields)))
 
-    def _bucket_wanted(self, entry: ManifestEntry) -> bool:
-        if self._bucket_keys is None or entry.total_buckets < 1:
+    def _bucket_wanted(self, schema_id: int, total_buckets: int, bucket: int) -> bool:
+        if total_buckets < 1:
             return True
         fields = self._storage.schema.bucket_key_fields
-        old = self._storage.schema_by_id(entry.file.schema_id).field_by_id
+        old = self._storage.schema_by_id(schema_id).field_by_id
         for item in fields:
             # The hash is of the value that the column had when the file was written.
             if item.id not in old or not keeps_form(old[item.id].type, item.type):
                 return True
-        if entry.total_buckets not in self._buckets:
-            self._buckets[entry.total_buckets] = self._hashed(entry.total_buckets)
-        wanted = self._buckets[entry.total_buckets]
-        return wanted is None or entry.bucket in wanted
+        if total_buckets not in self._buckets:
+            self._buckets[total_buckets] = self._hashed(total_buckets)
+        wanted = self._buckets[total_buckets]
+        return wanted is None or bucket in wanted
 
     def _hashed(self, total_buckets: int) -> frozenset[int] | None:
         assert self._bucket_keys is not None

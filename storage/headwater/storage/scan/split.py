@@ -5,7 +5,7 @@ Source: ``DataSplit.java``, ``SnapshotReader.Plan``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headwater.storage.index.deletion_files import DeletionFile
@@ -52,7 +52,7 @@ class Split:
     bucket: int
     total_buckets: int
     directory: str
-    files: tuple[DataFile, ...]
+    files: Sequence[DataFile]
     needs_merge: bool
     row_count: int
     streaming: bool = False
@@ -109,7 +109,7 @@ class ScanPlan:
 def bucket_split(
     storage: TableStorage,
     snapshot: Snapshot,
-    bucket: list[ManifestEntry],
+    bucket: Sequence[ManifestEntry],
     files: Iterable[DataFile],
     needs_merge: bool,
     streaming: bool,
