@@ -536,9 +536,12 @@ def _mysql_catalog_tables(server_url: str) -> Iterator[tuple[str, Engine]]:
 def _empty(engine: Engine) -> None:
     from headwater.catalog.sql.database.models import Base
 
+    statements = [f"DELETE FROM {table.name}" for table in reversed(Base.metadata.sorted_tables)]
     with engine.begin() as connection:
-        for table in reversed(Base.metadata.sorted_tables):
-            connection.execute(table.delete())
+        # PostgreSQL takes them all at once.
+        at_once = engine.dialect.name == "postgresql"
+        for statement in ["; ".join(statements)] if at_once else statements:
+            connection.exec_driver_sql(statement)
 
 
 @pytest.fixture(scope="session")

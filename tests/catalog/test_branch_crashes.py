@@ -248,7 +248,7 @@ OPERATIONS: dict[str, Callable[[SqlCatalog], None]] = {
 # What the database does at a death shows with few of the operations on PostgreSQL; SQLite has all.
 @pytest.mark.parametrize(
     ("migrated_url", "operation"),
-    on_databases(OPERATIONS, {"create", "rename"}),
+    on_databases(OPERATIONS, {"create", "drop"}),
     indirect=["migrated_url"],
 )
 def test_an_operation_killed_at_any_step_happened_or_did_not(

@@ -167,18 +167,19 @@ def test_consumers_that_stood_still_too_long_are_none(
     assert ids() == ["idle", "live"]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_pages_of_consumers(catalog: Catalog, table: Identifier, size: int) -> None:
+def test_pages_of_consumers(catalog: Catalog, table: Identifier, subtests: pytest.Subtests) -> None:
     names = [f"consumer-{number}" for number in range(4)]
     for name in names:
         catalog.consumers.reset(table, name, 1)
-    found: list[str] = []
-    token: str | None = None
-    while True:
-        page = catalog.consumers.list(table, max_results=size, page_token=token)
-        assert page.items
-        found += [item.consumer_id for item in page.items]
-        token = page.next_token
-        if token is None:
-            break
-    assert found == names
+    for size in (1, 2, 3, 4):
+        with subtests.test(size=size):
+            found: list[str] = []
+            token: str | None = None
+            while True:
+                page = catalog.consumers.list(table, max_results=size, page_token=token)
+                assert page.items
+                found += [item.consumer_id for item in page.items]
+                token = page.next_token
+                if token is None:
+                    break
+            assert found == names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -41,11 +42,14 @@ def test_a_second_database_of_a_name_is_refused(catalog: Catalog) -> None:
     assert catalog.databases.get("sales").options == {"a": "1"}
 
 
-@pytest.mark.parametrize("name", ["", "..", "a/b", "a\\b", "a$b", "a.b", " a", "a\nb", "x" * 300])
-def test_a_name_that_is_no_directory_is_refused(catalog: Catalog, name: str) -> None:
-    with pytest.raises(Invalid):
-        catalog.databases.create(name)
-    assert list(catalog.databases.list().items) == []
+def test_a_name_that_is_no_directory_is_refused(
+    catalog: Catalog, subtests: pytest.Subtests
+) -> None:
+    for name in ("", "..", "a/b", "a\\b", "a$b", "a.b", " a", "a\nb", "x" * 300):
+        with subtests.test(name=name):
+            with pytest.raises(Invalid):
+                catalog.databases.create(name)
+            assert list(catalog.databases.list().items) == []
 
 
 def test_the_location_must_be_in_the_warehouse(catalog: Catalog, tmp_path: Path) -> None:
@@ -105,19 +109,20 @@ def test_lists_come_in_pages(catalog: Catalog) -> None:
     assert found == names
 
 
-@pytest.mark.parametrize(
-    ("pattern", "names"),
-    [
-        ("a%", ["a_b", "a*b", "ab"]),
-        ("a\\_%", ["a_b"]),
-        ("a_b", ["a*b", "a_b"]),
-        ("a*b", ["a*b"]),
-        ("%", ["a*b", "a_b", "ab", "[x]"]),
-        ("[x]", ["[x]"]),
-        ("b", []),
-    ],
-)
-def test_patterns_are_those_of_like(catalog: Catalog, pattern: str, names: list[str]) -> None:
+PATTERNS: Sequence[tuple[str, list[str]]] = [
+    ("a%", ["a_b", "a*b", "ab"]),
+    ("a\\_%", ["a_b"]),
+    ("a_b", ["a*b", "a_b"]),
+    ("a*b", ["a*b"]),
+    ("%", ["a*b", "a_b", "ab", "[x]"]),
+    ("[x]", ["[x]"]),
+    ("b", []),
+]
+
+
+def test_patterns_are_those_of_like(catalog: Catalog, subtests: pytest.Subtests) -> None:
     for name in ("ab", "a_b", "a*b", "[x]"):
         catalog.databases.create(name)
-    assert sorted(catalog.databases.list(pattern=pattern).items) == sorted(names)
+    for pattern, names in PATTERNS:
+        with subtests.test(pattern=pattern):
+            assert sorted(catalog.databases.list(pattern=pattern).items) == sorted(names)

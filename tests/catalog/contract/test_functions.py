@@ -77,13 +77,12 @@ def test_names_have_letters_digits_and_three_signs(
     assert [item.name for item in catalog.functions.list_globally().items] == [name]
 
 
-@pytest.mark.parametrize(
-    "name", ["", "a/b", "a\\b", "a$b", "a b", "123", "_-", "..", "é", "a\n", "a" * 300]
-)
-def test_other_names_are_refused(catalog: Catalog, sales: None, name: str) -> None:
-    with pytest.raises(Invalid):
-        catalog.functions.create(Identifier("sales", name), SPEC)
-    assert list(catalog.functions.list("sales").items) == []
+def test_other_names_are_refused(catalog: Catalog, sales: None, subtests: pytest.Subtests) -> None:
+    for name in ("", "a/b", "a\\b", "a$b", "a b", "123", "_-", "..", "é", "a\n", "a" * 300):
+        with subtests.test(name=name):
+            with pytest.raises(Invalid):
+                catalog.functions.create(Identifier("sales", name), SPEC)
+            assert list(catalog.functions.list("sales").items) == []
 
 
 @pytest.mark.parametrize("no_type", ["NUMBERS", {"type": "ARRAY"}, 3, None])

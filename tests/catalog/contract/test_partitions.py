@@ -321,29 +321,30 @@ def test_a_token_of_something_else(catalog: Catalog, daily: Identifier, token: s
         catalog.partitions.list(daily, page_token=token)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        ("dt=2026-01-0%", ["2026-01-01", "2026-01-02"]),
-        ("dt=2026%", ["2026-01-01", "2026-01-02", "2026-02-01"]),
-        ("dt=2026-01-01", ["2026-01-01"]),
-        ("dt=2026", []),
-        ("%01", ["2026-01-01", "2026-02-01"]),
-        ("dt=2026-0_-01", ["2026-01-01", "2026-02-01"]),
-        ("dt=100\\%", ["100%"]),
-        ("dt=100\\_%", ["100_x"]),
-        ("DT=2026%", []),
-        ("", ["100%", "100_x", "2026-01-01", "2026-01-02", "2026-02-01"]),
-    ],
-)
-def test_patterns(catalog: Catalog, daily: Identifier, pattern: str, expected: list[str]) -> None:
+PATTERNS: Sequence[tuple[str, list[str]]] = [
+    ("dt=2026-01-0%", ["2026-01-01", "2026-01-02"]),
+    ("dt=2026%", ["2026-01-01", "2026-01-02", "2026-02-01"]),
+    ("dt=2026-01-01", ["2026-01-01"]),
+    ("dt=2026", []),
+    ("%01", ["2026-01-01", "2026-02-01"]),
+    ("dt=2026-0_-01", ["2026-01-01", "2026-02-01"]),
+    ("dt=100\\%", ["100%"]),
+    ("dt=100\\_%", ["100_x"]),
+    ("DT=2026%", []),
+    ("", ["100%", "100_x", "2026-01-01", "2026-01-02", "2026-02-01"]),
+]
+
+
+def test_patterns(catalog: Catalog, daily: Identifier, subtests: pytest.Subtests) -> None:
     days = ["2026-01-01", "2026-01-02", "2026-02-01", "100%", "100_x"]
     catalog.partitions.create(daily, _specs(*days))
-    assert _days(catalog.partitions.list(daily, pattern=pattern).items) == expected
-    first = catalog.partitions.list(daily, pattern=pattern, max_results=1)
-    rest = catalog.partitions.list(daily, pattern=pattern, page_token=first.next_token).items
-    if len(expected) > 1:
-        assert _days(first.items) + _days(rest) == expected
+    for pattern, expected in PATTERNS:
+        with subtests.test(pattern=pattern):
+            assert _days(catalog.partitions.list(daily, pattern=pattern).items) == expected
+            first = catalog.partitions.list(daily, pattern=pattern, max_results=1)
+            rest = catalog.partitions.list(daily, pattern=pattern, page_token=first.next_token)
+            if len(expected) > 1:
+                assert _days(first.items) + _days(rest.items) == expected
 
 
 def test_names_longer_than_the_index(catalog: Catalog, daily: Identifier) -> None:
@@ -376,38 +377,39 @@ def test_by_names(catalog: Catalog, hourly: Identifier) -> None:
     assert len(catalog.partitions.list_by_names(hourly, many[:1000])) == 3
 
 
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
-        (_filter("dt", "EQUAL", DAYS[2]), DAYS[2:3]),
-        (_filter("dt", "GREATER_THAN", DAYS[2]), DAYS[3:]),
-        (_filter("dt", "LESS_OR_EQUAL", DAYS[2]), DAYS[:3]),
-        (_filter("dt", "BETWEEN", DAYS[1], DAYS[2]), DAYS[1:3]),
-        (_filter("dt", "IN", DAYS[1], DAYS[4], "x"), [DAYS[1], DAYS[4]]),
-        (_filter("dt", "NOT_EQUAL", DAYS[0]), DAYS[1:]),
-        (_filter("dt", "STARTS_WITH", "2026-01-0"), DAYS),
-        (_filter("dt", "STARTS_WITH", "2027"), []),
-        (_filter("dt", "IS_NULL"), []),
-        # What the catalog cannot tell may match.
-        (_filter("nope", "EQUAL", "x"), DAYS),
-        (_filter("dt", "ENDS_WITH", "1"), DAYS),
-    ],
-)
-def test_by_filter(
-    catalog: Catalog, daily: Identifier, condition: str, expected: list[str]
-) -> None:
+CONDITIONS: Sequence[tuple[str, list[str]]] = [
+    (_filter("dt", "EQUAL", DAYS[2]), DAYS[2:3]),
+    (_filter("dt", "GREATER_THAN", DAYS[2]), DAYS[3:]),
+    (_filter("dt", "LESS_OR_EQUAL", DAYS[2]), DAYS[:3]),
+    (_filter("dt", "BETWEEN", DAYS[1], DAYS[2]), DAYS[1:3]),
+    (_filter("dt", "IN", DAYS[1], DAYS[4], "x"), [DAYS[1], DAYS[4]]),
+    (_filter("dt", "NOT_EQUAL", DAYS[0]), DAYS[1:]),
+    (_filter("dt", "STARTS_WITH", "2026-01-0"), DAYS),
+    (_filter("dt", "STARTS_WITH", "2027"), []),
+    (_filter("dt", "IS_NULL"), []),
+    # What the catalog cannot tell may match.
+    (_filter("nope", "EQUAL", "x"), DAYS),
+    (_filter("dt", "ENDS_WITH", "1"), DAYS),
+]
+
+
+def test_by_filter(catalog: Catalog, daily: Identifier, subtests: pytest.Subtests) -> None:
     catalog.partitions.create(daily, _specs(*DAYS))
-    assert _days(catalog.partitions.list_by_filter(daily, condition).items) == expected
-    found: list[str] = []
-    token: str | None = None
-    while True:
-        page = catalog.partitions.list_by_filter(daily, condition, max_results=2, page_token=token)
-        assert len(page.items) <= 2
-        found += _days(page.items)
-        token = page.next_token
-        if token is None:
-            break
-    assert found == expected
+    for condition, expected in CONDITIONS:
+        with subtests.test(condition=condition):
+            assert _days(catalog.partitions.list_by_filter(daily, condition).items) == expected
+            found: list[str] = []
+            token: str | None = None
+            while True:
+                page = catalog.partitions.list_by_filter(
+                    daily, condition, max_results=2, page_token=token
+                )
+                assert len(page.items) <= 2
+                found += _days(page.items)
+                token = page.next_token
+                if token is None:
+                    break
+            assert found == expected
 
 
 def test_by_filter_of_several_columns(catalog: Catalog, hourly: Identifier) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from headwater.catalog.model.catalog import Catalog
@@ -142,31 +144,32 @@ def test_lists_come_in_pages(catalog: Catalog, objects: None) -> None:
         catalog.permissions.list(ORDERS, page_token="nonsense")
 
 
-@pytest.mark.parametrize(
-    ("target", "kind", "name"),
-    [
-        (PermissionTarget(TargetType.DATABASE, "none"), "DATABASE", "none"),
-        (PermissionTarget(TargetType.DATABASE_ALL, "none"), "DATABASE", "none"),
-        (PermissionTarget(TargetType.TABLE, "sales", "none"), "TABLE", "none"),
-        (PermissionTarget(TargetType.TABLE, "none", "orders"), "TABLE", "orders"),
-        (PermissionTarget(TargetType.TABLE, "sales", "orders$branch_b"), "TABLE", None),
-        (PermissionTarget(TargetType.COLUMN, "sales", "none"), "TABLE", "none"),
-        (PermissionTarget(TargetType.VIEW, "sales", view="orders"), "VIEW", "orders"),
-        (PermissionTarget(TargetType.FUNCTION, "sales", function="f"), "FUNCTION", "f"),
-    ],
-)
+NOT_THERE: Sequence[tuple[PermissionTarget, str, str | None]] = [
+    (PermissionTarget(TargetType.DATABASE, "none"), "DATABASE", "none"),
+    (PermissionTarget(TargetType.DATABASE_ALL, "none"), "DATABASE", "none"),
+    (PermissionTarget(TargetType.TABLE, "sales", "none"), "TABLE", "none"),
+    (PermissionTarget(TargetType.TABLE, "none", "orders"), "TABLE", "orders"),
+    (PermissionTarget(TargetType.TABLE, "sales", "orders$branch_b"), "TABLE", None),
+    (PermissionTarget(TargetType.COLUMN, "sales", "none"), "TABLE", "none"),
+    (PermissionTarget(TargetType.VIEW, "sales", view="orders"), "VIEW", "orders"),
+    (PermissionTarget(TargetType.FUNCTION, "sales", function="f"), "FUNCTION", "f"),
+]
+
+
 def test_a_target_that_does_not_exist_is_named(
-    catalog: Catalog, objects: None, target: PermissionTarget, kind: str, name: str | None
+    catalog: Catalog, objects: None, subtests: pytest.Subtests
 ) -> None:
-    grant = _grant(target, min(GRANTABLE[target.type]))
-    with pytest.raises(NotFound) as error:
-        catalog.permissions.grant(grant)
-    assert error.value.resource_type is ResourceType(kind)
-    assert name is None or error.value.resource_name == name
-    with pytest.raises(NotFound):
-        catalog.permissions.revoke(target, grant.access, "ada")
-    with pytest.raises(NotFound):
-        catalog.permissions.list(target)
+    for target, kind, name in NOT_THERE:
+        with subtests.test(target=target):
+            grant = _grant(target, min(GRANTABLE[target.type]))
+            with pytest.raises(NotFound) as error:
+                catalog.permissions.grant(grant)
+            assert error.value.resource_type is ResourceType(kind)
+            assert name is None or error.value.resource_name == name
+            with pytest.raises(NotFound):
+                catalog.permissions.revoke(target, grant.access, "ada")
+            with pytest.raises(NotFound):
+                catalog.permissions.list(target)
 
 
 def test_columns_must_be_the_tables(catalog: Catalog, objects: None) -> None:

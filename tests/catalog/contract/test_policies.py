@@ -248,16 +248,18 @@ ACCEPTED_FILTERS: list[Json] = [
 ]
 
 
-@pytest.mark.parametrize("document", ACCEPTED_FILTERS, ids=range(len(ACCEPTED_FILTERS)))
 def test_a_filter_that_paimon_evaluates_is_taken(
-    catalog: Catalog, people: Identifier, document: Json
+    catalog: Catalog, people: Identifier, subtests: pytest.Subtests
 ) -> None:
-    catalog.policies.create(people, _filter(document))
-    (policy,) = catalog.policies.list(people).items
-    # What was stored is taken again as it is.
-    catalog.policies.drop(people, PolicyType.ROW_FILTER, "ada")
-    catalog.policies.create(people, policy)
-    assert catalog.policies.list(people).items == (policy,)
+    for document in ACCEPTED_FILTERS:
+        with subtests.test(document=document):
+            catalog.policies.create(people, _filter(document))
+            (policy,) = catalog.policies.list(people).items
+            # What was stored is taken again as it is.
+            catalog.policies.drop(people, PolicyType.ROW_FILTER, "ada")
+            catalog.policies.create(people, policy)
+            assert catalog.policies.list(people).items == (policy,)
+            catalog.policies.drop(people, PolicyType.ROW_FILTER, "ada")
 
 
 REFUSED_FILTERS: list[tuple[str, str]] = [
@@ -291,13 +293,14 @@ REFUSED_FILTERS: list[tuple[str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "match"), REFUSED_FILTERS, ids=range(len(REFUSED_FILTERS)))
 def test_a_filter_that_is_not_understood_is_refused(
-    catalog: Catalog, people: Identifier, text: str, match: str
+    catalog: Catalog, people: Identifier, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(Invalid, match=match):
-        catalog.policies.create(people, Policy("ada", RowFilter(text)))
-    assert _names(catalog) == []
+    for text, match in REFUSED_FILTERS:
+        with subtests.test(text=text):
+            with pytest.raises(Invalid, match=match):
+                catalog.policies.create(people, Policy("ada", RowFilter(text)))
+            assert _names(catalog) == []
 
 
 REFUSED_MASKS: list[tuple[str, Json, str]] = [
@@ -315,15 +318,14 @@ REFUSED_MASKS: list[tuple[str, Json, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("column", "document", "match"), REFUSED_MASKS, ids=range(len(REFUSED_MASKS))
-)
 def test_a_mask_that_does_not_give_the_columns_type_is_refused(
-    catalog: Catalog, people: Identifier, column: str, document: Json, match: str
+    catalog: Catalog, people: Identifier, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(Invalid, match=match):
-        catalog.policies.create(people, _mask(column, document))
-    assert _names(catalog) == []
+    for column, document, match in REFUSED_MASKS:
+        with subtests.test(column=column, document=document):
+            with pytest.raises(Invalid, match=match):
+                catalog.policies.create(people, _mask(column, document))
+            assert _names(catalog) == []
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -169,9 +170,8 @@ def test_a_table_is_not_replaced_by_another_kind(
         catalog.tables.replace(of_that_kind, plain)
 
 
-@pytest.mark.parametrize(
-    ("options", "keys", "error", "message"),
-    [
+Refusal: TypeAlias = tuple[Mapping[str, str], tuple[str, ...], type[HeadwaterError], str]
+REFUSED: Sequence[Refusal] = [
         ({"type": "some-table"}, (), Invalid, "'some-table' is not a table type"),
         ({"type": "format-table"}, ("id",), Invalid, "primary key"),
         ({"type": "format-table", "primary-key": "id"}, (), Invalid, "primary key"),
@@ -196,17 +196,19 @@ def test_a_table_is_not_replaced_by_another_kind(
         ),
         ({"auto-create": "true"}, (), Invalid, "auto-create"),
         ({"target-file-row-num": "0"}, (), Invalid, "target-file-row-num"),
-    ],
-)  # fmt: skip
+]  # fmt: skip
+
+
 def test_what_a_type_does_not_have_is_refused(
-    catalog: Catalog, plain: Schema, options: Mapping[str, str], keys: tuple[str, ...],
-    error: type[HeadwaterError], message: str,
-) -> None:  # fmt: skip
+    catalog: Catalog, plain: Schema, subtests: pytest.Subtests
+) -> None:
     catalog.databases.create("sales")
-    with pytest.raises(error, match=message):
-        catalog.tables.create(NAME, replace(plain, options=options, primary_keys=keys))
-    with pytest.raises(NotFound):
-        catalog.tables.get(NAME)
+    for options, keys, error, message in REFUSED:
+        with subtests.test(options=options, keys=keys):
+            with pytest.raises(error, match=message):
+                catalog.tables.create(NAME, replace(plain, options=options, primary_keys=keys))
+            with pytest.raises(NotFound):
+                catalog.tables.get(NAME)
 
 
 def test_a_table_without_columns_is_refused(catalog: Catalog) -> None:
