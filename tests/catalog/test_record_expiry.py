@@ -117,6 +117,9 @@ def test_rows_expire_before_they_are_merged_in_every_engine(tmp_path: Path) -> N
         ({"record-level.time-field": "x"}, "'x' does not exist"),
         ({"record-level.time-field": "v"}, "'v' must be of type INT, BIGINT or TIMESTAMP"),
         ({**EXPIRING, "record-level.expire-time": "soon"}, "'soon' is not a quantity"),
+        ({"record-level.expire-time": "1 h"}, r"needs 'record-level\.time-field'"),
+        ({"num-levels": "1"}, "at least 2"),
+        ({"num-sorted-run.compaction-trigger": "0"}, "at least 2"),
     ],
 )
 def test_options_are_checked_at_creation(
@@ -127,14 +130,3 @@ def test_options_are_checked_at_creation(
         lake.create_database("d")
         with pytest.raises(Invalid, match=words):
             lake.create_table("d.t", schema, primary_keys=["k"], options={"bucket": "1", **options})
-
-
-def test_a_table_that_does_not_say_which_column_holds_times_is_not_compacted(
-    tmp_path: Path,
-) -> None:
-    table = _table(tmp_path, Clock(), pa.int32(), {"record-level.expire-time": "1 h"})
-    table.write({"k": [1], "t": [NOW]})
-    table.write({"k": [2], "t": [NOW]})
-    with pytest.raises(Invalid, match=r"needs 'record-level\.time-field'"):
-        table.compact()
-    assert _keys(table) == [1, 2]

@@ -122,9 +122,12 @@ class TableOptions:
         if text is None:
             return default
         try:
-            return int(text.strip())
+            number = int(text.strip())
         except ValueError:
             raise Invalid(f"option '{key}' must be an integer, not '{text}'") from None
+        if abs(number) > _LONGEST:
+            raise Invalid(f"option '{key}': {number} is more than can be counted")
+        return number
 
     def _boolean(self, key: str, default: bool) -> bool:
         text = self.raw.get(key)
@@ -446,9 +449,9 @@ class TableOptions:
     @property
     def manifest_target_file_size(self) -> int:
         """Bytes at which manifests are merged into a new one."""
-        return parse_bytes(
-            self.raw.get("manifest.target-file-size", "8 mb"), "manifest.target-file-size"
-        )
+        key = "manifest.target-file-size"
+        # As in Java, a size of 0 gives each entry a manifest of its own.
+        return max(1, parse_bytes(self.raw.get(key, "8 mb"), key))
 
     @property
     def manifest_merge_min_count(self) -> int:

@@ -376,6 +376,8 @@ def test_many_entries_roll_to_several_manifests(tmp_path: Path) -> None:
     assert [part.file_name for part in parts] == [f"manifest-uuid1-{n}" for n in range(len(parts))]
     assert len(parts) > 2
     assert [e for part in parts for e in read_manifest(small, part.file_name)] == entries
+    single = storage.with_schema(storage.schema.with_options({"manifest.target-file-size": "0 b"}))
+    assert len(write_manifests(single, entries[:3])) == 3
     assert write_manifests(small, []) == []
 
 

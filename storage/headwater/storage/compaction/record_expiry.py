@@ -11,9 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.storage.errors import Invalid
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.options import RECORD_EXPIRE_TIME, RECORD_TIME_FIELD
 from headwater.storage.scan.pruning import value_ranges
 from headwater.storage.schema.rules import check_record_time
 from headwater.storage.table_storage import TableStorage
@@ -53,13 +51,9 @@ class RecordExpiry:
         age = options.record_expire_time
         if age is None or not storage.schema.primary_keys:
             return None
-        name = options.record_time_field
-        if name is None:
-            raise Invalid(
-                f"table {storage.name}: option '{RECORD_EXPIRE_TIME}' needs '{RECORD_TIME_FIELD}', "
-                "the column that holds the time of each row"
-            )
         check_record_time(storage.schema)
+        name = options.record_time_field
+        assert name is not None
         now = storage.runtime.now_millis() // 1000
         return RecordExpiry(storage, storage.schema.column(name), now - age // 1000)
 

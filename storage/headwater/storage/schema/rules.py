@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.options import (
+    RECORD_EXPIRE_TIME,
     RECORD_TIME_FIELD,
     ChangelogProducer,
     MergeEngine,
@@ -223,6 +224,8 @@ def _check_options(schema: TableSchema) -> None:
     if kind_field is not None and kind_field not in schema.field_by_name:
         raise Invalid(f"rowkind.field column '{kind_field}' does not exist")
     check_record_time(schema)
+    if schema.primary_keys and options.highest_level < 1:
+        raise Invalid(f"option 'num-levels' must be at least 2, not {options.highest_level + 1}")
     if options.snapshot_retained_min < 1:
         raise Invalid("'snapshot.num-retained.min' must be at least 1")
     if options.snapshot_retained_min > options.snapshot_retained_max:
@@ -245,7 +248,6 @@ def _check_options(schema: TableSchema) -> None:
         options.deletion_vector_index_file_target_size,
         options.index_file_in_data_file_dir,
         options.thin_mode,
-        options.highest_level,
         options.split_target_size,
         options.manifest_target_file_size,
     )
@@ -261,9 +263,14 @@ def _check_deletion_vectors(options: TableOptions) -> None:
 
 
 def check_record_time(schema: TableSchema) -> None:
-    """Check the column by which rows expire; raises Invalid if it holds no times."""
+    """Check the column by which rows expire; raises Invalid if it is missing or holds no times."""
     name = schema.table_options.record_time_field
     if name is None:
+        if schema.primary_keys and schema.table_options.record_expire_time is not None:
+            raise Invalid(
+                f"option '{RECORD_EXPIRE_TIME}' needs '{RECORD_TIME_FIELD}', the column that holds "
+                "the time of each row; set both at once"
+            )
         return
     if name not in schema.field_by_name:
         raise Invalid(f"{RECORD_TIME_FIELD} column '{name}' does not exist")
