@@ -186,6 +186,14 @@ def test_the_binlog_has_both_sides_of_an_update(table: Table) -> None:
     assert sorted_rows(changes) == [("+U", [2, 2], [20, 21]), ("-D", [3], [None])]
     now = table.inspect.binlog(["k"]).to_arrow()
     assert sorted_rows(now) == [("+I", [1]), ("+U", [2]), ("-D", [3])]
+    # Rows of different keys, which only stand next to each other.
+    table.write({"k": [1, 2], "day": [DAY] * 2, "v": [10, 22]}, pa.array(["-U", "+U"]))
+    table.compact()
+    now = table.inspect.binlog(["k"]).to_arrow()
+    assert sorted_rows(now) == [("+U", [2])]
+    table.write({"k": [1, 2], "day": [DAY] * 2, "v": [10, 22]}, pa.array(["-U", "+U"]))
+    now = table.inspect.binlog(["k"]).to_arrow()
+    assert sorted_rows(now) == [("+U", [2]), ("-U", [1])]
 
 
 def test_logs_are_lazy_frames(table: Table) -> None:

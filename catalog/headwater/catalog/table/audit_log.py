@@ -7,7 +7,7 @@ from functools import cached_property, partial
 
 import pyarrow as pa
 
-from headwater.catalog.table.scan import BATCH_ROWS, Rows
+from headwater.catalog.table.scan import BATCH_ROWS, Changes, Rows
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.read.prefetch import BatchRead
@@ -16,6 +16,7 @@ from headwater.storage.scan.split import Split
 from headwater.storage.system_tables.changes import (
     audit_log_schema,
     binlog_schema,
+    in_lists,
     packed,
     with_row_kind_first,
 )
@@ -92,8 +93,9 @@ class AuditLog(Rows):
 class Binlog(AuditLog):
     """Like the audit log, with both sides of an update in one row.
 
-    Each column is a list: of the value before and the one after in a ``+U`` row that a ``-U`` row
-    precedes, else of one value.
+    Each column is a list: of the value before and the one after in a change of kind ``+U`` that one
+    of kind ``-U`` precedes, else of one value. The rows of a snapshot, which may have these kinds
+    too, are no two sides of anything (``BinlogTable.java``).
 
     Args:
         rows: The rows, whose splits and columns are taken.
@@ -118,9 +120,18 @@ class Binlog(AuditLog):
         return Binlog(self._rows.narrowed(self._own(columns), self._rows.predicate))
 
     def split_reads(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[BatchRead]:
-        """The rows of one split, in one part: both sides of an update may lie in two."""
-        yield partial(self._packed, tuple(self._audited(split, batch_rows)))
+        """The rows of one split; those of changes in one part: two may be sides of one update."""
+        reads = self._audited(split, batch_rows)
+        if isinstance(self._rows, Changes):
+            yield partial(self._packed, tuple(reads))
+            return
+        for read in reads:
+            yield partial(self._in_lists, read)
 
     def _packed(self, reads: Sequence[BatchRead]) -> Generator[pa.RecordBatch]:
         flat = (batch for read in reads for batch in self._of(read, self._flat))
         yield from packed(flat, self.schema)
+
+    def _in_lists(self, read: BatchRead) -> Generator[pa.RecordBatch]:
+        for batch in self._of(read, self._flat):
+            yield in_lists(batch, self.schema)

@@ -18,7 +18,14 @@ from headwater.storage.rows.kinds import KIND_NAMES, RowKind
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.data_type import arrow_field
 
-__all__ = ["ROW_KIND", "audit_log_schema", "binlog_schema", "packed", "with_row_kind_first"]
+__all__ = [
+    "ROW_KIND",
+    "audit_log_schema",
+    "binlog_schema",
+    "in_lists",
+    "packed",
+    "with_row_kind_first",
+]
 
 ROW_KIND = "rowkind"
 """The column of ``+I``, ``-U``, ``+U``, ``-D``."""
@@ -87,12 +94,25 @@ def packed(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
         yield _packed(waiting, schema)
 
 
+def in_lists(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of an audit log as a binlog of rows, none of which is one side of an update."""
+    return _listed(batch, schema, np.zeros(batch.num_rows, bool))
+
+
 def _packed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     kinds = batch.column(ROW_KIND)
     before = _mask(pc.equal(kinds, _BEFORE))
     after = _mask(pc.equal(kinds, _AFTER))
     is_second = np.zeros(len(kinds), bool)
     is_second[1:] = before[:-1] & after[1:]
+    return _listed(batch, schema, is_second)
+
+
+def _listed(
+    batch: pa.RecordBatch, schema: pa.Schema, is_second: npt.NDArray[np.bool_]
+) -> pa.RecordBatch:
+    """Rows with lists of values; a row that is a second one is put into the list of the first."""
+    kinds = batch.column(ROW_KIND)
     starts = np.flatnonzero(~is_second)
     offsets = np.append(starts, len(kinds)).astype(np.int32)
     columns: list[pa.Array] = []
