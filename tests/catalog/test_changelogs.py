@@ -29,6 +29,7 @@ ENGINES: Mapping[str, Mapping[str, str]] = {
     "partial-update": {"merge-engine": "partial-update"},
 }
 # One bucket, so that the order of changes is that of the keys.
+VECTORS = {"deletion-vectors.enabled": "true"}
 LEVELS = {
     "bucket": "1",
     "num-sorted-run.compaction-trigger": "2",
@@ -367,3 +368,19 @@ def test_rows_of_other_partitions_and_buckets_are_not_told(tmp_path: Path) -> No
         ("-U", "b", 7, 0),
         ("+U", "b", 7, 1),
     ]
+
+
+@pytest.mark.parametrize("options", [{"changelog-producer": "lookup"}, VECTORS])
+def test_lookups_merge_keys_that_are_new(tmp_path: Path, options: Mapping[str, str]) -> None:
+    """As in Java, where a row that is its key's only one is merged with nothing."""
+    sums = {"merge-engine": "aggregation", "fields.default-aggregate-function": "sum"}
+    table = new_table(tmp_path, {**options, **sums})
+    table.write({"k": [1, 2], "v": [1, 2], "s": [0, 0], "_ROW_KIND": ["+I", "-D"]})
+    assert found(table) == {1: (1, 0), 2: (-2, 0)}
+    groups = {"merge-engine": "partial-update", "fields.s.sequence-group": "v"}
+    table = new_table(tmp_path, {**options, **groups})
+    rows = {"k": [1, 2, 3], "v": [1, 2, 3], "s": [0, None, 0]}
+    table.write({**rows, "_ROW_KIND": ["+I", "+I", "-D"]})
+    assert found(table) == {1: (1, 0), 2: (None, None)}
+    if "changelog-producer" in options:
+        assert replayed(changes(table, 0)) == found(table)

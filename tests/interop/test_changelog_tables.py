@@ -29,9 +29,9 @@ MODES: Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]] = {
     "deduplicate": ({}, KINDS),
     "without_same": ({"changelog-producer.row-deduplicate": "true"}, KINDS),
     "sequence": ({"sequence.field": "s"}, ("+I", "+U")),
-    "sum": (SUMS, ("+I", "+U")),
+    "sum": (SUMS, KINDS),
     "partial": ({"merge-engine": "partial-update"}, ("+I", "+U")),
-    "groups": (GROUPS, ("+I", "+U")),
+    "groups": (GROUPS, KINDS),
 }
 
 Rows: TypeAlias = list[tuple[object, ...]]

@@ -207,12 +207,24 @@ class _Rewriter:
 
     def _must_be_rewritten(self, file: DataFile) -> bool:
         """True if a file does not just move up, though no other has rows of its keys."""
-        if self._options.rewrites_all_files:
+        if self._options.rewrites_all_files or self._merges_new_keys(file):
             return True
         if self._task.unit.drops_vectors and file.file_name in self._task.deletion_files:
             return True
         expires = self._expiry is not None and self._expiry.has_expired(file)
         return expires or self._may_delete(file)
+
+    def _merges_new_keys(self, file: DataFile) -> bool:
+        """True if the engine has a say about rows that are their keys' only ones.
+
+        As ``LookupMergeTreeCompactRewriter.upgradeStrategy`` has it, not on the highest level.
+        """
+        return (
+            file.level == 0
+            and self._options.needs_lookup
+            and self._options.merge_engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
+            and self._level < self._task.unit.highest_level
+        )
 
     def _move_up(self, file: DataFile) -> None:
         if file.level == self._level:

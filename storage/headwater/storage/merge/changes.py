@@ -82,7 +82,14 @@ def merge_changes(
     Raises:
         CorruptData: As `merge_runs`.
     """
-    merge = RangeMerge(rules, columns, needs_age(runs, rules), keep_deletes=True, ordered=True)
+    merge = RangeMerge(
+        rules,
+        columns,
+        needs_age(runs, rules),
+        keep_deletes=True,
+        ordered=True,
+        merges_new_keys=old_level is None,
+    )
     for parts in key_ranges(runs, rules, batch_rows, window_bytes, with_keys=True):
         if old_level is None:
             fresh_keys = _distinct([part for part in parts if part.run.level == 0])

@@ -60,7 +60,8 @@ class MergeEngine(ABC):
     retract this may still give another result than merging all at once, unless
     `merges_retractions_partially`.
 
-    It does not see keys with one row, which stays as it is (``ReducerMergeFunctionWrapper.java``).
+    It does not see keys with one row, which stays as it is (``ReducerMergeFunctionWrapper.java``),
+    but for rows of level 0 in a compaction that looks older rows up (``LookupMergeFunction.java``).
 
     Attributes:
         takes_retractions: True if ``-U`` and ``-D`` rows may be merged; if not, they are refused.

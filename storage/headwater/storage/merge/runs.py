@@ -18,6 +18,7 @@ from headwater.storage.errors import CorruptData
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.merge.engine import Indices, Mask, PickingEngine, RowGroups
 from headwater.storage.merge.groups import (
+    groups_of_rows,
     picked_of_groups,
     picked_rows,
     shared_keys,
@@ -308,13 +309,19 @@ def _encode(live: Sequence[_Cursor], rules: MergeRules) -> None:
 
 @dataclass
 class RangeMerge:
-    """The merge of the rows of one key range."""
+    """The merge of the rows of one key range.
+
+    Attributes:
+        merges_new_keys: True if the engine merges a row of level 0 also where it is its key's
+            only one, as it does when older rows are looked up (``LookupMergeFunction.java``).
+    """
 
     rules: MergeRules
     columns: Sequence[str]
     by_age: bool
     keep_deletes: bool
     ordered: bool
+    merges_new_keys: bool = False
 
     def __call__(self, parts: Sequence[RunPart]) -> Iterator[pa.RecordBatch]:
         """The merged rows.
@@ -330,7 +337,10 @@ class RangeMerge:
         if picking is not None and not self.by_age and len(parts) > 1:
             yield from self._result(parts, picked_rows(keys, newest=picking.newest))
             return
-        rows, firsts = shared_keys(keys)
+        if self.merges_new_keys and picking is None:
+            rows, firsts = _shared_or_new_keys(parts)
+        else:
+            rows, firsts = shared_keys(keys)
         if not len(firsts):
             yield from self._result(parts, None)
             return
@@ -415,6 +425,16 @@ class RangeMerge:
         if batch.num_rows:
             batches.append(batch)
             keys.append(own_keys)
+
+
+def _shared_or_new_keys(parts: Sequence[RunPart]) -> tuple[Indices, Indices]:
+    """As `shared_keys`, with the keys besides that a row of level 0 has for itself."""
+    rows, firsts = groups_of_rows(concatenate([part.keys for part in parts]))
+    sizes = np.diff(np.append(firsts, len(rows)))
+    lengths = [len(part.keys) for part in parts]
+    is_new = np.repeat([part.run.level == 0 for part in parts], lengths)[rows[firsts]]
+    merged = (sizes > 1) | is_new
+    return rows[np.repeat(merged, sizes)], np.cumsum(sizes[merged]) - sizes[merged]
 
 
 def lowest_levels(parts: Sequence[RunPart]) -> list[RunPart]:
