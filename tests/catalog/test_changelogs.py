@@ -384,3 +384,14 @@ def test_lookups_merge_keys_that_are_new(tmp_path: Path, options: Mapping[str, s
     assert found(table) == {1: (1, 0), 2: (None, None)}
     if "changelog-producer" in options:
         assert replayed(changes(table, 0)) == found(table)
+
+
+@pytest.mark.parametrize("engine", ["partial-update", "aggregation"])
+def test_rows_as_they_were_written_are_streamed_whatever_merges_them(
+    tmp_path: Path, engine: str
+) -> None:
+    table = new_table(tmp_path, {"changelog-producer": "input", "merge-engine": engine})
+    table.write({"k": [1, 2], "v": [1, 2], "s": [0, 0]})
+    table.write({"k": [1], "v": [None], "s": [4]})
+    assert found(table) == {1: (1, 4), 2: (2, 0)}
+    assert changes(table, 0) == [("+I", 1, 1, 0), ("+I", 2, 2, 0), ("+I", 1, None, 4)]

@@ -70,10 +70,13 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
             Refusal(
                 Operation.STREAM,
                 one_of("deduplicate"),
-                "set changelog-producer to lookup or full-compaction: without a changelog a stream "
-                "would give every row that was written",
+                "set changelog-producer to lookup or full-compaction, or to input for the rows as "
+                "they were written: without a changelog a stream would give these unasked",
                 keyed=True,
-                unless_option=("changelog-producer", one_of("lookup", "full-compaction")),
+                unless_option=(
+                    "changelog-producer",
+                    one_of("lookup", "full-compaction", "input"),
+                ),
             ),
         ),
     ),
