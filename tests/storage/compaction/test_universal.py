@@ -40,7 +40,8 @@ def picked(
 ) -> tuple[int, int] | None:
     """The number of runs that are compacted, and the level of the new one."""
     tree = levels(*runs, created=created)
-    given = {"num-sorted-run.compaction-trigger": "3", **(options or {})}
+    paimons = {"num-sorted-run.compaction-trigger": "3", "compaction.size-ratio": "1"}
+    given = {**paimons, **(options or {})}
     unit = pick_compaction(tree, CompactionOptions(given), NOW, zone)
     if unit is None:
         return None
@@ -125,6 +126,39 @@ def test_sizes_may_differ_by_more_at_off_peak_hours(
     zone = dt.timezone(dt.timedelta(hours=hours_east))
     runs = [(0, 100), (0, 149), (4, 1000), (5, 10000)]
     assert picked(runs, options, zone=zone) == ((2, 3) if is_off_peak else None)
+
+
+def test_many_small_commits_are_rewritten_a_few_times_and_stay_few_beside_the_oldest() -> None:
+    oldest, commits = 1_000_000, 1000
+    sizes = [(5, oldest)]
+    rewritten, highest = 0, 0
+    for _ in range(commits):
+        sizes.insert(0, (0, 1000))
+        unit = pick_compaction(levels(*sizes), CompactionOptions({}), NOW, dt.UTC)
+        if unit is not None:
+            size = sum(file.file_size for file in unit.files)
+            # All rows are new versions of those of the oldest run.
+            made = min(size, oldest) if unit.drops_deletes else size
+            count = len({(file.level, file.max_sequence_number) for file in unit.files})
+            sizes = [(unit.output_level, made), *sizes[count:]]
+            rewritten += made
+        assert len(sizes) <= 5
+        highest = max(highest, sum(size for _, size in sizes[:-1]))
+    assert rewritten < 15 * 1000 * commits
+    assert highest < oldest / 3
+
+
+def test_a_run_joins_that_is_four_times_as_large_unless_the_table_says_otherwise() -> None:
+    tree = levels((0, 1), (0, 4), (3, 21), (4, 1000), (5, 10_000))
+    for options, count in (({}, 2), ({"compaction.size-ratio": "320"}, 3)):
+        unit = pick_compaction(tree, CompactionOptions(options), NOW, dt.UTC)
+        assert unit is not None
+        assert len({file.file_size for file in unit.files if file.level < 1}) == 2
+        assert len({file.level for file in unit.files}) == count - 1
+    assert (
+        pick_compaction(tree, CompactionOptions({"compaction.size-ratio": "1"}), NOW, dt.UTC)
+        is None
+    )
 
 
 def test_amplification_is_limited() -> None:

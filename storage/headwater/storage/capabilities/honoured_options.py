@@ -178,7 +178,11 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
         "compaction.max-size-amplification-percent",
         "how large newer runs may be together before all are compacted",
     ),
-    _honoured("compaction.size-ratio", "how much greater an older run may be to be compacted, too"),
+    _honoured(
+        "compaction.size-ratio",
+        "by what percentage an older run may be greater and still be compacted, too: unless it is "
+        "set, 300 with a primary key, where Paimon has 1",
+    ),
     _honoured("compaction.offpeak-ratio", "what is added to that in hours of little load"),
     _honoured("compaction.offpeak.start.hour", "the first of these hours, in local time"),
     _honoured("compaction.offpeak.end.hour", "the hour that ends them"),

@@ -10,6 +10,9 @@ from headwater.storage.options import TableOptions, parse_bytes, parse_duration
 
 __all__ = ["CompactionOptions"]
 
+# docs/decisions/0013-compaction-picks.md tells what other values cost.
+_MERGE_SIZE_RATIO = 300
+
 
 @dataclass(frozen=True)
 class CompactionOptions(TableOptions):
@@ -45,8 +48,17 @@ class CompactionOptions(TableOptions):
         """Percent by which the next run may be greater than those before it, and still join."""
         return self._integer("compaction.size-ratio", 1)
 
+    @property
+    def merge_size_ratio(self) -> int:
+        """As `size_ratio`, for the runs of a primary-key table.
+
+        Unless it is set, a run joins that is up to four times as large: Paimon's 1 lets all levels
+        fill up to about the same size, and then each commit rewrites one of them.
+        """
+        return self._integer("compaction.size-ratio", _MERGE_SIZE_RATIO)
+
     def off_peak_ratio(self, hour: int) -> int:
-        """Percent that is added to `size_ratio` in an hour of the day, from 0 to 23."""
+        """Percent that is added to the size ratio in an hour of the day, from 0 to 23."""
         start = self._integer("compaction.offpeak.start.hour", -1)
         end = self._integer("compaction.offpeak.end.hour", -1)
         if start == end or -1 in (start, end):

@@ -58,7 +58,7 @@ def pick_compaction(
         zone: The time zone of off-peak hours.
     """
     hour = datetime.fromtimestamp(now_millis / 1000, zone).hour
-    size_ratio = options.size_ratio + options.off_peak_ratio(hour)
+    size_ratio = options.merge_size_ratio + options.off_peak_ratio(hour)
     if _is_full_due(levels, options, now_millis):
         unit: CompactionUnit | None = full_compaction(levels)
     else:
