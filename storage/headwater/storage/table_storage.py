@@ -18,6 +18,7 @@ from headwater.storage.errors import (
 )
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.recent import Recent
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.option_changes import options_at
 from headwater.storage.schema.table_schema import TableSchema
@@ -25,6 +26,9 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import Json
 
 __all__ = ["CommitAnswer", "Fate", "PartitionStatistics", "SnapshotPointer", "TableStorage"]
+
+# The lists of manifests of a few snapshots.
+_RECENT = 9
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,7 @@ class TableStorage:
         files: Access to those files.
         schema: The schema in force, options laid over by the caller included.
         runtime: Clock and names.
+        recent: The manifests that were read last, for `headwater.storage.scan.live`.
     """
 
     name: str
@@ -177,6 +182,7 @@ class TableStorage:
     files: FileAccess
     schema: TableSchema
     runtime: Runtime = SYSTEM_RUNTIME
+    recent: Recent = field(default_factory=lambda: Recent(_RECENT), compare=False, repr=False)
     _schemas: dict[int, TableSchema] = field(default_factory=dict, compare=False, repr=False)
 
     def schema_by_id(self, schema_id: int) -> TableSchema:

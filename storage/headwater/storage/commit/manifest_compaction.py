@@ -120,7 +120,7 @@ def _rewritten(storage: TableStorage, base: Snapshot, user: str) -> Snapshot | N
     ]
     if _are_in_order(storage, before):
         return None
-    entries = _sorted(storage, live_entries(storage, base))
+    entries = _sorted(storage, live_entries(storage, base, anew=True))
     base_list = write_manifest_list(
         storage, write_manifests(storage, entries, at_least=_ABOVE_TARGET)
     )

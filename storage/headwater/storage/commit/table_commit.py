@@ -44,11 +44,11 @@ from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import (
     ManifestFile,
-    read_manifest_list,
     write_manifest_list,
     write_manifests,
 )
 from headwater.storage.manifest.merge import merge_manifests
+from headwater.storage.scan.live import manifests_of
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.files import FileSnapshotPointer
 from headwater.storage.snapshot.invariants import check_invariants
@@ -368,7 +368,7 @@ class TableCommit:
         if attempt.late_rows is not None and unseen:
             delta = attempt.late_rows.renumbered(delta, unseen)
             attempt.changes = lambda _: delta
-        before = self._manifests(base)
+        before = [] if base is None else manifests_of(self._storage, base)
         merged = merge_manifests(self._storage, before)
         known = {manifest.file_name for manifest in before}
         scrap = [m.file_name for m in merged if m.file_name not in known]
@@ -411,14 +411,6 @@ class TableCommit:
         written = write_manifest_list(self._storage, files)
         attempt.written.append(written[0])
         return written
-
-    def _manifests(self, base: Snapshot | None) -> list[ManifestFile]:
-        if base is None:
-            return []
-        return [
-            *read_manifest_list(self._storage, base.base_manifest_list),
-            *read_manifest_list(self._storage, base.delta_manifest_list),
-        ]
 
     def _forget(self, attempt: Attempt, names: Sequence[str]) -> None:
         self._discard(names)

@@ -54,7 +54,7 @@ def live_paths(storage: TableStorage, snapshot: Snapshot) -> set[str]:
     Raises:
         CorruptData: A manifest is missing or malformed.
     """
-    entries = live_entries(storage, snapshot)
+    entries = live_entries(storage, snapshot, anew=True)
     return {path for entry in entries for path in data_paths(storage, entry)}
 
 

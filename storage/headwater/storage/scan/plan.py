@@ -31,6 +31,7 @@ from headwater.storage.manifest.records import ManifestFile
 from headwater.storage.options import TableOptions
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.scan.live import entries_of_few, manifests_of
 from headwater.storage.scan.postponed import postponed_splits
 from headwater.storage.scan.pruning import Pruner
 from headwater.storage.scan.sections import Section, key_sections, lacks_vectors, pack_in_order
@@ -83,6 +84,7 @@ def live_entries(
     partitions: Collection[bytes] | None = None,
     bucket: int | None = None,
     level: int | None = None,
+    anew: bool = False,
 ) -> list[ManifestEntry]:
     """The files that a snapshot holds.
 
@@ -94,10 +96,21 @@ def live_entries(
         partitions: Only these, serialised.
         bucket: Only this bucket.
         level: Only this LSM level.
+        anew: Read every manifest, also those that were read before: an upkeep of manifests is to
+            notice a damaged one.
 
     Raises:
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
     """
+    if predicate is None and bucket is None and not anew:
+        few = entries_of_few(storage, manifests_of(storage, snapshot))
+        if few is not None:
+            return [
+                entry
+                for entry in few
+                if (partitions is None or entry.partition in partitions)
+                and (level is None or entry.file.level == level)
+            ]
     pruner = Pruner(storage, predicate, partitions, bucket, level)
     return list(_live(storage, snapshot, pruner).entries)
 
