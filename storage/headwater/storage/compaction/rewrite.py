@@ -35,6 +35,7 @@ from headwater.storage.write.table_writer import CommitMessage
 __all__ = ["run_compaction"]
 
 _BATCH_ROWS = 65536
+_BATCH_BYTES = 4 * 1024**2
 
 
 def run_compaction(storage: TableStorage, task: CompactionTask) -> CommitMessage | None:
@@ -335,10 +336,31 @@ class _Rewriter:
         return self._changes
 
     def _write(self, writer: DataFileWriter, rows: Iterable[pa.RecordBatch]) -> list[DataFile]:
-        for batch in rows:
-            writer.write(pa.Table.from_batches([batch]))
+        # A file's statistics are taken batch by batch, and those of a merge are small.
+        for batches in _gathered(rows):
+            writer.write(pa.Table.from_batches(batches))
         return writer.finish()
 
     def _replace(self, before: Sequence[DataFile], after: Sequence[DataFile]) -> None:
         self.before += before
         self.after += after
+
+
+def _gathered(rows: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Batches that follow each other, as many as come to `_BATCH_ROWS` or `_BATCH_BYTES`."""
+    batches: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in rows:
+        if not batch.num_rows:
+            continue
+        if batches and batch.schema != batches[0].schema:
+            yield batches
+            batches, count, size = [], 0, 0
+        batches.append(batch)
+        count += batch.num_rows
+        size += batch.nbytes
+        if count >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            yield batches
+            batches, count, size = [], 0, 0
+    if batches:
+        yield batches
