@@ -230,11 +230,20 @@ def test_partition_text_of_another_type_is_invalid(name: str, text: str) -> None
         parse_partition_text(name, parse_type(text), LEGACY)
 
 
+def test_a_decimal_has_no_negative_zero() -> None:
+    field = DataField(0, "p", parse_type("DECIMAL(5, 2)"))
+    assert partition_text(Decimal("-0"), field, LEGACY) == "0.00"
+
+
 def test_a_moment_may_have_a_zone() -> None:
     assert parse_moment("1970-01-01T01:00:00+01:00") == (0, True)
     assert parse_moment("1969-12-31 18:30:00 -05:30") == (0, True)
     assert parse_moment("1970-01-01 00:00:00.000000001 UTC") == (1, True)
     assert parse_moment("1970-01-01") == (0, False)
+    assert parse_moment("1970-01-01 18:00:00+18:00") == (0, True)
+    for offset in ("+19:00", "-19:00", "+99:00", "+01:60"):
+        with pytest.raises(ValueError, match="time zone"):
+            parse_moment(f"1970-01-01 00:00:00{offset}")
 
 
 @settings(deadline=None)

@@ -117,6 +117,19 @@ def test_large_objects_and_arrays() -> None:
         (pa.array([UUID(int=7).bytes], pa.binary(16)), variant(UUID(int=7), {})),
         (pa.array([Decimal("-1.5")], pa.decimal128(38, 10)), variant(Decimal("-1.5000000000"), {})),
         (pa.array([Decimal(10**37)], pa.decimal128(38, 0)), variant(Decimal(10**37), {})),
+        # The last values of each size, and the first of the next.
+        *(
+            (pa.array([Decimal(sign * number)], pa.decimal128(38, 0)),
+             variant(Decimal(sign * number), {}))
+            for number in (10**9 - 1, 10**9, 10**18 - 1, 10**18)
+            for sign in (1, -1)
+        ),
+        *(
+            (pa.array([number], pa.int64()), variant(number, {}))
+            for bits in (7, 15, 31)
+            for number in ((1 << bits) - 1, 1 << bits, -(1 << bits), -(1 << bits) - 1)
+        ),
+        *((pa.array(["x" * count]), variant("x" * count, {})) for count in (0, 63, 64)),
     ],
 )  # fmt: skip
 def test_scalars_of_every_type(column: pa.Array, expected: bytes) -> None:
@@ -125,6 +138,48 @@ def test_scalars_of_every_type(column: pa.Array, expected: bytes) -> None:
     )
     (found,) = assembled(row, VARIANT).to_pylist()
     assert found["value"] == expected
+
+
+def test_the_rest_of_an_object_has_values_of_every_type() -> None:
+    values: list[Value] = [
+        None, True, 1, 200, 70_000, 1 << 40, 1.5, Decimal("1.5"), Decimal(10**10), Decimal(10**30),
+        dt.date(2024, 1, 1), dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
+        b"x", "x", "x" * 100, UUID(int=7), [1, [2]], {"b": {}},
+    ]  # fmt: skip
+    row: Value = {"a": 1, "rest": [values, values], "b": values}
+    names = sorted(names_of(row))
+    for value in (row, *({"a": 1, "b": value, "rest": 1} for value in values)):
+        ids = {name: at for at, name in enumerate(names)}
+        own = {"metadata": dictionary(names), **put_apart(value, OBJECT, ids)}
+        array = pa.array([own], pa.struct([pa.field("metadata", pa.binary()), *group(OBJECT)]))
+        (found,) = assembled(array, VARIANT).to_pylist()
+        assert found["value"] == variant(value, ids)
+
+
+@pytest.mark.modes
+def test_objects_may_have_more_than_16_mib() -> None:
+    row: Value = {"a": 1, "b": ["x" * (1 << 24), 2]}
+    own = {"metadata": BOTH, **put_apart(row, OBJECT, IDS)}
+    array = pa.array([own], pa.struct([pa.field("metadata", pa.binary()), *group(OBJECT)]))
+    (found,) = assembled(array, VARIANT).to_pylist()
+    assert found["value"] == variant(row, IDS)
+
+
+def test_a_missing_element_is_null() -> None:
+    kind = pa.list_(pa.int8())
+    own = {"metadata": dictionary([]), **put_apart([1, 2], kind, {})}
+    own["typed_value"][1] = {"value": None, "typed_value": None}  # type: ignore[index]
+    array = pa.array([own], pa.struct([pa.field("metadata", pa.binary()), *group(kind)]))
+    assert read(array) == [meaning(variant([1, None], {}), dictionary([]))]
+
+
+def test_a_variant_without_metadata_is_an_error() -> None:
+    kind = pa.struct(
+        [("metadata", pa.binary()), ("value", pa.binary()), ("typed_value", pa.int8())]
+    )
+    array = pa.array([None, {"metadata": None, "typed_value": 1}], kind)
+    with pytest.raises(ValueError, match="no metadata"):
+        assembled(array, VARIANT)
 
 
 def test_what_is_missing_is_null() -> None:
@@ -137,7 +192,7 @@ def test_what_is_missing_is_null() -> None:
 
 OBJECT = pa.struct([("a", pa.int8())])
 IDS = {"a": 0, "b": 1}
-ONE, BOTH = dictionary(["a"]), dictionary(["a", "b"])
+ONE, BOTH, ABC = dictionary(["a"]), dictionary(["a", "b"]), dictionary(["a", "b", "c"])
 ROW = put_apart({"a": 1}, OBJECT, IDS)
 
 
@@ -148,12 +203,18 @@ ROW = put_apart({"a": 1}, OBJECT, IDS)
         (b"", ROW, "metadata is empty"),
         (b"\x02\x00\x00", ROW, "another version"),
         (ONE[:-2], ROW, "cut off"),
+        (ONE[:-1], ROW, "cut off"),
+        (b"\x01\x02\x00\x02\x01ab", ROW, "offsets fall"),
         (ONE, put_apart({"a": 1, "b": 2}, OBJECT, IDS), "that its metadata lacks"),
         (BOTH, {**ROW, "value": b"\x00"}, "no object"),
         (BOTH, {**ROW, "value": b""}, "no bytes"),
         (BOTH, {**ROW, "value": variant({"a": 2}, IDS)}, "two fields"),
         (BOTH, {**ROW, "value": variant({"b": 2}, IDS)[:-1]}, "outside"),
         (BOTH, {**ROW, "value": b"\x02\x05\x00"}, "cut off"),
+        (dictionary(["a", "a"]), {**ROW, "value": variant({"a": 2}, IDS)}, "two fields"),
+        (BOTH, {**ROW, "value": b"\x02\x01\x01\x00\x01" + bytes([25 << 2])}, "not known"),
+        # Of two whole numbers of a byte the second begins in the first.
+        (ABC, {**ROW, "value": b"\x02\x02\x01\x02\x00\x01\x03\x0c\x0c\x07"}, "overlap"),
         (ONE, {"typed_value": {"a": {"value": b"\x00", "typed_value": 1}}}, "both"),
     ],
 )
