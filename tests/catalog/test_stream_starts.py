@@ -55,7 +55,7 @@ def streamed(table: Table, options: dict[str, str], end: StreamPosition | None =
     position = starting_position(table.storage, newest, start)
     # As a checkpoint keeps it.
     position = StreamPosition.from_json(position.to_json())
-    stop = after(newest.id) if end is None else end
+    stop = after(newest) if end is None else end
     found: list[int] = []
     for plan in plans_before(table.storage, position, stop, newest):
         for split in plan.splits:
@@ -92,7 +92,7 @@ def test_a_stream_ends_before_its_bound(table: Table) -> None:
     newest = table.pointer.latest()
     assert newest is not None
     for bound, expected in ((0, []), (250, [1, 2]), (300, [1, 2, 3]), (400, [1, 2, 3, 4])):
-        first, last = StreamPosition(1), after(newest.id)
+        first, last = StreamPosition(1), after(newest)
         end = bounded_end(table.storage, first, last, newest, bound)
         assert streamed(table, {"scan.snapshot-id": "1"}, end) == expected
 

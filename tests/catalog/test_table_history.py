@@ -96,6 +96,27 @@ def test_a_consumer_that_another_engine_moved_is_seen(log: Table) -> None:
         log.consumer("flink").advance(3)
 
 
+def test_a_consumer_of_a_history_that_was_rolled_back_is_told(log: Table) -> None:
+    billing, early = log.consumer("billing"), log.consumer("early")
+    billing.reset(5)
+    early.reset(4)
+    log.rollback(snapshot_id=3)
+    for number in (10, 11):
+        assert (billing.is_rolled_back, early.is_rolled_back) == (True, False)
+        with pytest.raises(Invalid, match="consumed snapshot 4, which is no longer part"):
+            billing.position()
+        # The same id, and another snapshot.
+        log.write({"n": [number]})
+    assert (billing.next_snapshot, early.position()) == (5, 4)
+    billing.reset(5)
+    assert (billing.is_rolled_back, billing.position()) == (False, 5)
+    # One that another engine moved says nothing of what it has consumed.
+    write_consumer_file(log.storage.files, log.storage.layout, Consumer("billing", 4))
+    log.rollback(snapshot_id=3)
+    log.write({"n": [12]})
+    assert not billing.is_rolled_back
+
+
 @pytest.mark.parametrize("name", ["", "a/b"])
 def test_a_consumer_s_name_must_be_a_name(log: Table, name: str) -> None:
     with pytest.raises(Invalid):

@@ -147,7 +147,7 @@ def streamed(table: Table, options: Mapping[str, str]) -> list[tuple[object, ...
     assert newest is not None
     start = ReadStart.of(options)
     position = starting_position(table.storage, newest, start)
-    plans = plans_before(table.storage, position, after(newest.id), newest)
+    plans = plans_before(table.storage, position, after(newest), newest)
     batches = [
         batch
         for plan in plans

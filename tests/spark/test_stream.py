@@ -304,6 +304,30 @@ def test_scan_modes_choose_where_a_stream_starts(
 
 
 @pytest.mark.usefixtures("keyed")
+def test_a_rolled_back_position_is_an_error_though_its_id_is_taken_again(
+    lake: SparkLake, follow: Follow
+) -> None:
+    for version in range(2):
+        write(lake, 0, 10, f"v{version}")
+    table = lake.catalog.table(SOURCE)
+    table.consumer("copy").reset(latest(lake, SOURCE))
+    assert catch_up(follow("one", consumer_id="copy")) == 10
+    assert catch_up(follow("one", include_row_kind="true")) == 0
+    copied = rows(lake.table(TARGET))
+    table.rollback(snapshot_id=1)
+    for again in range(3):
+        write(lake, 0, 10, f"again {again}")
+        starts = (
+            ("one", {"include_row_kind": "true"}),
+            (f"other-{again}", {"consumer_id": "copy"}),
+        )
+        for checkpoint, options in starts:
+            with pytest.raises(StreamingQueryException, match="no longer part of the table's"):
+                catch_up(follow(checkpoint, **options))
+    assert rows(lake.table(TARGET)) == copied
+
+
+@pytest.mark.usefixtures("keyed")
 def test_an_expired_position_is_an_error_not_a_gap(lake: SparkLake, follow: Follow) -> None:
     for version in range(3):
         write(lake, 0, 10, f"v{version}")

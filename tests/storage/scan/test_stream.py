@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
@@ -30,7 +31,7 @@ from headwater.storage.scan.stream import (
     next_plan,
     plans_before,
 )
-from headwater.storage.snapshot.files import FileSnapshotPointer
+from headwater.storage.snapshot.files import FileSnapshotPointer, write_latest_hint
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.bucket_state import BucketStates
@@ -140,7 +141,7 @@ def test_all_rows_then_changes(keyed: _Table) -> None:
     assert start == StreamPosition(2, changes=False)
     found, position = _follow(keyed, start)
     assert found == [[("+I", 1, 5), ("+I", 2, 2)]]
-    assert position == StreamPosition(3) == latest(keyed.pointer.latest()) == after(2)
+    assert position == StreamPosition(3) == latest(keyed.pointer.latest()) == StreamPosition(3)
     assert next_plan(keyed.storage, position, keyed.pointer.latest()) == (None, position)
     _write(keyed, [(2, 2), (3, 3)], ["-D", "+I"])
     _write(keyed, [(4, 4)])
@@ -156,7 +157,7 @@ def test_compactions_overwrites_and_empty_commits_are_passed_over(keyed: _Table)
         assert snapshot is not None
         assert snapshot.commit_kind is kind
     _write(keyed, [])
-    found, position = _follow(keyed, after(0))
+    found, position = _follow(keyed, after(None))
     assert (found, position) == ([[("+I", 1, 1)]], StreamPosition(5))
     _write(keyed, [(2, 2)])
     assert _follow(keyed, position) == ([[("+I", 2, 2)]], StreamPosition(6))
@@ -166,16 +167,16 @@ def test_an_append_tables_overwrites_are_given_when_asked_for(new_table: _NewTab
     table = new_table(_COLUMNS, options={"bucket": "-1"})
     _write(table, [(1, 1)])
     _replace(table, [(2, 2)], overwrite=True)
-    assert _follow(table, after(0))[0] == [[("+I", 1, 1)]]
+    assert _follow(table, after(None))[0] == [[("+I", 1, 1)]]
     asked = table.with_options(streaming_read_append_overwrite="true")
-    assert _follow(asked, after(0))[0] == [[("+I", 1, 1)], [("+I", 2, 2)]]
+    assert _follow(asked, after(None))[0] == [[("+I", 1, 1)], [("+I", 2, 2)]]
 
 
 def test_a_primary_key_tables_overwrites_cannot_be_asked_for(keyed: _Table) -> None:
     _write(keyed, [(1, 1)])
     asked = keyed.with_options(streaming_read_overwrite="true")
     with pytest.raises(Unsupported, match="streaming-read-overwrite"):
-        _follow(asked, after(0))
+        _follow(asked, after(None))
 
 
 def test_a_kept_changelog_is_what_is_followed(new_table: _NewTable) -> None:
@@ -185,7 +186,7 @@ def test_a_kept_changelog_is_what_is_followed(new_table: _NewTable) -> None:
     _replace(table, [(1, 2)], overwrite=False)
     _write(table, [(1, 2)], ["-D"])
     # The data file holds the last of the three; the changelog all.
-    found, position = _follow(table, after(0))
+    found, position = _follow(table, after(None))
     assert found == [[("+I", 1, 1), ("+U", 1, 2), ("-U", 1, 1)], [("-D", 1, 2)]]
     assert position == StreamPosition(4)
     assert _follow(table, StreamPosition(1, changes=False))[0][0] == [("+I", 1, 2)]
@@ -208,7 +209,7 @@ def test_each_change_is_judged_for_itself(keyed: _Table) -> None:
     _write(keyed, [(1, 1), (2, 20)])
     _write(keyed, [(5, 1)])
     _write(keyed, [(2, 5), (3, 30)], ["+U", "+I"])
-    found, position = _follow(keyed, after(0), "v > 10")
+    found, position = _follow(keyed, after(None), "v > 10")
     assert (found, position) == ([[("+I", 2, 20)], [("+I", 3, 30)]], StreamPosition(4))
 
 
@@ -337,4 +338,29 @@ def test_a_range_of_a_stream_can_be_read_in_any_steps(
             found += _rows(table, plan)
     assert found == expected
     with pytest.raises(Invalid, match="not there yet"):
-        list(plans_before(table.storage, after(0), StreamPosition(last + 2), newest))
+        list(plans_before(table.storage, after(None), StreamPosition(last + 2), newest))
+
+
+def test_a_position_of_a_history_that_was_rolled_back_is_noticed(keyed: _Table) -> None:
+    """Also when another commit has the id of the snapshot that was read, or of the next one."""
+    _write(keyed, [(1, 1)])
+    _write(keyed, [(2, 2)])
+    read = keyed.pointer.latest()
+    _, position = next_plan(keyed.storage, latest_full(read) or latest(None), read)
+    stored = StreamPosition.from_json(json.loads(json.dumps(position.to_json())))
+    assert read is not None
+    assert (stored, stored.known) == (StreamPosition(3), read.identity)
+    files, layout = keyed.storage.files, keyed.storage.layout
+    files.delete(layout.snapshot(2))
+    write_latest_hint(files, layout, 1)
+    for key in (3, 4, 5):
+        for again in (position, stored):
+            with pytest.raises(Invalid, match="snapshot 2, which the stream has read"):
+                next_plan(keyed.storage, again, keyed.pointer.latest())
+            with pytest.raises(Invalid, match="rolled back"):
+                list(plans_before(keyed.storage, StreamPosition(1), again, keyed.pointer.latest()))
+        _write(keyed, [(key, key)])
+    # One that was saved without what it had read says nothing of it.
+    plan, following = next_plan(keyed.storage, StreamPosition(3), keyed.pointer.latest())
+    assert plan is not None
+    assert following == StreamPosition(4)

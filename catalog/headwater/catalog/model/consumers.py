@@ -35,12 +35,15 @@ class ConsumerInfo:
         next_snapshot: The first snapshot not yet consumed.
         updated_at: The time of its last move, milliseconds since the epoch; None if unknown.
         lag: Its distance from the latest snapshot; None from a catalog that does not tell.
+        is_rolled_back: True if the last snapshot that it consumed is no longer part of the table's
+            history.
     """
 
     consumer_id: str
     next_snapshot: int
     updated_at: int | None = None
     lag: ConsumerLag | None = None
+    is_rolled_back: bool = False
 
 
 class Consumers(Protocol):

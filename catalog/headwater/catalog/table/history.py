@@ -15,9 +15,10 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.model.tags import TagInfo
+from headwater.catalog.table.consumer import Consumer
 from headwater.catalog.table.display import Display, time_text
 from headwater.catalog.table.pointer import CatalogPointer
-from headwater.storage.errors import Conflict, Invalid, NotFound, ResourceType
+from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.jobs.expire import delete_tag_data
@@ -32,7 +33,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import expired_tags
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 
-__all__ = ["Consumer", "Snapshots", "TableHistory", "millis_of"]
+__all__ = ["Snapshots", "TableHistory", "millis_of"]
 
 T = TypeVar("T")
 
@@ -464,73 +465,13 @@ class TableHistory:
 
     def consumer(self, consumer_id: str) -> Consumer:
         """A consumer, with a saved position or without."""
-        return Consumer(self, consumer_id)
+        return Consumer(self.catalog, self.identifier, self.pointer, consumer_id)
 
     def consumers(self) -> list[ConsumerInfo]:
         """The saved positions, by consumer id."""
         return all_pages(
             lambda token: self._catalog.consumers.list(self.identifier, page_token=token)
         )
-
-
-class Consumer:
-    """A saved position in a table's history; made by `Table.consumer`.
-
-    Args:
-        table: The table.
-        consumer_id: The name readers use.
-    """
-
-    def __init__(self, table: TableHistory, consumer_id: str) -> None:
-        self._table = table
-        self.consumer_id = consumer_id
-
-    def __repr__(self) -> str:
-        return f"Consumer({self.consumer_id} of {self._table.name})"
-
-    @property
-    def next_snapshot(self) -> int | None:
-        """The first snapshot not yet consumed; None when there is no saved position."""
-        for info in self._table.consumers():
-            if info.consumer_id == self.consumer_id:
-                return info.next_snapshot
-        return None
-
-    @property
-    def lag(self) -> int | None:
-        """Snapshots not yet consumed; None when there is no saved position."""
-        position = self.next_snapshot
-        if position is None:
-            return None
-        latest = self._table.latest_snapshot()
-        return 0 if latest is None else max(0, latest.id + 1 - position)
-
-    def advance(self, next_snapshot: int) -> None:
-        """Move forward, once everything before a snapshot has been consumed for good.
-
-        Raises:
-            Conflict: The saved position is further on: another reader uses the same id.
-        """
-        position = self.next_snapshot
-        if position is not None and position > next_snapshot:
-            raise Conflict(
-                f"table {self._table.name}: consumer '{self.consumer_id}' is at snapshot "
-                f"{position} already, which is after {next_snapshot}; is another reader using "
-                "the same id?"
-            )
-        self.reset(next_snapshot)
-
-    def reset(self, next_snapshot: int) -> None:
-        """Move to any snapshot, making the consumer if need be.
-
-        Raises:
-            Invalid: The id cannot name a consumer, or the snapshot's id is not positive.
-        """
-        self._table.catalog.consumers.reset(self._table.identifier, self.consumer_id, next_snapshot)
-
-    def delete(self) -> None:
-        """Forget the position; nothing happens when there is none."""
-        self._table.catalog.consumers.reset(self._table.identifier, self.consumer_id, None)
 
 
 def millis_of(timestamp: int | datetime | str) -> int:

@@ -337,6 +337,8 @@ class ConsumerModel(WireModel):
         lag_snapshots: Snapshots not yet consumed.
         lag_records: The rows in them that a stream has yet to read; null if unknown.
         lag_millis: The time since the oldest of them was committed; null if unknown.
+        rolled_back: True if the last snapshot that it consumed is no longer part of the table's
+            history: reset it to go on.
     """
 
     model_config = example(
@@ -353,6 +355,7 @@ class ConsumerModel(WireModel):
     lag_snapshots: int | None = None
     lag_records: int | None = None
     lag_millis: int | None = None
+    rolled_back: bool = False
 
     @staticmethod
     def of(info: ConsumerInfo) -> ConsumerModel:
@@ -364,6 +367,7 @@ class ConsumerModel(WireModel):
             lag_snapshots=None if info.lag is None else info.lag.snapshots,
             lag_records=None if info.lag is None else info.lag.records,
             lag_millis=None if info.lag is None else info.lag.millis,
+            rolled_back=info.is_rolled_back,
         )
 
     def info(self) -> ConsumerInfo:
@@ -371,7 +375,9 @@ class ConsumerModel(WireModel):
         lag: ConsumerLag | None = None
         if self.lag_snapshots is not None:
             lag = ConsumerLag(self.lag_snapshots, self.lag_records, self.lag_millis)
-        return ConsumerInfo(self.consumer_id, self.next_snapshot, self.updated_at, lag)
+        return ConsumerInfo(
+            self.consumer_id, self.next_snapshot, self.updated_at, lag, self.rolled_back
+        )
 
 
 class ListConsumersResponse(Listed[ConsumerModel]):

@@ -30,11 +30,13 @@ from headwater.storage.scan.stream import (
     StreamPosition,
     after,
     bounded_end,
+    check_history,
     from_consumer,
     plans_before,
     starting_position,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.types.data_type import Json
 
 if TYPE_CHECKING:
     from headwater.catalog.table.table import Table
@@ -75,6 +77,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._table: Table | None = table
         self._initial: StreamPosition | None = None
         self._target: StreamPosition | None = None
+        self._last: Snapshot | None = None
         self._polled: float | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -83,7 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # On the driver ----------------------------------------------------------------------------
 
-    def initialOffset(self) -> dict[str, int | bool]:
+    def initialOffset(self) -> dict[str, Json]:
         """The start of a query without a checkpoint."""
         if self._initial is None:
             self._initial = self._start()
@@ -91,10 +94,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Choose the last snapshot of a query that ends when it has caught up."""
-        newest = self._newest()
-        self._target = after(0 if newest is None else newest.id)
+        self._last = self._newest()
+        self._target = after(self._last)
 
-    def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, int | bool]:
+    def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, Json]:
         """The end of the next batch.
 
         Args:
@@ -102,13 +105,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limit: Not used: a batch is never less than a snapshot.
         """
         position = StreamPosition.from_json(start)
-        self._done(position)
         if not position.changes:
             # The full read makes a batch of its own, whose splits need no order.
-            return after(position.snapshot_id).to_json()
+            return position.following.to_json()
         known = self._target is not None and self._bound is None
-        newest = None if known else self._newest()
-        end = position if newest is None else max(position, after(newest.id))
+        newest = self._last if known else self._newest()
+        check_history(self._rows.storage, position, newest)
+        self._done(position)
+        end = position if newest is None else max(position, after(newest))
         if self._target is not None:
             end = max(position, self._target)
         if self._bound is not None:
@@ -154,7 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if consumer_id is None:
             return self._asked(newest)
         consumer = table.consumer(consumer_id)
-        saved = consumer.next_snapshot
+        saved = consumer.position()
         if saved is not None:
             return from_consumer(storage, newest, saved)
         position = self._asked(newest)

@@ -16,6 +16,7 @@ from headwater.storage.manifest.manifest import read_manifest, read_manifest_lis
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.schema.option_changes import options_at
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.snapshot.history import is_in_history
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import StorageValue
@@ -28,7 +29,6 @@ __all__ = [
     "changes_between",
     "files_are_new",
     "history_stays",
-    "is_in_history",
     "key_ranges_do_not_overlap",
     "keys_stay",
     "schema_still_fits",
@@ -53,31 +53,6 @@ def schema_still_fits(storage: TableStorage, latest: TableSchema) -> None:
                 f"table {storage.name}: option '{option}' changed from {was} to {now} since the "
                 "rows were written; load the table again and write them again"
             )
-
-
-def is_in_history(
-    storage: TableStorage, one: SnapshotIdentity, latest: Snapshot | None
-) -> bool | None:
-    """True if a snapshot is part of the history that ends with the latest one.
-
-    Args:
-        storage: The table.
-        one: The snapshot.
-        latest: The latest snapshot.
-
-    Returns:
-        False when the table was rolled back: its id is free, or another's. None when it has
-        expired, so that this cannot be told.
-    """
-    if one.id == 0:
-        return True
-    if latest is None or one.id > latest.id:
-        return False
-    try:
-        present = latest if one.id == latest.id else storage.snapshot(one.id)
-    except NotFound:
-        return None
-    return present.identity.is_same_commit(one)
 
 
 def history_stays(storage: TableStorage, one: SnapshotIdentity, latest: Snapshot | None) -> None:

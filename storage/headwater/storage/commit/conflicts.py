@@ -12,7 +12,6 @@ from headwater.storage.commit.checks import (
     changes_between,
     files_are_new,
     history_stays,
-    is_in_history,
     key_ranges_do_not_overlap,
     keys_stay,
     schema_still_fits,
@@ -21,6 +20,7 @@ from headwater.storage.errors import Conflict
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.snapshot.history import is_in_history
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 

@@ -24,14 +24,17 @@ from headwater.storage.scan.split import ScanPlan
 from headwater.storage.scan.start import ReadStart, StartMode
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
 from headwater.storage.snapshot.files import snapshot_file_ids
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.snapshot.history import is_in_history
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.data_type import Json
 
 __all__ = [
     "StreamPosition",
     "after",
     "bounded_end",
     "changes_of",
+    "check_history",
     "find_changes",
     "from_consumer",
     "from_snapshot",
@@ -53,25 +56,35 @@ class StreamPosition:
         changes: True if its changes are wanted; else (once, at the start) all its rows.
         created_since: Of all its rows only those in files made at or after this moment,
             milliseconds since the epoch.
+        known: The last snapshot that was read, or is; None if none was. When it is no longer part
+            of the table's history, the position is not one of it either.
     """
 
     snapshot_id: int
     changes: bool = True
     created_since: int | None = field(default=None, compare=False)
+    known: SnapshotIdentity | None = field(default=None, compare=False)
 
     @property
     def next_snapshot(self) -> int:
         """The next snapshot of a consumer at this position."""
         return self.snapshot_id
 
-    def to_json(self) -> dict[str, int | bool]:
+    @property
+    def following(self) -> StreamPosition:
+        """The changes after the wanted snapshot."""
+        return StreamPosition(self.snapshot_id + 1, known=self.known)
+
+    def to_json(self) -> dict[str, Json]:
         """The position as a JSON object."""
-        document: dict[str, int | bool] = {
+        document: dict[str, Json] = {
             "snapshotId": self.snapshot_id,
             "changes": self.changes,
         }
         if self.created_since is not None:
             document["createdSince"] = self.created_since
+        if self.known is not None:
+            document["known"] = self.known.to_json()
         return document
 
     @staticmethod
@@ -80,8 +93,10 @@ class StreamPosition:
         match document:
             case {"snapshotId": int(number), "changes": bool(changes), **more} if number > 0:
                 since = more.get("createdSince")
+                found = more.get("known")
+                known = None if found is None else SnapshotIdentity.from_json(found)
                 if since is None or isinstance(since, int):
-                    return StreamPosition(number, changes, since)
+                    return StreamPosition(number, changes, since, known)
         raise Invalid(f"{document!r} is not a stream position")
 
 
@@ -90,17 +105,25 @@ class StreamPosition:
 
 def latest_full(newest: Snapshot | None) -> StreamPosition | None:
     """All rows, then changes; None as long as the table has no snapshot."""
-    return None if newest is None else StreamPosition(newest.id, changes=False)
+    return None if newest is None else _full(newest)
 
 
 def latest(newest: Snapshot | None) -> StreamPosition:
     """Only what is committed from now on."""
-    return after(newest.id if newest is not None else 0)
+    return after(newest)
 
 
-def after(snapshot_id: int) -> StreamPosition:
-    """The changes after a snapshot."""
-    return StreamPosition(snapshot_id + 1)
+def after(snapshot: Snapshot | None) -> StreamPosition:
+    """The changes after a snapshot; None stands for a table without one."""
+    if snapshot is None:
+        return StreamPosition(1)
+    return StreamPosition(snapshot.id + 1, known=snapshot.identity)
+
+
+def _full(snapshot: Snapshot, created_since: int | None = None) -> StreamPosition:
+    return StreamPosition(
+        snapshot.id, changes=False, created_since=created_since, known=snapshot.identity
+    )
 
 
 def from_snapshot(
@@ -200,7 +223,7 @@ def starting_position(
 def _files_since(newest: Snapshot | None, millis: int) -> StreamPosition:
     if newest is None:
         return latest(newest)
-    return StreamPosition(newest.id, changes=False, created_since=millis)
+    return _full(newest, millis)
 
 
 def bounded_end(
@@ -257,6 +280,23 @@ def find_changes(storage: TableStorage, newest: Snapshot | None, snapshot_id: in
     return found
 
 
+def check_history(storage: TableStorage, position: StreamPosition, newest: Snapshot | None) -> None:
+    """Check that what a stream has read is part of the table's history.
+
+    One that has expired passes: it cannot be told apart.
+
+    Raises:
+        Invalid: The table was rolled back, replaced or created again.
+    """
+    known = position.known
+    if known is not None and is_in_history(storage, known, newest) is False:
+        raise Invalid(
+            f"table {storage.name}: snapshot {known.id}, which the stream has read, is no longer "
+            "part of the table's history: the table was rolled back, replaced by a branch or "
+            "created again. Start anew, from a full read or another snapshot, with a new checkpoint"
+        )
+
+
 # What comes next --------------------------------------------------------------------------------
 
 
@@ -284,18 +324,28 @@ def next_plan(
 
     Raises:
         NotFound: The wanted snapshot has expired.
-        Invalid: The wanted snapshot lies beyond the next one: the table was rolled back or created
-            again.
+        Invalid: The wanted snapshot lies beyond the next one, or the last one that was read is not
+            part of the history: the table was rolled back, replaced or created again.
         CorruptData: A manifest is missing or malformed.
         Unsupported: The table's options ask for what Headwater does not do.
     """
     storage.refuse(Operation.STREAM)
+    check_history(storage, position, newest)
+    return _next_plan(storage, position, newest, predicate)
+
+
+def _next_plan(
+    storage: TableStorage,
+    position: StreamPosition,
+    newest: Snapshot | None,
+    predicate: Predicate | None,
+) -> tuple[ScanPlan | None, StreamPosition]:
     while True:
         snapshot = _find(storage, newest, position.snapshot_id, changes=position.changes)
         if snapshot is None:
             return None, position
         plan = _plan(storage, position, snapshot, predicate)
-        following = after(snapshot.id)
+        following = after(snapshot)
         if plan is not None and (plan.splits or not position.changes):
             return plan, following
         position = following
@@ -316,8 +366,11 @@ def plans_before(
     Raises:
         As `next_plan`; also Invalid when `end` is not reached by what has been committed.
     """
+    storage.refuse(Operation.STREAM)
+    for each in (position, end):
+        check_history(storage, each, newest)
     while position < end:
-        plan, following = next_plan(storage, position, newest, predicate=predicate)
+        plan, following = _next_plan(storage, position, newest, predicate)
         if plan is None:
             if following < end:
                 raise Invalid(

@@ -1,6 +1,8 @@
 """Consumers: saved positions in a table's history, each a file ``consumer/consumer-<id>``.
 
 The file is ``{"nextSnapshot": n}``: the first snapshot that the consumer has not consumed.
+Headwater adds ``lastSnapshotUuid``, by which it is noticed that the one before was rolled back;
+other engines pass over it, and leave it out when they move the consumer.
 Source: ``Consumer.java``, ``ConsumerManager.java``.
 """
 
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.types.data_type import Json
 
 __all__ = [
     "Consumer",
@@ -36,15 +39,20 @@ class Consumer:
         consumer_id: The name readers use.
         next_snapshot: The first snapshot not yet consumed.
         updated_at: The last change of its file, milliseconds since the epoch; None if unknown.
+        last_uuid: The uuid of the last snapshot that was consumed; None if unknown.
     """
 
     consumer_id: str
     next_snapshot: int
     updated_at: int | None = None
+    last_uuid: str | None = None
 
     def to_json(self) -> str:
         """The text of the consumer file."""
-        return json.dumps({"nextSnapshot": self.next_snapshot}, indent=2)
+        document: dict[str, Json] = {"nextSnapshot": self.next_snapshot}
+        if self.last_uuid is not None:
+            document["lastSnapshotUuid"] = self.last_uuid
+        return json.dumps(document, indent=2)
 
     @staticmethod
     def from_json(
@@ -61,7 +69,8 @@ class Consumer:
         following = document.get("nextSnapshot") if isinstance(document, dict) else None
         if not isinstance(following, int) or isinstance(following, bool):
             raise CorruptData(f"{where} lacks an integer 'nextSnapshot'")
-        return Consumer(consumer_id, following, updated_at)
+        last = document.get("lastSnapshotUuid")
+        return Consumer(consumer_id, following, updated_at, last if isinstance(last, str) else None)
 
 
 def check_consumer_id(consumer_id: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from headwater.storage.errors import CorruptData
+from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.types.data_type import Json
 
 __all__ = ["CommitKind", "Snapshot", "SnapshotIdentity"]
@@ -75,6 +75,33 @@ class SnapshotIdentity:
     def of(snapshot: Snapshot | None) -> SnapshotIdentity:
         """The identity of a snapshot; None stands for a table without one."""
         return SnapshotIdentity(0) if snapshot is None else snapshot.identity
+
+    def to_json(self) -> dict[str, Json]:
+        """The identity as a JSON object, in the words of a snapshot."""
+        found: dict[str, Json] = {
+            "id": self.id,
+            "uuid": self.uuid,
+            "deltaManifestList": self.delta_manifest_list,
+            "commitUser": self.commit_user,
+            "commitIdentifier": self.commit_identifier,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    @staticmethod
+    def from_json(document: object) -> SnapshotIdentity:
+        """Read `to_json`'s object; raises Invalid when it is something else."""
+        match document:
+            case {
+                "id": int(number),
+                "deltaManifestList": str(changes),
+                "commitUser": str(user),
+                "commitIdentifier": int(identifier),
+                **more,
+            }:
+                uuid = more.get("uuid")
+                if uuid is None or isinstance(uuid, str):
+                    return SnapshotIdentity(number, uuid, changes, user, identifier)
+        raise Invalid(f"{document!r} is not the identity of a snapshot")
 
     def is_same_commit(self, other: SnapshotIdentity) -> bool:
         """True if two are one commit, be it that a catalog does not keep uuids."""

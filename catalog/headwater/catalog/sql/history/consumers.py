@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Row, select
@@ -74,9 +75,9 @@ class SqlConsumers:
             if len(found) == max_results:
                 next_token = found[-1].consumer_id
                 break
-            position = self._read(record, consumer_id)
-            if position is not None:
-                found.append(Consumer(consumer_id, position, moved_at))
+            consumer = self._read(record, consumer_id)
+            if consumer is not None:
+                found.append(replace(consumer, updated_at=moved_at))
         rows = self._snapshot_rows(record, found)
         items = [
             ConsumerInfo(
@@ -84,6 +85,7 @@ class SqlConsumers:
                 item.next_snapshot,
                 item.updated_at,
                 self._lag(record, options, item.next_snapshot, rows),
+                _is_rolled_back(record, item, rows),
             )
             for item in found
         ]
@@ -96,32 +98,46 @@ class SqlConsumers:
         if next_snapshot is None:
             delete_consumer_file(self._files, record.layout, consumer_id)
         else:
-            moved = Consumer(consumer_id, next_snapshot)
+            last = self._uuid(record, next_snapshot - 1)
+            moved = Consumer(consumer_id, next_snapshot, last_uuid=last)
             write_consumer_file(self._files, record.layout, moved)
 
     def _expired_before(self, options: TableOptions) -> int | None:
         expiration = options.consumer_expiration
         return None if expiration is None else self._context.runtime.now_millis() - expiration
 
-    def _read(self, record: TableRecord, consumer_id: str) -> int | None:
+    def _uuid(self, record: TableRecord, snapshot_id: int) -> str | None:
+        """The uuid of a snapshot of the history; None if it has none, or is not known."""
+        if not 0 < snapshot_id <= record.snapshot_id:
+            return None
+        with self._context.database.read() as connection:
+            document = connection.execute(
+                select(SnapshotRow.document).where(
+                    SnapshotRow.table_id == record.id,
+                    SnapshotRow.branch == record.branch,
+                    SnapshotRow.snapshot_id == snapshot_id,
+                )
+            ).scalar_one_or_none()
+        where = f"snapshot {snapshot_id} of {record.identifier}"
+        return None if document is None else Snapshot.from_json(document, where).uuid
+
+    def _read(self, record: TableRecord, consumer_id: str) -> Consumer | None:
         for _ in range(_READ_ATTEMPTS - 1):
             try:
-                found = read_consumer_file(self._files, record.layout, consumer_id)
+                return read_consumer_file(self._files, record.layout, consumer_id)
             except CorruptData:
                 self._context.runtime.sleep(_SECONDS_BETWEEN_READS)
-            else:
-                return None if found is None else found.next_snapshot
-        found = read_consumer_file(self._files, record.layout, consumer_id)
-        return None if found is None else found.next_snapshot
+        return read_consumer_file(self._files, record.layout, consumer_id)
 
     # Lag --------------------------------------------------------------------------------------
 
     def _snapshot_rows(
         self, record: TableRecord, consumers: Sequence[Consumer]
     ) -> Mapping[int, Row[Any]]:
-        """The latest snapshot, and those that the consumers read next."""
-        wanted = {item.next_snapshot for item in consumers if item.next_snapshot > 0}
-        wanted = {number for number in wanted if number <= record.snapshot_id}
+        """The latest snapshot, and those that the consumers read next and, if known, last."""
+        wanted = {item.next_snapshot for item in consumers}
+        wanted |= {item.next_snapshot - 1 for item in consumers if item.last_uuid is not None}
+        wanted = {number for number in wanted if 0 < number <= record.snapshot_id}
         if not wanted:
             return {}
         found: dict[int, Row[Any]] = {}
@@ -161,6 +177,20 @@ class SqlConsumers:
         if options.changelog_producer is ChangelogProducer.NONE:
             return ConsumerLag(behind, total.appended - before.appended, age)
         return ConsumerLag(behind, total.changes - before.changes, age)
+
+
+def _is_rolled_back(record: TableRecord, consumer: Consumer, rows: Mapping[int, Row[Any]]) -> bool:
+    """True if the last snapshot that a consumer read is known to be gone from the history."""
+    if consumer.last_uuid is None:
+        return False
+    last = consumer.next_snapshot - 1
+    if last > record.snapshot_id:
+        return True
+    row = rows.get(last)
+    if row is None:
+        return False
+    where = f"snapshot {last} of {record.identifier}"
+    return Snapshot.from_json(row.document, where).uuid != consumer.last_uuid
 
 
 def _counts(row: Row[Any]) -> StreamCounts | None:

@@ -1,0 +1,103 @@
+"""One consumer of a table, to be asked and moved."""
+
+from __future__ import annotations
+
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.consumers import ConsumerInfo
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import all_pages
+from headwater.storage.errors import Conflict, Invalid
+from headwater.storage.table_storage import SnapshotPointer
+
+__all__ = ["Consumer"]
+
+
+class Consumer:
+    """A saved position in a table's history; made by `Table.consumer`.
+
+    Args:
+        catalog: The catalog, which keeps it.
+        identifier: The table.
+        pointer: The authority on the table's latest snapshot.
+        consumer_id: The name readers use.
+    """
+
+    def __init__(
+        self, catalog: Catalog, identifier: Identifier, pointer: SnapshotPointer, consumer_id: str
+    ) -> None:
+        self._catalog = catalog
+        self._identifier = identifier
+        self._pointer = pointer
+        self.consumer_id = consumer_id
+
+    def __repr__(self) -> str:
+        return f"Consumer({self.consumer_id} of {self._identifier})"
+
+    @property
+    def next_snapshot(self) -> int | None:
+        """The first snapshot not yet consumed; None when there is no saved position."""
+        info = self._info()
+        return None if info is None else info.next_snapshot
+
+    @property
+    def is_rolled_back(self) -> bool:
+        """True if the last consumed snapshot is known to be no longer part of the history."""
+        info = self._info()
+        return info is not None and info.is_rolled_back
+
+    def position(self) -> int | None:
+        """The first snapshot not yet consumed, for a reader that goes on from there.
+
+        Raises:
+            Invalid: The table was rolled back, or replaced by a branch, to before it.
+        """
+        info = self._info()
+        if info is not None and info.is_rolled_back:
+            raise Invalid(
+                f"table {self._identifier}: consumer '{self.consumer_id}' has consumed snapshot "
+                f"{info.next_snapshot - 1}, which is no longer part of the table's history: the "
+                "table was rolled back, or replaced by a branch. Reset the consumer to go on"
+            )
+        return None if info is None else info.next_snapshot
+
+    def _info(self) -> ConsumerInfo | None:
+        found = all_pages(
+            lambda token: self._catalog.consumers.list(self._identifier, page_token=token)
+        )
+        return next((info for info in found if info.consumer_id == self.consumer_id), None)
+
+    @property
+    def lag(self) -> int | None:
+        """Snapshots not yet consumed; None when there is no saved position."""
+        position = self.next_snapshot
+        if position is None:
+            return None
+        latest = self._pointer.latest()
+        return 0 if latest is None else max(0, latest.id + 1 - position)
+
+    def advance(self, next_snapshot: int) -> None:
+        """Move forward, once everything before a snapshot has been consumed for good.
+
+        Raises:
+            Conflict: The saved position is further on: another reader uses the same id.
+        """
+        position = self.next_snapshot
+        if position is not None and position > next_snapshot:
+            raise Conflict(
+                f"table {self._identifier}: consumer '{self.consumer_id}' is at snapshot "
+                f"{position} already, which is after {next_snapshot}; is another reader using "
+                "the same id?"
+            )
+        self.reset(next_snapshot)
+
+    def reset(self, next_snapshot: int) -> None:
+        """Move to any snapshot, making the consumer if need be.
+
+        Raises:
+            Invalid: The id cannot name a consumer, or the snapshot's id is not positive.
+        """
+        self._catalog.consumers.reset(self._identifier, self.consumer_id, next_snapshot)
+
+    def delete(self) -> None:
+        """Forget the position; nothing happens when there is none."""
+        self._catalog.consumers.reset(self._identifier, self.consumer_id, None)
