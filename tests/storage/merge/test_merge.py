@@ -16,7 +16,9 @@ from headwater.storage.errors import CorruptData
 from headwater.storage.merge.buffer import merge_rows
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.merge.runs import (
+    WINDOW_BYTES,
     SortedRun,
+    key_ranges,
     merge_runs,
     needs_age,
 )
@@ -228,6 +230,26 @@ def test_the_oldest_rows_stay_with_first_row(
     result = pa.Table.from_batches(merged, _ARROW).to_pylist()
     expected = [row for (rank, _), row in oldest.values() if rank]
     assert (result if ordered else sorted(result, key=_key)) == sorted(expected, key=_key)
+
+
+def test_small_runs_part_a_great_one_in_few_key_ranges() -> None:
+    def sorted_run(name: str, keys: range) -> SortedRun:
+        rows = pa.table({"k": pa.array(keys, pa.int64())})
+
+        def read(batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+            return iter(rows.to_batches(batch_rows))
+
+        return SortedRun(name, read, len(keys), keys[0], keys[-1])
+
+    runs = [sorted_run("great", range(100_000))]
+    runs += [sorted_run(f"small {n}", range(n, 100_000, 10)) for n in (1, 2, 3)]
+    rules = MergeRules.of(_schema(keys=("k",)))
+    ranges = list(key_ranges(runs, rules, 13_000, WINDOW_BYTES))
+    sizes = [sum(part.batch.num_rows for part in parts) for parts in ranges]
+    assert sum(sizes) == 130_000
+    assert max(sizes) <= 13_000, "no more are held than asked for"
+    # Batches in proportion to the runs' rows would end at 40 different keys.
+    assert len(ranges) < 34
 
 
 def test_newer_run_wins_without_looking_at_rows() -> None:

@@ -56,6 +56,7 @@ __all__ = ["ORC", "OrcFormat", "OrcReader"]
 _TIMESTAMPS = (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 _UTC = ("", "UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z", "Zulu")
 _NANOS = 10**9
+_BOUNDED_ROWS = 32768
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,8 @@ class OrcReader:
             columns: The top-level columns to read; the batches hold them in this order.
             row_groups: The stripes to read, ascending; None means all.
             batch_rows: Rows of a batch; one may be smaller.
-            batch_bytes: Nothing: Arrow decodes so many rows, whatever their size.
+            batch_bytes: Arrow decodes so many rows, whatever their size: where bytes are to be
+                bounded, they are few.
 
         Raises:
             CorruptData: A column is not there, or the bytes cannot be decoded.
@@ -181,6 +183,7 @@ class OrcReader:
         if missing:
             raise CorruptData(f"file {self.path} lacks column '{missing[0]}'")
         names = [item.name for item in columns]
+        rows = batch_rows if batch_bytes is None else min(batch_rows, _BOUNDED_ROWS)
         for stripe in self.row_groups if row_groups is None else row_groups:
             expected = self._tail.stripes[stripe].row_count
             if not columns:
@@ -188,7 +191,7 @@ class OrcReader:
                 continue
             zone = self._zone(stripe, columns)
             found = 0
-            for batch in self._stripe(stripe, names, batch_rows):
+            for batch in self._stripe(stripe, names, rows):
                 arrays = [_converted(batch.column(item.name), item.type, zone) for item in columns]
                 found += batch.num_rows
                 yield pa.RecordBatch.from_arrays(arrays, names)

@@ -40,8 +40,9 @@ from headwater.storage.variants.assembly import assembled, is_shredded
 __all__ = ["PARQUET", "ParquetFormat", "ParquetReader"]
 
 
-# A batch whose bytes are bounded begins with so small a share of its rows, to see what rows take.
+# A batch whose bytes are bounded begins with so small a share of its rows, to see what they take.
 _FIRST_SHARE = 16
+_MOST_FIRST_ROWS = 4096
 _LEAST_ROWS = 64
 
 
@@ -219,7 +220,9 @@ class ParquetReader:
         names = [item.name for item in columns]
         with readable(self.path):
             micros = self._open("us") if wide else None
-        rows = batch_rows if batch_bytes is None else max(1, batch_rows // _FIRST_SHARE)
+        rows = batch_rows
+        if batch_bytes is not None:
+            rows = max(1, min(batch_rows // _FIRST_SHARE, _MOST_FIRST_ROWS))
         for group in groups:
             streams = []
             with readable(self.path):

@@ -47,6 +47,10 @@ ROW_NUMBER = "_ROW_NUMBER"
 WINDOW_BYTES = 32 * 1024**2
 """The approximate size of the rows held of all runs, unless something else is asked for."""
 _LEAST_BATCH = 256
+# A small run's batches cover so many times the keys that the greatest run's do.
+_READ_AHEAD = 3
+# However few rows a run has, it may hold this part of an equal share of the bytes.
+_LEAST_SHARE = 4
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def merge_runs(
             them when every run's batches hold them.
         keep_deletes: Keep the keys whose merged row retracts, with that row.
         ordered: Sort the result by key, within and across batches.
-        batch_rows: Rows of all runs that are held, about; each run's share is that of its rows.
+        batch_rows: Rows of all runs that are held, about; runs with more rows have a larger share.
         window_bytes: Bytes of all rows that are held, about.
 
     Raises:
@@ -153,13 +157,15 @@ def key_ranges(
     Raises:
         CorruptData: As `merge_runs`.
     """
-    total = max(1, sum(run.row_count for run in runs))
     by_age = sorted(runs, key=lambda run: (run.rank, run.max_sequence, run.min_sequence))
-    most_bytes = window_bytes // max(len(runs), 1)
     cursors = [
-        # In proportion, so that the runs' batches cover about the same keys.
-        _Cursor(run, rules, max(_LEAST_BATCH, batch_rows * run.row_count // total), most_bytes)
-        for run in by_age
+        _Cursor(
+            run,
+            rules,
+            max(_LEAST_BATCH, int(batch_rows * share)),
+            max(int(window_bytes * share), window_bytes // (_LEAST_SHARE * len(runs))),
+        )
+        for run, share in zip(by_age, _shares(by_age), strict=True)
     ]
     while True:
         live = [cursor for cursor in cursors if cursor.fill()]
@@ -171,6 +177,18 @@ def key_ranges(
         _encode(live, rules)
         bound = np.sort(concatenate([cursor.last_key for cursor in live]))[:1]
         yield [part for cursor in live if len((part := cursor.take(bound)).keys)]
+
+
+def _shares(runs: Sequence[SortedRun]) -> list[float]:
+    """The share of each run in what is held of all.
+
+    In proportion to the runs' rows their batches would cover about the same keys, but end a little
+    one before another, and each end is a key range of its own. So small runs are read ahead of
+    great ones: their batches end more rarely.
+    """
+    greatest = max((run.row_count for run in runs), default=0)
+    weights = [max(1, min(_READ_AHEAD * run.row_count, greatest)) for run in runs]
+    return [weight / sum(weights) for weight in weights]
 
 
 @dataclass
@@ -220,7 +238,8 @@ class _Cursor:
 
     def _read(self) -> bool:
         if self._source is None:
-            self._source = self.run.read(self.batch_rows, self.most_bytes)
+            # A little more than asked for is still no reason to part the batch.
+            self._source = self.run.read(self.batch_rows, self.most_bytes * 7 // 8)
         batch = next(self._source, None)
         if batch is None:
             return False

@@ -51,6 +51,11 @@ _KINDS = tuple(KIND_NAMES.values())
 _WINDOWS_IN_BUFFER = 8
 # A smaller window costs more than its rows.
 _LEAST_WINDOW_BYTES = 4096
+# A merge may hold so many times the rows of a batch, as long as its window has room: each window
+# costs some hundred calls, however few its rows.
+_BATCHES_IN_WINDOW = 8
+# A batch of so many rows costs no more to pass on than to copy.
+_ENOUGH_ROWS = 16384
 
 
 def read_schema(
@@ -323,7 +328,8 @@ class BucketFiles:
             keys_alone: For a merge engine with `compacted_rows_first`: the files, all of a level,
                 whose keys are left out of the result.
             kept: Leaves out rows that are not to be merged.
-            batch_rows: As in `merge_runs`.
+            batch_rows: Rows of a batch of the result, about; some times as many are held while
+                they take an eighth of the write buffer at most.
         """
         rules = MergeRules.of(self.storage.schema)
         yield from merge_runs(
@@ -332,7 +338,7 @@ class BucketFiles:
             columns,
             keep_deletes=keep_deletes,
             ordered=ordered,
-            batch_rows=batch_rows,
+            batch_rows=batch_rows * _BATCHES_IN_WINDOW,
             window_bytes=self._window_bytes,
         )
 
@@ -474,17 +480,21 @@ def _filtered(
 
 
 def _coalesced(rows: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Small batches that follow each other put together; all rows in their order."""
+    """Small batches that follow each other put together, great ones parted; rows in their order."""
     waiting: list[pa.RecordBatch] = []
     held = 0
+    enough = min(batch_rows // 4, _ENOUGH_ROWS)
     for batch in rows:
         if batch.num_rows == 0:
             continue
-        large = batch.num_columns == 0 or batch.num_rows * 4 >= batch_rows
+        large = batch.num_columns == 0 or batch.num_rows >= enough
         if waiting and (large or held * 2 >= batch_rows):
             yield pa.concat_batches(waiting)
             waiting, held = [], 0
-        if large:
+        if large and (parts := batch.num_rows // batch_rows) > 1:
+            size = -(-batch.num_rows // parts)
+            yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
+        elif large:
             yield batch
         else:
             waiting.append(batch)
