@@ -252,6 +252,55 @@ def test_small_runs_part_a_great_one_in_few_key_ranges() -> None:
     assert len(ranges) < 34
 
 
+@pytest.mark.parametrize("keys", [("s",), ("q", "k"), ("s", "k")])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_keys_that_are_compared_as_integers(keys: tuple[str, ...], ordered: bool) -> None:
+    def sorted_run(name: str, version: int, step: int) -> SortedRun:
+        numbers = [n for n in range(3000) if n % step == version]
+        rows = pa.table(
+            {
+                # A few are longer, and of other ranges than those before: no integer holds them.
+                "k": pa.array([n * 2**50 if n > 2900 else -n for n in numbers], pa.int64()),
+                "s": [f"order-{n:09d}" + "x" * (n > 2800) for n in numbers],
+                "q": pa.array([n - 1500 for n in numbers], pa.int32()),
+                "v": [f"{version} {n}" for n in numbers],
+            }
+        )
+
+        def read(batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+            return iter(rows.to_batches(batch_rows))
+
+        return SortedRun(name, read, len(numbers), version * 3000, version * 3000 + 2999)
+
+    runs = [sorted_run("great", 0, 1), sorted_run("one", 1, 7), sorted_run("two", 2, 5)]
+    merged = pa.Table.from_batches(
+        merge_runs(
+            runs, MergeRules.of(_schema(keys=keys)), ["v", "q"], ordered=ordered, batch_rows=400
+        )
+    ).to_pylist()
+    expected = [f"{2 if n % 5 == 2 else 1 if n % 7 == 1 else 0} {n}" for n in range(3000)]
+    if not ordered:
+        merged.sort(key=lambda row: row["q"])
+    assert [row["v"] for row in merged] == expected
+
+
+@pytest.mark.parametrize("keys", [("s",), ("k", "q")])
+def test_an_unsorted_run_of_such_keys_is_refused_by_name(keys: tuple[str, ...]) -> None:
+    def run(name: str, numbers: list[int]) -> SortedRun:
+        return _run(
+            name,
+            [
+                {"k": 1, "s": f"order-{n:09d}", "v": "", "q": n, "_SEQUENCE_NUMBER": i,
+                 "_VALUE_KIND": 0}
+                for i, n in enumerate(numbers)
+            ],
+        )  # fmt: skip
+
+    runs = [run("bad.parquet", [1, 70_000, 3, 9]), run("good.parquet", [2, 100_000])]
+    with pytest.raises(CorruptData, match=r"bad\.parquet"):
+        list(merge_runs(runs, MergeRules.of(_schema(keys=keys)), ["v"]))
+
+
 def test_newer_run_wins_without_looking_at_rows() -> None:
     old = _table([{"k": 1, "s": "", "v": "old", "q": 9, "_SEQUENCE_NUMBER": 5, "_VALUE_KIND": 0}])
     new = _table([{"k": 1, "s": "", "v": "new", "q": 1, "_SEQUENCE_NUMBER": 6, "_VALUE_KIND": 0}])

@@ -27,6 +27,7 @@ from headwater.storage.merge.groups import (
 )
 from headwater.storage.merge.rules import MergeRules, added_rows
 from headwater.storage.rows.gather import gather, take_rows
+from headwater.storage.rows.narrow_order import KeySpan, NarrowEncoding, NarrowOrder
 from headwater.storage.rows.ordering import Comparable, Encoding, concatenate, words
 from headwater.storage.types.arrow_numbers import arrow_mask, arrow_values, numpy_mask
 
@@ -158,10 +159,12 @@ def key_ranges(
         CorruptData: As `merge_runs`.
     """
     by_age = sorted(runs, key=lambda run: (run.rank, run.max_sequence, run.min_sequence))
+    narrow = NarrowOrder.of(rules.key_order)
     cursors = [
         _Cursor(
             run,
             rules,
+            narrow,
             max(_LEAST_BATCH, int(batch_rows * share)),
             max(int(window_bytes * share), window_bytes // (_LEAST_SHARE * len(runs))),
         )
@@ -174,7 +177,7 @@ def key_ranges(
         if len(live) == 1 and not with_keys:
             yield [live[0].take_all()]
             continue
-        _encode(live, rules)
+        _encode(live, rules, narrow)
         bound = np.sort(concatenate([cursor.last_key for cursor in live]))[:1]
         yield [part for cursor in live if len((part := cursor.take(bound)).keys)]
 
@@ -210,12 +213,14 @@ class _Cursor:
 
     run: SortedRun
     rules: MergeRules
+    narrow: NarrowOrder | None
     batch_rows: int
     most_bytes: int
     batch: pa.RecordBatch | None = None
     widths: tuple[int, ...] = ()
+    span: KeySpan | None = None
+    encoding: Encoding | NarrowEncoding | None = None
     _keys: Comparable | None = None
-    _encoding: Encoding | None = None
     _last: list[pa.Array] | None = None
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
     _source: Iterator[pa.RecordBatch] | None = None
@@ -226,12 +231,14 @@ class _Cursor:
             if not self._waiting and not self._read():
                 return False
             self.batch = self._waiting.pop()
-            self._keys = self._encoding = None
+            self._keys = self.encoding = None
             half = self.batch.num_rows // 2
             if half and self.batch.nbytes > self.most_bytes:
                 self._waiting += [self.batch.slice(half), self.batch.slice(0, half)]
                 self.batch = None
                 continue
+            if self.narrow is not None:
+                self.span = self.narrow.span(self.key_columns)
             if self.rules.key_order.fixed is None:
                 self.widths = self.rules.key_order.widths(self.key_columns)
         return True
@@ -260,15 +267,18 @@ class _Cursor:
         assert self.batch is not None
         return [self.batch.column(name) for name in self.rules.keys]
 
-    def encode(self, encoding: Encoding) -> None:
+    def encode(self, encoding: Encoding | NarrowEncoding) -> None:
         """Have the keys comparable with those of the other runs."""
-        if self._encoding == encoding:
+        if self.encoding == encoding:
             return
         keys = self.key_columns
-        fresh = self._encoding is None
+        fresh = self.encoding is None
         order = self.rules.key_order
-        self._keys = order.encode(keys, encoding)
-        self._encoding = encoding
+        if isinstance(encoding, NarrowEncoding):
+            self._keys = encoding.encode(keys)
+        else:
+            self._keys = order.encode(keys, encoding)
+        self.encoding = encoding
         if not fresh:
             return
         ascending = bool(np.all(np.greater(self._keys[1:], self._keys[:-1])))
@@ -284,11 +294,6 @@ class _Cursor:
                 f"{self.run.name} is not sorted by key, or holds a key twice; it cannot be merged"
             )
         self._last = [key.slice(len(key) - 1) for key in keys]
-
-    @property
-    def encoded(self) -> bool:
-        """True if the loaded keys are comparable with the previous ones."""
-        return self._encoding is not None
 
     @property
     def last_key(self) -> Comparable:
@@ -314,16 +319,30 @@ class _Cursor:
         return part
 
 
-def _encode(live: Sequence[_Cursor], rules: MergeRules) -> None:
+def _encode(live: Sequence[_Cursor], rules: MergeRules, narrow: NarrowOrder | None) -> None:
     """Have the keys of all runs comparable; rows that were read before may be so already."""
-    if all(cursor.encoded for cursor in live):
+    if all(cursor.encoding is not None for cursor in live):
         return
-    encoding = rules.key_order.fixed
+    encoding = _shared_encoding(live, narrow) or rules.key_order.fixed
     if encoding is None:
         keys = [cursor.key_columns for cursor in live]
         encoding = rules.key_order.encoding(keys, [cursor.widths for cursor in live])
     for cursor in live:
         cursor.encode(encoding)
+
+
+def _shared_encoding(live: Sequence[_Cursor], narrow: NarrowOrder | None) -> NarrowEncoding | None:
+    """An encoding as integers, one in use as long as it holds all keys."""
+    if narrow is None:
+        return None
+    spans = [cursor.span for cursor in live]
+    for cursor in live:
+        used = cursor.encoding
+        if isinstance(used, NarrowEncoding) and all(
+            span is not None and used.holds(span) for span in spans
+        ):
+            return used
+    return narrow.encoding(spans)
 
 
 @dataclass

@@ -22,7 +22,18 @@ import pyarrow.compute as pc
 from headwater.storage.errors import Invalid
 from headwater.storage.types.arrow_numbers import arrow_mask, numpy_mask, numpy_values
 
-__all__ = ["Comparable", "Encoding", "OrderColumn", "RowOrder", "argsort", "concatenate", "words"]
+__all__ = [
+    "Comparable",
+    "Encoding",
+    "OrderColumn",
+    "RowOrder",
+    "argsort",
+    "concatenate",
+    "integers",
+    "is_integer",
+    "is_variable",
+    "words",
+]
 
 Comparable: TypeAlias = npt.NDArray[np.generic]
 """One-dimensional: int64, uint64 or a fixed-width byte string (``S``)."""
@@ -87,7 +98,7 @@ class RowOrder:
         for column in self.columns:
             if pa.types.is_nested(column.arrow):
                 raise Invalid(f"rows cannot be ordered by a column of type {column.arrow}")
-        self._variable = [_is_variable(column.arrow) for column in self.columns]
+        self._variable = [is_variable(column.arrow) for column in self.columns]
         self.fixed: Encoding | None = None
         if not any(self._variable):
             widths = tuple(_fixed_width(column.arrow) for column in self.columns)
@@ -135,8 +146,8 @@ class RowOrder:
         """
         if len(self.columns) == 1 and not self._variable[0]:
             column = self.columns[0]
-            if not column.nullable and not column.descending and _is_integer(column.arrow):
-                return _integers(arrays[0])
+            if not column.nullable and not column.descending and is_integer(column.arrow):
+                return integers(arrays[0])
         if encoding is None:
             encoding = self.fixed or self.encoding([arrays])
         # Each column is null byte, body, and for text the length; filled in place to save a copy.
@@ -194,11 +205,13 @@ def words(rows: Comparable) -> list[Comparable]:
     return [np.ascontiguousarray(column) for column in columns.T]
 
 
-def _is_variable(arrow: pa.DataType) -> bool:
+def is_variable(arrow: pa.DataType) -> bool:
+    """True for text and binary values, of any length."""
     return bool(pa.types.is_string(arrow) or pa.types.is_binary(arrow))
 
 
-def _is_integer(arrow: pa.DataType) -> bool:
+def is_integer(arrow: pa.DataType) -> bool:
+    """True for values that compare as integers do: integers, dates, times."""
     return bool(pa.types.is_signed_integer(arrow) or pa.types.is_temporal(arrow))
 
 
@@ -211,7 +224,7 @@ def _longest(array: pa.Array) -> int:
     return int(longest or 0)
 
 
-def _integers(array: pa.Array) -> npt.NDArray[np.int64]:
+def integers(array: pa.Array) -> npt.NDArray[np.int64]:
     """Integers or times as int64, whatever their width; nulls are arbitrary."""
     width = array.type.bit_width // 8
     buffer = array.buffers()[1]
@@ -245,7 +258,7 @@ def _encode(
 ) -> None:
     """Write the column as big-endian bytes, after a byte that says whether the value is null."""
     body = out[:, 1:] if column.nullable else out
-    if _is_variable(column.arrow):
+    if is_variable(column.arrow):
         _text(array, width, long, body)
     else:
         _fixed(array, body)
