@@ -1,0 +1,26 @@
+"""A typed view of a table's options (``CoreOptions.java``): the names are Paimon's own.
+
+Imports errors alone.
+"""
+
+from headwater.storage.options.choices import (
+    BucketFunction,
+    ChangelogProducer,
+    MergeEngine,
+    NullKeys,
+)
+from headwater.storage.options.field_options import RECORD_EXPIRE_TIME, RECORD_TIME_FIELD
+from headwater.storage.options.quantities import parse_bytes, parse_duration
+from headwater.storage.options.table_options import TableOptions
+
+__all__ = [
+    "RECORD_EXPIRE_TIME",
+    "RECORD_TIME_FIELD",
+    "BucketFunction",
+    "ChangelogProducer",
+    "MergeEngine",
+    "NullKeys",
+    "TableOptions",
+    "parse_bytes",
+    "parse_duration",
+]

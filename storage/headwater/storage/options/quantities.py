@@ -1,0 +1,49 @@
+"""Sizes and durations in Paimon's notation (``MemorySize.java``, ``TimeUtils.java``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from headwater.storage.errors import Invalid
+
+__all__ = ["LONGEST", "parse_bytes", "parse_duration"]
+
+_BYTE_UNITS = {"": 1, "b": 1, "bytes": 1}
+for _power, _names in enumerate((("k", "kb"), ("m", "mb"), ("g", "gb"), ("t", "tb")), 1):
+    _BYTE_UNITS |= dict.fromkeys(_names, 1024**_power)
+_BYTE_UNITS |= {"kibibytes": 1024, "mebibytes": 1024**2, "gibibytes": 1024**3}
+
+_TIME_UNITS: Mapping[str, float] = {
+    "ns": 1e-6, "us": 1e-3, "µs": 1e-3, "": 1, "ms": 1, "s": 1000, "sec": 1000,
+    "m": 60_000, "min": 60_000, "h": 3_600_000, "hour": 3_600_000,
+    "d": 86_400_000, "day": 86_400_000,
+}  # fmt: skip
+
+LONGEST = 2**63 - 1
+"""The greatest number that an option can have: Java's long."""
+
+_QUANTITY = re.compile(r"^\s*(\d+)\s*([a-zµ]*)\s*$", re.IGNORECASE)
+
+
+def _quantity(text: str, units: Mapping[str, float], key: str, example: str) -> int:
+    match = _QUANTITY.match(text)
+    unit = match[2].lower() if match else ""
+    factor = units.get(unit, units.get(unit.rstrip("s")))
+    if match is None or factor is None:
+        raise Invalid(f"option '{key}': '{text}' is not a quantity such as '{example}'")
+    # By its length first: Python reads no number of thousands of digits.
+    quantity = int(int(match[1]) * factor) if len(match[1]) < 25 else LONGEST + 1
+    if quantity > LONGEST:
+        raise Invalid(f"option '{key}': '{text}' is more than can be counted")
+    return quantity
+
+
+def parse_bytes(text: str, key: str = "size") -> int:
+    """Bytes from Paimon's notation: ``128 mb``, ``64kb``, ``1024``."""
+    return _quantity(text, _BYTE_UNITS, key, "128 mb")
+
+
+def parse_duration(text: str, key: str = "duration") -> int:
+    """Milliseconds from Paimon's notation: ``1 h``, ``30 min``, ``500 ms``."""
+    return _quantity(text, _TIME_UNITS, key, "1 h")
