@@ -21,12 +21,12 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("1.3.1", "1.4.2", "2.0.0")
 """Releases that the tests run: the newest of each line that is in use."""
-_TABLE = "org.apache.paimon.table.Table"
-_FILE_STORE = "org.apache.paimon.table.FileStoreTable"
-_ROW = "org.apache.paimon.data.InternalRow"
-_SCAN = "org.apache.paimon.table.source.TableScan"
-_READ = "org.apache.paimon.table.source.TableRead"
-_READER = "org.apache.paimon.reader.RecordReader"
+TABLE = "org.apache.paimon.table.Table"
+FILE_STORE = "org.apache.paimon.table.FileStoreTable"
+ROW = "org.apache.paimon.data.InternalRow"
+SCAN = "org.apache.paimon.table.source.TableScan"
+READ = "org.apache.paimon.table.source.TableRead"
+READER = "org.apache.paimon.reader.RecordReader"
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
@@ -170,7 +170,7 @@ class JavaClient:
         kind_of = self._jvm.org.apache.paimon.types.RowKind.fromShortString
         kinds = {name: kind_of(name) for name in set(names)}
         handle = self._catalog.getTable(self._identifier(table))
-        builder = self._call(_TABLE, "newBatchWriteBuilder", handle)
+        builder = self._call(TABLE, "newBatchWriteBuilder", handle)
         writer, committer = builder.newWrite(), builder.newCommit()
         writer.withIOManager(self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch)))
         bucket_of = self._bucket_assigner(handle)
@@ -197,19 +197,19 @@ class JavaClient:
 
     def _key_assigner(self, handle: Any, writer: Any) -> Any:
         """What finds the partitions and buckets of keys, as Flink and Spark call it."""
-        if str(self._call(_FILE_STORE, "bucketMode", handle).toString()) != "KEY_DYNAMIC":
+        if str(self._call(FILE_STORE, "bucketMode", handle).toString()) != "KEY_DYNAMIC":
             return None
         keys = self._jvm.org.apache.paimon.crosspartition
         scratch = self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch))
         assigner = keys.GlobalIndexAssigner(handle)
         writes = "org.apache.paimon.table.sink.TableWrite"
         collector = self._function(
-            "java.util.function.BiConsumer", writes, "write", writer, (_ROW, "int")
+            "java.util.function.BiConsumer", writes, "write", writer, (ROW, "int")
         )
         assigner.open(1 << 20, None, scratch, 1, 0, collector)
         keeper = self._function(
             "java.util.function.Consumer", str(assigner.getClass().getName()), "bootstrapKey",
-            assigner, (_ROW,),
+            assigner, (ROW,),
         )  # fmt: skip
         keys.IndexBootstrap(handle).bootstrap(1, 0, keeper)
         assigner.endBoostrap(False)
@@ -235,13 +235,13 @@ class JavaClient:
 
     def _bucket_assigner(self, handle: Any) -> Callable[[Any], int] | None:
         """The bucket of a row of a table with dynamic buckets, as Flink and Spark ask for it."""
-        if str(self._call(_FILE_STORE, "bucketMode", handle).toString()) != "HASH_DYNAMIC":
+        if str(self._call(FILE_STORE, "bucketMode", handle).toString()) != "HASH_DYNAMIC":
             return None
-        options = self._call(_FILE_STORE, "coreOptions", handle)
+        options = self._call(FILE_STORE, "coreOptions", handle)
         assigner = self._jvm.org.apache.paimon.index.HashBucketAssigner(
-            self._call(_FILE_STORE, "snapshotManager", handle),
+            self._call(FILE_STORE, "snapshotManager", handle),
             "interop",
-            self._call(_FILE_STORE, "store", handle).newIndexFileHandler(),
+            self._call(FILE_STORE, "store", handle).newIndexFileHandler(),
             1,
             1,
             0,
@@ -249,7 +249,7 @@ class JavaClient:
             -1,
         )
         extractor = self._jvm.org.apache.paimon.table.sink.RowPartitionKeyExtractor(
-            self._call(_FILE_STORE, "schema", handle)
+            self._call(FILE_STORE, "schema", handle)
         )
 
         def bucket_of(row: Any) -> int:
@@ -261,7 +261,7 @@ class JavaClient:
     def compact(self, table: str, bucket: int = 0) -> None:
         """Compact a bucket of a table without partitions fully, as one commit."""
         handle = self._catalog.getTable(self._identifier(table))
-        builder = self._call(_TABLE, "newBatchWriteBuilder", handle)
+        builder = self._call(TABLE, "newBatchWriteBuilder", handle)
         writer, committer = builder.newWrite(), builder.newCommit()
         writer.withIOManager(self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch)))
         writer.compact(self._jvm.org.apache.paimon.data.BinaryRow.EMPTY_ROW, bucket, True)
@@ -272,14 +272,14 @@ class JavaClient:
     def copy(self, source: str, target: str) -> None:
         """Write the rows of one table into another, in one commit; no value passes Python."""
         builder = self._call(
-            _TABLE, "newReadBuilder", self._catalog.getTable(self._identifier(source))
+            TABLE, "newReadBuilder", self._catalog.getTable(self._identifier(source))
         )
-        plan = self._call(_SCAN, "plan", builder.newScan())
-        splits = self._call(f"{_SCAN}$Plan", "splits", plan)
-        reader = self._call(_READ, "createReader", builder.newRead(), ("java.util.List", splits))
-        rows = self._call(_READER, "toCloseableIterator", reader)
+        plan = self._call(SCAN, "plan", builder.newScan())
+        splits = self._call(f"{SCAN}$Plan", "splits", plan)
+        reader = self._call(READ, "createReader", builder.newRead(), ("java.util.List", splits))
+        rows = self._call(READER, "toCloseableIterator", reader)
         handle = self._catalog.getTable(self._identifier(target))
-        written = self._call(_TABLE, "newBatchWriteBuilder", handle)
+        written = self._call(TABLE, "newBatchWriteBuilder", handle)
         writer, committer = written.newWrite(), written.newCommit()
         writer.withIOManager(self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch)))
         while self._call("java.util.Iterator", "hasNext", rows):
@@ -325,10 +325,10 @@ class JavaClient:
         if options:
             given = self._jvm.java.util.HashMap()
             given.putAll(dict(options))
-            handle = self._call(_TABLE, "copy", handle, ("java.util.Map", given))
-        scan = self._call(_TABLE, "newReadBuilder", handle).newScan()
-        plan = self._call(_SCAN, "plan", scan)
-        return self._rows(handle, self._call(f"{_SCAN}$Plan", "splits", plan), columns)
+            handle = self._call(TABLE, "copy", handle, ("java.util.Map", given))
+        scan = self._call(TABLE, "newReadBuilder", handle).newScan()
+        plan = self._call(SCAN, "plan", scan)
+        return self._rows(handle, self._call(f"{SCAN}$Plan", "splits", plan), columns)
 
     def read_where(
         self, table: str, column: str, test: str, *values: object
@@ -342,16 +342,16 @@ class JavaClient:
             values: What the method takes besides the column.
         """
         handle = self._catalog.getTable(self._identifier(table))
-        row_type = self._call(_TABLE, "rowType", handle)
+        row_type = self._call(TABLE, "rowType", handle)
         text = self._jvm.org.apache.paimon.data.BinaryString.fromString
         literals = [text(value) if isinstance(value, str) else value for value in values]
         builder = self._jvm.org.apache.paimon.predicate.PredicateBuilder(row_type)
         at = builder.indexOf(column)
         arguments = [literals] if test in ("in", "notIn") else literals
         condition = getattr(builder, test)(at, *arguments)
-        reading = self._call(_TABLE, "newReadBuilder", handle).withFilter(condition)
-        plan = self._call(_SCAN, "plan", reading.newScan())
-        splits = self._call(f"{_SCAN}$Plan", "splits", plan)
+        reading = self._call(TABLE, "newReadBuilder", handle).withFilter(condition)
+        plan = self._call(SCAN, "plan", reading.newScan())
+        splits = self._call(f"{SCAN}$Plan", "splits", plan)
         files = sum(len(split.dataFiles()) for split in splits)
         return files, self._rows(handle, splits, None, condition=condition)
 
@@ -365,12 +365,12 @@ class JavaClient:
         handle = self._catalog.getTable(self._identifier(table))
         start = self._jvm.java.util.HashMap()
         start.putAll(dict(options or {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}))
-        handle = self._call(_TABLE, "copy", handle, ("java.util.Map", start))
-        scan = self._call(_TABLE, "newReadBuilder", handle).newStreamScan()
-        latest = int(self._call(_TABLE, "latestSnapshot", handle).get().id())
+        handle = self._call(TABLE, "copy", handle, ("java.util.Map", start))
+        scan = self._call(TABLE, "newReadBuilder", handle).newStreamScan()
+        latest = int(self._call(TABLE, "latestSnapshot", handle).get().id())
         found: list[pa.Table] = []
         while (scan.checkpoint() or 0) <= latest:
-            splits = self._call(f"{_SCAN}$Plan", "splits", self._call(_SCAN, "plan", scan))
+            splits = self._call(f"{SCAN}$Plan", "splits", self._call(SCAN, "plan", scan))
             if len(splits):
                 found.append(self._rows(handle, splits, None, row_kinds=True))
         return found
@@ -384,17 +384,17 @@ class JavaClient:
         row_kinds: bool = False,
         condition: Any = None,
     ) -> pa.Table:
-        row_type = self._call(_TABLE, "rowType", handle)
+        row_type = self._call(TABLE, "rowType", handle)
         fields = {field.name(): field for field in row_type.getFields()}
         names = list(columns or fields)
-        builder = self._call(_TABLE, "newReadBuilder", handle)
+        builder = self._call(TABLE, "newReadBuilder", handle)
         positions = [list(fields).index(name) for name in names]
         builder = builder.withProjection(_integers(self._jvm, positions))
         read = builder.newRead()
         if condition is not None:
             read = builder.withFilter(condition).newRead()
-            read = self._call(_READ, "executeFilter", read)
-        reader = self._call(_READ, "createReader", read, ("java.util.List", splits))
+            read = self._call(READ, "executeFilter", read)
+        reader = self._call(READ, "createReader", read, ("java.util.List", splits))
         return self._decoded(reader, {name: fields[name] for name in names}, row_kinds)
 
     def read_with_postponed(self, table: str) -> pa.Table:
@@ -407,7 +407,7 @@ class JavaClient:
         (real,) = plan.realSplits()
         read.withIOManager(self._jvm.org.apache.paimon.disk.IOManager.create(str(self._scratch)))
         reader = read.createBucketMergeReader(real, read.createPostponeReader(waiting))
-        row_type = self._call(_TABLE, "rowType", handle)
+        row_type = self._call(TABLE, "rowType", handle)
         return self._decoded(reader, {field.name(): field for field in row_type.getFields()})
 
     def _decoded(self, reader: Any, fields: Mapping[str, Any], row_kinds: bool = False) -> pa.Table:
@@ -418,14 +418,14 @@ class JavaClient:
         ]
         found: dict[str, list[object]] = {name: [] for name in names}
         kinds: list[str] = []
-        rows = self._call(_READER, "toCloseableIterator", reader)
+        rows = self._call(READER, "toCloseableIterator", reader)
         roots = {name: fields[name].type().getTypeRoot().toString() for name in names}
         while self._call("java.util.Iterator", "hasNext", rows):
             row = self._call("java.util.Iterator", "next", rows)
             if row_kinds:
-                kinds.append(str(self._call(_ROW, "getRowKind", row).shortString()))
+                kinds.append(str(self._call(ROW, "getRowKind", row).shortString()))
             for name, getter in zip(names, getters, strict=True):
-                value = self._call(f"{_ROW}$FieldGetter", "getFieldOrNull", getter, (_ROW, row))
+                value = self._call(f"{ROW}$FieldGetter", "getFieldOrNull", getter, (ROW, row))
                 found[name].append(_from_java(value, roots[name]))
         self._call("java.lang.AutoCloseable", "close", rows)
         table = pa.table(found)
@@ -433,7 +433,7 @@ class JavaClient:
 
     def columns(self, table: str) -> list[tuple[str, str]]:
         """Each column's name and type, as SQL names it."""
-        row_type = self._call(_TABLE, "rowType", self._catalog.getTable(self._identifier(table)))
+        row_type = self._call(TABLE, "rowType", self._catalog.getTable(self._identifier(table)))
         return [(str(field.name()), str(field.type())) for field in row_type.getFields()]
 
     def partitions(self, table: str) -> dict[str, int]:
@@ -464,7 +464,7 @@ class JavaClient:
 
     def compact_manifests(self, table: str) -> None:
         handle = self._catalog.getTable(self._identifier(table))
-        committer = self._call(_TABLE, "newBatchWriteBuilder", handle).newCommit()
+        committer = self._call(TABLE, "newBatchWriteBuilder", handle).newCommit()
         committer.compactManifests()
         self._call("java.lang.AutoCloseable", "close", committer)
 
@@ -477,7 +477,7 @@ class JavaClient:
         handle = self._catalog.getTable(self._identifier(table))
         overlay = self._jvm.java.util.HashMap()
         overlay.putAll(dict(options))
-        return self._call(_TABLE, "copy", handle, ("java.util.Map", overlay))
+        return self._call(TABLE, "copy", handle, ("java.util.Map", overlay))
 
     def mark_done(self, table: str, *specs: Mapping[str, str]) -> None:
         self._catalog.markDonePartitions(self._identifier(table), [dict(spec) for spec in specs])
@@ -486,7 +486,7 @@ class JavaClient:
         """On storage, as releases before 1.4 do."""
         handle = self._catalog.getTable(self._identifier(table))
         arguments = [("java.lang.String", tag), ("long", snapshot_id)]
-        self._call(_TABLE, "createTag", handle, *arguments)
+        self._call(TABLE, "createTag", handle, *arguments)
 
     def create_branch(self, table: str, branch: str, tag: str | None = None) -> None:
         self._catalog.createBranch(self._identifier(table), branch, tag)
@@ -494,7 +494,7 @@ class JavaClient:
     def make_branch(self, table: str, branch: str) -> None:
         """On storage, where the catalog is nothing but files."""
         handle = self._catalog.getTable(self._identifier(table))
-        self._call(_TABLE, "createBranch", handle, ("java.lang.String", branch))
+        self._call(TABLE, "createBranch", handle, ("java.lang.String", branch))
 
     def fast_forward(self, table: str, branch: str) -> None:
         self._catalog.fastForward(self._identifier(table), branch)
