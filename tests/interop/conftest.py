@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 
 import httpx
 import pyarrow as pa
@@ -88,6 +89,57 @@ def lake(service: Service) -> Iterator[Lake]:
         yield opened
 
 
+class ClientProcess:
+    """A client's script, which answers requests until the tests are over.
+
+    Args:
+        python: The interpreter of the client's environment.
+        script: The script.
+    """
+
+    def __init__(self, python: Path, script: Path) -> None:
+        self._process = subprocess.Popen(
+            [str(python), str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, request: Mapping[str, object]) -> Mapping[str, object]:
+        """The answer to a request; the process is killed when it takes longer than two minutes."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        patience = Timer(120, self._process.kill)
+        patience.start()
+        try:
+            self._process.stdin.write(f"{json.dumps(request)}\n")
+            self._process.stdin.flush()
+            for line in self._process.stdout:
+                if line.startswith("answer "):
+                    answer = json.loads(line.removeprefix("answer "))
+                    assert isinstance(answer, dict)
+                    return answer
+        finally:
+            patience.cancel()
+        return {"error": f"the process ended ({self._process.wait()}) without an answer"}
+
+
+_PROCESSES: dict[str, ClientProcess] = {}
+
+
+def _process(name: str, python: Path, script: Path) -> ClientProcess:
+    """The process of a client, by its name; it ends with this one, whose pipe it reads."""
+    found = _PROCESSES.get(name)
+    if found is None or not found.is_alive:
+        found = _PROCESSES[name] = ClientProcess(python, script)
+    return found
+
+
 class Client:
     """Runs one client's script in its own environment; rows travel as Arrow files."""
 
@@ -119,18 +171,9 @@ class Client:
             "folder": None if self._folder is None else str(self._folder),
             **request,
         }
-        done = subprocess.run(
-            [str(self._python), str(script)],
-            input=json.dumps(body),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"{self.name} {command} failed:\n{done.stderr[-4000:]}")
-        answer = json.loads(done.stdout.strip().splitlines()[-1])
-        assert isinstance(answer, dict)
+        answer = _process(self.name, self._python, script).ask(body)
+        if "error" in answer:
+            raise RuntimeError(f"{self.name} {command} failed:\n{answer['error']}")
         return answer
 
     def create(

@@ -1,4 +1,4 @@
-"""Drives pypaimon, in an environment of its own: one JSON request on stdin, one JSON answer.
+"""Drives pypaimon, in an environment of its own, by requests as `requests_on_stdin` has them.
 
 Rows travel as Arrow IPC files, whose paths the request names.
 """
@@ -6,8 +6,6 @@ Rows travel as Arrow IPC files, whose paths the request names.
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +16,7 @@ from pypaimon.consumer.consumer import Consumer
 from pypaimon.consumer.consumer_manager import ConsumerManager
 from pypaimon.schema.data_types import AtomicType
 from pypaimon.schema.schema_change import SchemaChange
+from requests_on_stdin import serve
 
 
 def open_catalog(request: dict[str, Any]) -> Any:
@@ -149,23 +148,18 @@ def read_each(request: dict[str, Any]) -> dict[str, Any]:
     return {"problems": problems}
 
 
-def main() -> None:
-    request = json.load(sys.stdin)
-    command = {
-        "create": create,
-        "write": write,
-        "read": read,
-        "read_each": read_each,
-        "add_column": add_column,
-        "branch": branch,
-        "changes": changes,
-        "partitions": partitions,
-        "consumers": consumers,
-        "reset_consumer": reset_consumer,
-    }[request["command"]]
-    answer = command(request)
-    print(json.dumps(answer))
-
+COMMANDS = {
+    "create": create,
+    "write": write,
+    "read": read,
+    "read_each": read_each,
+    "add_column": add_column,
+    "branch": branch,
+    "changes": changes,
+    "partitions": partitions,
+    "consumers": consumers,
+    "reset_consumer": reset_consumer,
+}
 
 if __name__ == "__main__":
-    main()
+    serve(COMMANDS)

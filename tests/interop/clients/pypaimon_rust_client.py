@@ -1,17 +1,16 @@
-"""Drives pypaimon-rust, in an environment of its own: one JSON request on stdin, one JSON answer.
+"""Drives pypaimon-rust, in an environment of its own, by requests as `requests_on_stdin` has them.
 
 Rows travel as Arrow IPC files, whose paths the request names.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather as feather
 from pypaimon_rust.datafusion import PaimonCatalog, SQLContext
+from requests_on_stdin import serve
 
 
 def options(request: dict[str, Any]) -> dict[str, str]:
@@ -72,11 +71,7 @@ def read_each(request: dict[str, Any]) -> dict[str, Any]:
     return {"problems": problems}
 
 
-def main() -> None:
-    request = json.load(sys.stdin)
-    command = {"sql": sql, "write": write, "read": read, "read_each": read_each}[request["command"]]
-    print(json.dumps(command(request)))
-
+COMMANDS = {"sql": sql, "write": write, "read": read, "read_each": read_each}
 
 if __name__ == "__main__":
-    main()
+    serve(COMMANDS)
