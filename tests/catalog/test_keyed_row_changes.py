@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headwater.catalog.table.table import Table
 from headwater.client import connect
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 
 SCHEMA = pa.schema(
@@ -310,6 +310,14 @@ def test_a_merge_adds_to_a_key_that_it_moves(tmp_path: Path, options: Mapping[st
     table.merge(source, on=["v"])
     value = {"aggregation": 109, "first-row": 10}.get(options.get("merge-engine", ""), 99)
     assert rows_of(table) == [(1, value, 4), (2, 20, 1)]
+
+
+def test_rows_that_wait_for_buckets_do_not_move_to_other_partitions(tmp_path: Path) -> None:
+    table = crossing(tmp_path, **{**PARTIAL, "bucket": "-2"})
+    table.write(as_table([(1, 10, 1), (2, 20, 1)]))
+    with pytest.raises(Unsupported, match="cannot be updated to lie in another one"):
+        table.update({"s": 3}, where="id = 1")
+    assert rows_of(table) == [(1, 10, 1), (2, 20, 1)]
 
 
 @engines(

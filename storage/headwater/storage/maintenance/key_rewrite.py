@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headwater.storage.compaction.levels import Levels
 from headwater.storage.compaction.options import CompactionOptions
+from headwater.storage.errors import Unsupported
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
@@ -188,6 +189,7 @@ def rewrite_keys(
 
     Raises:
         Invalid: New rows do not fit the table.
+        Unsupported: Rows come to lie in another partition, and nothing is to write them there.
         CorruptData: A file is missing or damaged; the message names it.
     """
     rewrite = _Rewrite(storage, task, matcher, elsewhere)
@@ -314,8 +316,12 @@ class _Rewrite:
 
     def _move(self, old: pa.RecordBatch, new: pa.RecordBatch) -> None:
         """Take rows out of their partition, and have them written to another one."""
-        # Else the partition is part of the key, and no key is changed.
-        assert self._elsewhere is not None
+        if self._elsewhere is None:
+            raise Unsupported(
+                f"table {self._storage.name}: rows of a table whose keys have buckets of their own "
+                "in each partition cannot be updated to lie in another one; delete them and write "
+                "them anew"
+            )
         self._take_away(old)
         self._elsewhere.write(pa.Table.from_batches([new.select(self._columns)]))
 
