@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.schema.change import SetOption
 
 if TYPE_CHECKING:
     from tests.catalog.conftest import Clock
@@ -36,6 +37,9 @@ def table(lake: Lake, clock: Clock) -> Table:
     clock.turn(minutes=1)
     made.write(rows({1: 1.0}), pa.array(["-D"]))
     return made
+
+
+MARKED = {"deletion-vectors.enabled": "true", "num-sorted-run.compaction-trigger": "100"}
 
 
 def rows(values: dict[int, float | None]) -> pa.Table:
@@ -83,6 +87,79 @@ def test_nothing_but_files_that_may_differ_is_read(lake: Lake) -> None:
     assert split.before is not None
     assert (len(split.before), len(split.files)) == (1, 2)
     assert changed(table, 2, 3, mode="diff") == [(5, 5.0, "+I")]
+
+
+def marked_table(lake: Lake, *, of: int) -> Table:
+    """One large file, in which deletion vectors mark what later commits changed."""
+    table = lake.create_table(
+        "sales.marked", COLUMNS, primary_keys=["k"], options={"bucket": "1", **MARKED}
+    )
+    table.write(rows(dict.fromkeys(range(of), 1.0)))
+    table.compact()
+    return table
+
+
+def newest(table: Table) -> int:
+    return max(snapshot.id for snapshot in table.snapshots())
+
+
+def test_only_rows_that_one_snapshot_marks_are_read_of_a_file_of_both(lake: Lake) -> None:
+    table = marked_table(lake, of=50_000)
+    points = [newest(table)]
+    commits: list[tuple[dict[int, float | None], str]] = [
+        ({5: 5.0, 6: 1.0}, "+I"), ({7: None}, "-D"), ({90_000: 1.0, 90_001: 1.0}, "+I"),
+        ({90_000: 2.0}, "+I"),
+    ]  # fmt: skip
+    for values, kind in commits:
+        table.write(rows(values), pa.array([kind] * len(values)))
+        points.append(newest(table))
+    assert changed(table, points[0], points[1], mode="diff") == [(5, 5.0, "+I")]
+    assert changed(table, points[1], points[2], mode="diff") == [(7, 1.0, "-D")]
+    assert changed(table, points[0], points[3], mode="diff") == [
+        (5, 5.0, "+I"), (7, 1.0, "-D"), (90_000, 1.0, "+I"), (90_001, 1.0, "+I"),
+    ]  # fmt: skip
+    large = max(table.scan().splits[0].files, key=lambda file: file.row_count).file_name
+    for since, until, expected in (
+        (points[2], points[3], [(90_000, 1.0, "+I"), (90_001, 1.0, "+I")]),
+        # The vector of the large file stays, but lies in another index file.
+        (points[3], points[4], [(90_000, 2.0, "+I")]),
+    ):
+        assert changed(table, since, until, mode="diff") == expected
+        (split,) = table.changes(since, until, mode="diff").splits
+        assert large not in {file.file_name for file in (*split.files, *(split.before or ()))}
+
+
+def test_a_difference_with_marked_rows_of_aggregates(lake: Lake) -> None:
+    columns = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64())])
+    options = {
+        "bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": "sum",
+        **MARKED,
+    }  # fmt: skip
+    table = lake.create_table("sales.marked", columns, primary_keys=["k"], options=options)
+    table.write({"k": [1, 2], "v": [1, 1]})
+    first = newest(table)
+    table.write({"k": [1, 3], "v": [2, 0]})
+    second = newest(table)
+    assert table.changes(first, second, mode="diff").to_arrow().sort_by("k").to_pydict() == {
+        "k": [1, 3], "v": [3, 0], "_ROW_KIND": ["+I", "+I"],
+    }  # fmt: skip
+    table.write({"k": [2], "v": [0]})
+    assert table.changes(second, mode="diff").to_arrow().num_rows == 0
+
+
+def test_a_difference_of_a_table_that_began_to_mark_rows(lake: Lake) -> None:
+    table = lake.create_table(
+        "sales.marked", COLUMNS, primary_keys=["k"],
+        options={"bucket": "1", "deletion-vectors.modifiable": "true"},
+    )  # fmt: skip
+    table.write(rows(dict.fromkeys(range(10), 1.0)))
+    table.write(rows({1: 2.0}))
+    table.compact()
+    first = newest(table)
+    table = table.alter(SetOption("deletion-vectors.enabled", "true"))
+    table.write(rows({2: 2.0}))
+    table.write(rows({3: None}), pa.array(["-D"]))
+    assert changed(table, first, mode="diff") == [(2, 2.0, "+I"), (3, 1.0, "-D")]
 
 
 def test_aggregates_are_compared_as_they_are_shown(lake: Lake) -> None:
@@ -236,14 +313,18 @@ def test_a_difference_of_appended_rows(lake: Lake) -> None:
     compacted=st.integers(0, 5),
     bounds=st.tuples(st.integers(1, 6), st.integers(1, 6)),
 )  # fmt: skip
+@pytest.mark.parametrize("options", [{}, MARKED], ids=["merged on read", "marked"])
 def test_a_difference_is_that_of_two_dictionaries(
     lake: Lake,
+    options: dict[str, str],
     commits: list[dict[int, float | str | None]],
     compacted: int,
     bounds: tuple[int, int],
 ) -> None:
     lake.drop_table("sales.model", ignore_if_not_exists=True)
-    table = lake.create_table("sales.model", COLUMNS, primary_keys=["k"], options={"bucket": "1"})
+    table = lake.create_table(
+        "sales.model", COLUMNS, primary_keys=["k"], options={"bucket": "1", **options}
+    )
     states: dict[int, dict[int, float | None]] = {}
     now: dict[int, float | None] = {}
     for at, commit in enumerate(commits):
@@ -263,6 +344,12 @@ def test_a_difference_is_that_of_two_dictionaries(
         states.setdefault(number, states.get(number - 1, {}))
     since, until = sorted(min(bound, newest) for bound in bounds)
     before, after = states[since], states[until]
+    if options:
+        # A snapshot shows what is compacted, and no rows that wait for it.
+        before, after = (
+            {row["k"]: row["v"] for row in table.scan(snapshot_id=at).to_arrow().to_pylist()}
+            for at in (since, until)
+        )
     expected = {(k, before[k], "-D") for k in before.keys() - after.keys()}
     expected |= {(k, v, "+I") for k, v in after.items() if k not in before or before[k] != v}
     assert set(changed(table, since, until, mode="diff")) == expected

@@ -23,7 +23,7 @@ class Mode:
 
 MODES: Mapping[str, Mode] = {
     "deletion vectors in a difference": Mode(
-        "the difference of two snapshots (mode `diff`)",
+        "the difference of two snapshots (mode `diff`) without a primary key",
         "which a difference of snapshots would not see; read the changes between them instead "
         "(mode delta or changelog)",
     ),

@@ -73,6 +73,7 @@ class DataFileReader:
         file: The file.
         partition: The bucket's partition.
         deleted: The place of the file's deletion vector; None when no row of it is deleted.
+        chosen: The rows that are wanted; None means all.
 
     Attributes:
         path: The file's URI.
@@ -89,6 +90,7 @@ class DataFileReader:
         file: DataFile,
         partition: PartitionColumns,
         deleted: DeletionFile | None = None,
+        chosen: RowSelection | None = None,
     ) -> None:
         self.path = path = file.external_path or f"{directory}/{file.file_name}"
         self._schema = storage.schema_by_id(file.schema_id)
@@ -108,6 +110,7 @@ class DataFileReader:
         self._files = storage.files
         self._row_count = file.row_count
         self._deleted = deleted
+        self._chosen = chosen
 
     @cached_property
     def _reader(self) -> FormatReader:
@@ -170,7 +173,7 @@ class DataFileReader:
             )
 
     def is_excluded(self, predicate: Predicate | None) -> bool:
-        """True if the file's indexes tell that no row matches; known without opening the file."""
+        """True if no row is wanted that the file's indexes tell of; it need not be opened."""
         selection = self._selection(predicate, keys_only=False)
         return selection is not None and not len(selection)
 
@@ -193,9 +196,12 @@ class DataFileReader:
         return [range(*ends) for ends in pairwise([*firsts, len(starts)])]
 
     def _selection(self, predicate: Predicate | None, keys_only: bool) -> RowSelection | None:
-        """The rows that the file's indexes do not exclude; None means all."""
+        """The chosen rows that the file's indexes do not exclude; None means all."""
         if self._selected is None or self._selected[:2] != (id(predicate), keys_only):
-            self._selected = id(predicate), keys_only, self._select(predicate, keys_only)
+            found = self._select(predicate, keys_only)
+            if self._chosen is not None:
+                found = self._chosen if found is None else found.within(self._chosen)
+            self._selected = id(predicate), keys_only, found
         return self._selected[2]
 
     def _select(self, predicate: Predicate | None, keys_only: bool) -> RowSelection | None:

@@ -26,7 +26,7 @@ from headwater.storage.rows.ordering import RowOrder
 from headwater.storage.scan.sections import Section, key_sections
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["SectionReader", "differing_rows"]
+__all__ = ["SectionReader", "Snapshotted", "differing_rows"]
 
 SectionReader: TypeAlias = Callable[[Section, Sequence[str], int], Iterator[pa.RecordBatch]]
 """Gives the merged rows of a section in the order of keys: the section, columns, batch rows."""
@@ -35,11 +35,23 @@ _SIDE = "_SIDE"
 _BEFORE, _AFTER, _UNCHANGED = 0, 1, 2
 
 
+@dataclass(frozen=True)
+class Snapshotted:
+    """A bucket's files in one snapshot.
+
+    Attributes:
+        files: The files.
+        read: Reads the rows of a section of them.
+    """
+
+    files: Iterable[DataFile]
+    read: SectionReader
+
+
 def differing_rows(
     storage: TableStorage,
-    read: SectionReader,
-    before: Iterable[DataFile],
-    after: Iterable[DataFile],
+    before: Snapshotted,
+    after: Snapshotted,
     columns: Sequence[str],
     batch_rows: int,
 ) -> Iterator[pa.RecordBatch]:
@@ -47,7 +59,6 @@ def differing_rows(
 
     Args:
         storage: The table.
-        read: Reads the rows of a section.
         before: The files of the earlier snapshot.
         after: Those of the later one.
         columns: Columns of the result.
@@ -69,13 +80,13 @@ def differing_rows(
     )
     wanted = [*dict.fromkeys([*columns, *values]), KIND_FIELD.name]
 
-    def side(files: Iterable[DataFile], number: int) -> SortedRun:
-        sections = key_sections(storage, files)
+    def side(bucket: Snapshotted, number: int) -> SortedRun:
+        sections = key_sections(storage, bucket.files)
 
         def rows(count: int, size: int) -> Iterator[pa.RecordBatch]:
             names = list(dict.fromkeys([*rules.keys, *wanted]))
             for section in sections:
-                for batch in read(section, names, count):
+                for batch in bucket.read(section, names, count):
                     mark = pa.repeat(pa.scalar(number, pa.int8()), batch.num_rows)
                     yield batch.append_column(_SIDE, mark)
 

@@ -33,6 +33,11 @@ class RowSelection:
         """The number of wanted rows."""
         return len(self.positions)
 
+    def within(self, other: RowSelection) -> RowSelection:
+        """Those that another selection has, too."""
+        found = np.intersect1d(self.positions, other.positions, assume_unique=True)
+        return RowSelection(found)
+
     def without(self, positions: npt.NDArray[np.int64]) -> RowSelection:
         """Those that are not at some positions, which are ascending."""
         if not len(positions):

@@ -11,7 +11,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,25 +19,22 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
-from headwater.storage.index.deletion_files import DeletionFile
+from headwater.storage.index.deletion_files import DeletionFile, read_deletion_vector
+from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.changes import MergedRange, merge_changes
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.merge.runs import SortedRun, merge_runs, needs_age
-from headwater.storage.predicate.filter import (
-    Predicate,
-    columns_of,
-    filter_rows,
-    to_expression,
-)
+from headwater.storage.predicate.filter import Predicate, columns_of
+from headwater.storage.read.batches import coalesced, filtered, with_kind_names
 from headwater.storage.read.data_file_reader import DataFileReader, PartitionColumns
-from headwater.storage.read.difference import differing_rows
+from headwater.storage.read.difference import Snapshotted, differing_rows
 from headwater.storage.read.postponed import PostponedRuns
 from headwater.storage.read.prefetch import BatchRead
 from headwater.storage.read.raw_rows import RawRows, without_deletes
 from headwater.storage.read.row_numbering import RowNumbering
+from headwater.storage.read.row_selection import RowSelection
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
-from headwater.storage.rows.kinds import KIND_NAMES
 from headwater.storage.scan.sections import FileRun, Section, key_sections, whole_section
 from headwater.storage.scan.split import Split
 from headwater.storage.schema.table_schema import TableSchema
@@ -47,15 +44,12 @@ from headwater.storage.types.values import StorageValue
 
 __all__ = ["BucketFiles", "read_schema", "read_split", "split_reads"]
 
-_KINDS = tuple(KIND_NAMES.values())
 _WINDOWS_IN_BUFFER = 8
 # A smaller window costs more than its rows.
 _LEAST_WINDOW_BYTES = 4096
 # A merge may hold so many times the rows of a batch, as long as its window has room: each window
 # costs some hundred calls, however few its rows.
 _BATCHES_IN_WINDOW = 8
-# A batch of so many rows costs no more to pass on than to copy.
-_ENOUGH_ROWS = 16384
 
 
 def read_schema(
@@ -155,12 +149,12 @@ def split_reads(
 
     def finished(rows: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
         if predicate is not None:
-            rows = _filtered(rows, storage.schema, predicate)
+            rows = filtered(rows, storage.schema, predicate)
         if row_kinds:
-            rows = (_with_kind_names(batch, names) for batch in rows)
+            rows = (with_kind_names(batch, names) for batch in rows)
         else:
             rows = (batch.select(names) for batch in rows)
-        for batch in _coalesced(rows, batch_rows):
+        for batch in coalesced(rows, batch_rows):
             if schema.names:
                 batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
             yield batch
@@ -171,7 +165,7 @@ def split_reads(
         for part in raw.parts():
             yield partial(_called, finished, part)
     elif split.before is not None:
-        rows = files.difference(split.before, split.files, wanted, row_kinds, batch_rows)
+        rows = files.difference(split, split.before, wanted, row_kinds, batch_rows)
         yield partial(finished, rows)
     else:
         kept = row_kinds and keep_deletes
@@ -200,12 +194,14 @@ class BucketFiles:
         directory: The URI of the bucket's directory.
         partition: The partition's storage values, in partition-key order.
         deletion_files: The places of deletion vectors, by data file.
+        chosen: The rows that are read of some data files; of others all are.
     """
 
     storage: TableStorage
     directory: str
     partition: Sequence[StorageValue]
     deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict)
+    chosen: Mapping[str, RowSelection] = field(default_factory=dict)
     _partition_columns: PartitionColumns = field(init=False)
 
     def __post_init__(self) -> None:
@@ -237,18 +233,31 @@ class BucketFiles:
 
     def difference(
         self,
-        before: Iterable[DataFile],
-        files: Iterable[DataFile],
+        split: Split,
+        before: Sequence[DataFile],
         columns: Sequence[str],
         keep_deletes: bool,
         batch_rows: int,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of keys that some files have otherwise than others, with their ``_VALUE_KIND``."""
+        """Rows of keys that a split has otherwise than before, with their ``_VALUE_KIND``."""
+        shared: set[str] = set()
+        if split.is_marked:
+            shared = {one.file_name for one in before} & {one.file_name for one in split.files}
+        vectors = split.before_deletion_files, split.deletion_files
 
-        def read(section: Section, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-            yield from self.merge(section, names, ordered=True, batch_rows=rows)
+        def side(files: Sequence[DataFile], own: int) -> Snapshotted:
+            # Of a file of both, the rows that the other snapshot marks; one's own are left out.
+            other = vectors[1 - own]
+            chosen = {name: self._marked(other.get(name)) for name in shared}
+            bucket = replace(self, deletion_files=vectors[own], chosen=chosen)
 
-        for batch in differing_rows(self.storage, read, before, files, columns, batch_rows):
+            def read(section: Section, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+                yield from bucket.merge(section, names, ordered=True, batch_rows=rows)
+
+            return Snapshotted(files, read)
+
+        sides = side(before, 0), side(split.files, 1)
+        for batch in differing_rows(self.storage, *sides, columns, batch_rows):
             yield batch if keep_deletes else without_deletes(batch)
 
     def merged(
@@ -446,58 +455,22 @@ class BucketFiles:
             wanted += rules.age_columns
         return runs
 
+    def _marked(self, place: DeletionFile | None) -> RowSelection:
+        """The rows that a deletion vector marks."""
+        if place is None:
+            return RowSelection(DeletionVector.of([]).positions)
+        return RowSelection(read_deletion_vector(self.storage.files, place).positions)
+
     def open(self, file: DataFile) -> DataFileReader:
         """A reader of one of the bucket's files."""
         deleted = self.deletion_files.get(file.file_name)
-        return DataFileReader(self.storage, self.directory, file, self._partition_columns, deleted)
+        chosen = self.chosen.get(file.file_name)
+        return DataFileReader(
+            self.storage, self.directory, file, self._partition_columns, deleted, chosen
+        )
 
 
 def _rank(rules: MergeRules, compacted: bool, keys_only: bool) -> int:
     if not rules.engine.compacted_rows_first:
         return 0
     return 0 if keys_only else 1 if compacted else 2
-
-
-def _with_kind_names(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    at = batch.schema.get_field_index(KIND_FIELD.name)
-    if at < 0:
-        kinds = pa.repeat(_KINDS[0], batch.num_rows)
-    else:
-        kinds = pa.array(_KINDS).take(batch.column(at))
-    return pa.RecordBatch.from_arrays(
-        [*(batch.column(name) for name in names), kinds], names=[*names, ROW_KIND_COLUMN]
-    )
-
-
-def _filtered(
-    rows: Iterable[pa.RecordBatch], schema: TableSchema, predicate: Predicate
-) -> Iterator[pa.RecordBatch]:
-    keep = to_expression(predicate, schema)
-    for batch in rows:
-        kept = filter_rows(batch, keep)
-        if kept.num_rows:
-            yield from kept.combine_chunks().to_batches()
-
-
-def _coalesced(rows: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Small batches that follow each other put together, great ones parted; rows in their order."""
-    waiting: list[pa.RecordBatch] = []
-    held = 0
-    enough = min(batch_rows // 4, _ENOUGH_ROWS)
-    for batch in rows:
-        if batch.num_rows == 0:
-            continue
-        large = batch.num_columns == 0 or batch.num_rows >= enough
-        if waiting and (large or held * 2 >= batch_rows):
-            yield pa.concat_batches(waiting)
-            waiting, held = [], 0
-        if large and (parts := batch.num_rows // batch_rows) > 1:
-            size = -(-batch.num_rows // parts)
-            yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
-        elif large:
-            yield batch
-        else:
-            waiting.append(batch)
-            held += batch.num_rows
-    if waiting:
-        yield pa.concat_batches(waiting)

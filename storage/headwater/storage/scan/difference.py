@@ -4,25 +4,37 @@ Only files that one of the two snapshots has alone are read, and with them those
 ranges they overlap: so every value is the one that the snapshot shows. Paimon reads the former
 alone, and takes rows for changed that are not.
 
+Where deletion vectors mark all rows that are superseded, a row of both snapshots' files differs
+only if one of them marks it: these rows, and those of files that one has alone, are all that is
+read. Paimon leaves out files of both whatever their vectors say, and misses the keys that are gone.
+
 Source: ``SnapshotReaderImpl.readIncrementalDiff``, ``IncrementalDiffStartingScanner.java``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import POSTPONE_BUCKET
+from headwater.storage.index.deletion_files import (
+    DeletionFile,
+    deletion_files_by_bucket,
+    read_deletion_vector,
+)
 from headwater.storage.index.hash_index import read_hash_index
 from headwater.storage.index.index_file import DELETION_VECTORS, HASH
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.partition import bucket_directory, partition_values
-from headwater.storage.scan.plan import live_entries
+from headwater.storage.scan.plan import is_marked, live_entries
 from headwater.storage.scan.sections import key_sections
 from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -51,8 +63,8 @@ def plan_difference(
     Raises:
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
         Invalid: Rows of a key may have lain in another bucket.
-        Unsupported: The table has deletion vectors; or it has no primary key, and files of the
-            earlier snapshot were rewritten since.
+        Unsupported: The table has no primary key, but deletion vectors; or files of the earlier
+            snapshot were rewritten since.
     """
     storage.refuse(Operation.READ)
     if storage.schema.crosses_partitions:
@@ -60,7 +72,36 @@ def plan_difference(
             "difference across partitions",
             f"table {storage.name} has keys that are unique across partitions",
         )
-    for snapshot in (before, after):
+    if not storage.schema.primary_keys:
+        _refuse_vectors(storage, before, after)
+    _check_buckets(storage, before, after)
+    old = _by_bucket(storage, before, predicate)
+    new = _by_bucket(storage, after, predicate)
+    _check_partitions(storage, before, after, old, new)
+    splits: list[Split] = []
+    if storage.schema.primary_keys:
+        buckets = list(dict.fromkeys([*old, *new]))
+        vectors = [
+            deletion_files_by_bucket(storage, index_entries(storage, snapshot), buckets)
+            for snapshot in (before, after)
+        ]
+        for bucket in buckets:
+            sides = [
+                _Side(storage, side.get(bucket, ()), places.get(bucket, {}))
+                for side, places in zip((old, new), vectors, strict=True)
+            ]
+            splits += _keyed(storage, after, *sides)
+    else:
+        for bucket in dict.fromkeys([*old, *new]):
+            entries = [*old.get(bucket, ()), *new.get(bucket, ())]
+            earlier = _files(old.get(bucket, ()))
+            later = _files(new.get(bucket, ()))
+            splits += _appended(storage, before, after, entries[0], earlier, later)
+    return ScanPlan(tuple(splits), after)
+
+
+def _refuse_vectors(storage: TableStorage, *snapshots: Snapshot) -> None:
+    for snapshot in snapshots:
         if any(
             e.index_file.index_type == DELETION_VECTORS for e in index_entries(storage, snapshot)
         ):
@@ -68,20 +109,6 @@ def plan_difference(
                 "deletion vectors in a difference",
                 f"table {storage.name}: snapshot {snapshot.id} has deletion vectors",
             )
-    _check_buckets(storage, before, after)
-    old = _by_bucket(storage, before, predicate)
-    new = _by_bucket(storage, after, predicate)
-    _check_partitions(storage, before, after, old, new)
-    splits: list[Split] = []
-    for bucket in dict.fromkeys([*old, *new]):
-        entries = [*old.get(bucket, ()), *new.get(bucket, ())]
-        earlier = _files(old.get(bucket, ()))
-        later = _files(new.get(bucket, ()))
-        if storage.schema.primary_keys:
-            splits += _keyed(storage, after, entries[0], earlier, later)
-        else:
-            splits += _appended(storage, before, after, entries[0], earlier, later)
-    return ScanPlan(tuple(splits), after)
 
 
 def _check_buckets(storage: TableStorage, before: Snapshot, after: Snapshot) -> None:
@@ -160,32 +187,75 @@ def _files(entries: Iterable[ManifestEntry]) -> dict[str, DataFile]:
     return {entry.file.file_name: entry.file for entry in entries}
 
 
-def _keyed(
-    storage: TableStorage,
-    after: Snapshot,
-    place: ManifestEntry,
-    earlier: dict[str, DataFile],
-    later: dict[str, DataFile],
-) -> list[Split]:
+@dataclass(frozen=True)
+class _Side:
+    """A bucket as one of the two snapshots has it."""
+
+    storage: TableStorage
+    entries: Sequence[ManifestEntry]
+    vectors: Mapping[str, DeletionFile]
+
+    @cached_property
+    def files(self) -> dict[str, DataFile]:
+        return _files(self.entries)
+
+    @cached_property
+    def is_marked(self) -> bool:
+        return is_marked(self.storage, self.entries)
+
+    def vectors_of(self, files: Iterable[DataFile]) -> dict[str, DeletionFile]:
+        names = (file.file_name for file in files)
+        return {name: self.vectors[name] for name in names if name in self.vectors}
+
+    def positions(self, name: str) -> npt.NDArray[np.int64]:
+        place = self.vectors.get(name)
+        if place is None:
+            return np.empty(0, np.int64)
+        return read_deletion_vector(self.storage.files, place).positions
+
+
+def _keyed(storage: TableStorage, after: Snapshot, earlier: _Side, later: _Side) -> Iterator[Split]:
     # A file that only changed its level holds the same rows.
-    differing = earlier.keys() ^ later.keys()
-    wanted = {
-        file.file_name
-        for section in key_sections(storage, {**earlier, **later}.values())
-        if any(file.file_name in differing for file in section.files)
-        for file in section.files
+    differing = earlier.files.keys() ^ later.files.keys()
+    differing |= {
+        name for name in earlier.files.keys() & later.files if _marks_differ(name, earlier, later)
     }
+    marked = earlier.is_marked and later.is_marked
+    wanted = differing
+    if not marked:
+        wanted = {
+            file.file_name
+            for section in key_sections(storage, {**earlier.files, **later.files}.values())
+            if any(file.file_name in differing for file in section.files)
+            for file in section.files
+        }
     if not wanted:
-        return []
-    return [
-        _split(
-            storage,
-            after,
-            place,
-            tuple(file for name, file in later.items() if name in wanted),
-            tuple(file for name, file in earlier.items() if name in wanted),
-        )
-    ]
+        return
+    files, before = (
+        tuple(file for name, file in side.files.items() if name in wanted)
+        for side in (later, earlier)
+    )
+    yield replace(
+        _split(storage, after, [*earlier.entries, *later.entries][0], files, before),
+        deletion_files=later.vectors_of(files),
+        before_deletion_files=earlier.vectors_of(before),
+        is_marked=marked,
+    )
+
+
+def _marks_differ(name: str, earlier: _Side, later: _Side) -> bool:
+    """True if two snapshots do not mark the same rows of a file as deleted.
+
+    Index files are written anew when any vector in them changes; so the same vector may lie
+    elsewhere.
+    """
+    one, other = earlier.vectors.get(name), later.vectors.get(name)
+    if one == other:
+        return False
+    counts = {None if place is None else place.cardinality for place in (one, other)}
+    if len(counts) > 1 and None not in counts:
+        return True
+    return not np.array_equal(earlier.positions(name), later.positions(name))
 
 
 def _appended(

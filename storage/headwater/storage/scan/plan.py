@@ -40,6 +40,7 @@ from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
 
 __all__ = [
+    "is_marked",
     "live_entries",
     "max_sequence_numbers",
     "plan_changelog",
@@ -200,7 +201,7 @@ def plan_snapshot(
                     (entry.file for entry in bucket), key=lambda file: file.creation_time or 0
                 )
                 splits.append(bucket_split(storage, snapshot, bucket, files, False, True))
-        elif _is_marked(storage, bucket):
+        elif is_marked(storage, bucket):
             splits += _marked_splits(storage, snapshot, bucket, pruner, found)
         else:
             splits += _keyed_splits(storage, snapshot, bucket, pruner, found)
@@ -421,7 +422,7 @@ def _with_deletion_files(
     return replace(split, deletion_files=own, row_count=split.row_count - deleted)
 
 
-def _is_marked(storage: TableStorage, bucket: Sequence[ManifestEntry]) -> bool:
+def is_marked(storage: TableStorage, bucket: Sequence[ManifestEntry]) -> bool:
     """True if deletion vectors mark all superseded rows of a bucket's files."""
     files = [entry.file for entry in bucket]
     return (

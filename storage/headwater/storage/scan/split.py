@@ -41,9 +41,11 @@ class Split:
         buckets: With `postponed`, the buckets; the names of all files are whole paths then.
         before: The files of an earlier snapshot: wanted are the rows that differ; None for the
             rows themselves.
+        before_deletion_files: The places of these files' deletion vectors in that snapshot.
         branch: The branch by whose schema the files are read, where two are read as one table.
         is_marked: True if deletion vectors mark all rows that are superseded, so that none is
-            merged.
+            merged. With `before` it is true of both snapshots: of a file of both, only rows count
+            that one snapshot marks and the other does not.
     """
 
     snapshot_id: int
@@ -57,6 +59,7 @@ class Split:
     row_count: int
     streaming: bool = False
     before: tuple[DataFile, ...] | None = None
+    before_deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict, hash=False)
     deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict, hash=False)
     postponed: tuple[DataFile, ...] = ()
     buckets: tuple[int, ...] = ()
