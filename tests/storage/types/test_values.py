@@ -113,7 +113,7 @@ def test_a_value_of_another_type_is_invalid(value: object, text: str) -> None:
         (None, "STRING", "__DEFAULT_PARTITION__", "__DEFAULT_PARTITION__"),
         ("", "STRING", "__DEFAULT_PARTITION__", "__DEFAULT_PARTITION__"),
         (" \t\u2003", "STRING", "__DEFAULT_PARTITION__", "__DEFAULT_PARTITION__"),
-        ("\u00a0", "STRING", "\u00a0", "\u00a0"),
+        *((text, "STRING", text, text) for text in ("\u00a0", "\u2007", "\u202f")),
         ("a b/ü", "STRING", "a b/ü", "a b/ü"),
         (True, "BOOLEAN", "true", "true"),
         (-5, "BIGINT", "-5", "-5"),
