@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -732,6 +733,26 @@ def test_small_manifests_are_merged(new_table: NewTable) -> None:
         assert latest is not None
         assert len(read_manifest_list(table.storage, latest.base_manifest_list)) < 4
     assert len(live_files(table)) == 10
+
+
+def test_a_manifest_of_many_files_is_not_written_again_every_few_commits(
+    new_table: NewTable,
+) -> None:
+    table = new_table(COLUMNS, options={"manifest.merge-min-count": "4"})
+    (message,) = write(table, {"id": [0]})
+    names = [f"data-{hashlib.sha256(bytes([n, 1])).hexdigest()}.parquet" for n in range(250)]
+    files = tuple(replace(message.new_files[0], file_name=name) for name in names)
+    committer(table).commit([replace(message, new_files=files)])
+    seen = []
+    for number in range(12):
+        append(table, number)
+        latest = table.pointer.latest()
+        assert latest is not None
+        base = read_manifest_list(table.storage, latest.base_manifest_list)
+        assert len(base) < 4
+        seen.append(base[0].file_name)
+    assert len(set(seen)) == 1
+    assert len(live_files(table)) == 262
 
 
 def test_manifests_are_merged_up_to_their_target_size(new_table: NewTable) -> None:

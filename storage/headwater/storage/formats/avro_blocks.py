@@ -36,6 +36,7 @@ __all__ = [
     "block",
     "header",
     "varint",
+    "with_metadata",
 ]
 
 _MAGIC = b"Obj\x01"
@@ -143,6 +144,15 @@ def header(schema: Mapping[str, Json], codec: str, sync: bytes) -> bytes:
     return _MAGIC + varint(len(entries)) + parts + varint(0) + sync
 
 
+def with_metadata(data: bytes, key: bytes, value: bytes) -> bytes:
+    """A file's content with one more entry in its header, which other readers pass over."""
+    reader = BlockReader(data, "")
+    entries = {**reader.metadata, key: value}
+    parts = b"".join(_text(name) + _text(content) for name, content in entries.items())
+    head = _MAGIC + varint(len(entries)) + parts + varint(0)
+    return head + data[reader.start - _SYNC_BYTES :]
+
+
 def block(row_count: int, data: bytes, sync: bytes) -> bytes:
     """A block of rows, whose bytes are compressed already."""
     return varint(row_count) + varint(len(data)) + data + sync
@@ -171,6 +181,9 @@ class BlockReader:
     Attributes:
         schema_text: The schema of the rows, as the header has it.
         codec: The blocks' codec.
+        metadata: The entries of the header.
+        start: The place of the first block, bytes.
+        position: The place after what was read last, bytes.
 
     Raises:
         CorruptData: The file is no Avro file, or ends in its header.
@@ -186,10 +199,12 @@ class BlockReader:
             self._size = int(source.size())
             self._source = pa.BufferedInputStream(source, _BUFFER_BYTES)
         self._path = path
-        if self._source.read(len(_MAGIC)) != _MAGIC:
+        self.position = 0
+        if self._take(len(_MAGIC)) != _MAGIC:
             raise CorruptData(f"file {path} cannot be read: it is not an Avro file")
-        metadata = self._metadata()
+        metadata = self.metadata = self._metadata()
         self._sync = self._read(_SYNC_BYTES)
+        self.start = self.position
         try:
             self.schema_text = metadata[b"avro.schema"]
             codec = metadata.get(b"avro.codec", b"null").decode()
@@ -235,9 +250,14 @@ class BlockReader:
         # Before memory is taken for it.
         if not 0 <= size <= self._size:
             raise CorruptData(f"file {self._path} cannot be read: a length of {size} is impossible")
-        data: bytes = self._source.read(size)
+        data = self._take(size)
         if len(data) < size:
             raise CorruptData(f"file {self._path} cannot be read: it is cut off")
+        return data
+
+    def _take(self, size: int) -> bytes:
+        data: bytes = self._source.read(size)
+        self.position += len(data)
         return data
 
     def _varint(self, first: bytes = b"") -> int:
@@ -259,19 +279,33 @@ class BlockReader:
                 where it should be.
         """
         total = 0
-        while first := self._source.read(1):
-            rows, size = self._varint(first), self._varint()
-            if rows < 0:
-                raise CorruptData(f"file {self._path} cannot be read: a block of {rows} rows")
-            data = self._read(size)
-            if self._read(_SYNC_BYTES) != self._sync:
-                raise CorruptData(f"file {self._path} cannot be read: a block's end is not marked")
-            total += rows
-            yield Block(rows, data)
+        while first := self._take(1):
+            found = self._block(first)
+            total += found.row_count
+            yield found
         if self._row_count not in (None, total):
             raise CorruptData(
                 f"file {self._path} cannot be read: it has {total} of {self._row_count} rows"
             )
+
+    def block_at(self, place: int) -> Block:
+        """The block at a place of a file that is given by its content.
+
+        Raises:
+            CorruptData: None is there.
+        """
+        self._source.seek(place)
+        self.position = place
+        return self._block(self._read(1))
+
+    def _block(self, first: bytes) -> Block:
+        rows, size = self._varint(first), self._varint()
+        if rows < 0:
+            raise CorruptData(f"file {self._path} cannot be read: a block of {rows} rows")
+        data = self._read(size)
+        if self._read(_SYNC_BYTES) != self._sync:
+            raise CorruptData(f"file {self._path} cannot be read: a block's end is not marked")
+        return Block(rows, data)
 
     def rows_of(self, found: Block) -> bytes:
         """A block's rows, decompressed.

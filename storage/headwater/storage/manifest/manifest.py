@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.storage.errors import CorruptData, Invalid, NotFound
-from headwater.storage.formats.avro_blocks import varint
+from headwater.storage.formats.avro_blocks import BlockReader, varint
 from headwater.storage.formats.avro_container import (
     Record,
     RecordBlock,
@@ -26,6 +26,11 @@ from headwater.storage.formats.avro_container import (
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry, SimpleStats
 from headwater.storage.manifest.entries import Entries
 from headwater.storage.manifest.entry_decoding import decode_entries
+from headwater.storage.manifest.partition_index import (
+    PartitionIndex,
+    by_partition,
+    with_partition_index,
+)
 from headwater.storage.manifest.records import (
     MANIFEST_LIST_SCHEMA,
     MANIFEST_SCHEMA,
@@ -68,20 +73,42 @@ class EntryFilter:
     """The entries of manifests that are wanted.
 
     Attributes:
-        marks: Groups of byte strings: a wanted entry holds one of each group. Where none of a
-            group is, nothing is decoded.
+        marks: Groups of byte strings: the partition of a wanted entry holds one of each group.
+            Where none of a group is, nothing is decoded.
         wanted: A mask of the wanted among some entries.
+        partition: True for the serialised partitions of wanted entries.
     """
 
     marks: Sequence[Collection[bytes]]
     wanted: Callable[[Entries], npt.NDArray[np.bool_]]
+    partition: Callable[[bytes], bool] = lambda partition: True
+
+    def blocks(self, data: bytes, path: str) -> Iterator[RecordBlock | int]:
+        """The blocks of a manifest that may hold wanted entries, and the entries of others."""
+        reader = BlockReader(data, path)
+        index = PartitionIndex.of(reader, len(data), path)
+        if index is None:
+            for found in reader.blocks():
+                block = RecordBlock(reader, found, path)
+                yield block if self.may_be_in(block) else found.row_count
+            return
+        others = index.count
+        for found in index.blocks(self._has_wanted_entries):
+            others -= found.row_count
+            yield RecordBlock(reader, found, path)
+        yield others
+
+    def _has_wanted_entries(self, partition: bytes) -> bool:
+        return _is_marked(partition, self.marks) and self.partition(partition)
 
     def may_be_in(self, block: RecordBlock) -> bool:
         """True if a block may hold wanted entries; raises CorruptData."""
         # An entry begins with its version; what another one means is not known.
-        return not block.rows.startswith(_VERSION_BYTES) or all(
-            any(mark in block.rows for mark in group) for group in self.marks
-        )
+        return not block.rows.startswith(_VERSION_BYTES) or _is_marked(block.rows, self.marks)
+
+
+def _is_marked(data: bytes, marks: Sequence[Collection[bytes]]) -> bool:
+    return all(any(mark in data for mark in group) for group in marks)
 
 
 def read_manifest(
@@ -127,8 +154,8 @@ def _read_entries(
     found: list[Entries] = []
     waiting: list[tuple[int, RecordBlock]] = []
     size = 0
-    # Of each manifest: its entries, and those of them that delete files.
-    counts = np.zeros((len(manifests), 2), np.int64)
+    # Of each manifest: its entries, those of them that delete files, and those not looked at.
+    counts = np.zeros((len(manifests), 3), np.int64)
 
     def decode() -> None:
         entries = decode_entries([block for _, block in waiting])
@@ -143,21 +170,23 @@ def _read_entries(
     for number, (name, expected) in enumerate(manifests):
         path = storage.layout.manifest(name)
         data = manifest_content(storage, name, None if expected is None else expected.file_size)
-        for block in read_blocks(data, path):
+        for block in read_blocks(data, path) if only is None else only.blocks(data, path):
+            if isinstance(block, int):
+                counts[number] += (block, 0, block)
+                continue
             counts[number, 0] += block.block.row_count
-            if only is None or only.may_be_in(block):
-                waiting.append((number, block))
-                size += len(block.rows)
+            waiting.append((number, block))
+            size += len(block.rows)
             if size >= _DECODED_BYTES:
                 decode()
                 size = 0
     if waiting:
         decode()
-    for (name, expected), (count, deleted) in zip(manifests, counts.tolist(), strict=True):
+    for (name, expected), (count, deleted, others) in zip(manifests, counts.tolist(), strict=True):
         if expected is None:
             continue
         path = storage.layout.manifest(name)
-        if only is None or not only.marks:
+        if not others:
             check_counts(path, count - deleted, deleted, expected)
         elif count != expected.num_added_files + expected.num_deleted_files:
             raise CorruptData(
@@ -239,13 +268,16 @@ def write_manifest(storage: TableStorage, entries: Sequence[ManifestEntry]) -> M
         Invalid: There are no entries, or a partition is not of the table's partition columns.
     """
     name = f"manifest-{storage.runtime.new_uuid()}-0"
+    entries = by_partition(entries)
     return _put_manifest(storage, name, entries, _encode(storage, entries))
 
 
 def write_manifests(
     storage: TableStorage, entries: Sequence[ManifestEntry], *, at_least: float | None = None
 ) -> list[ManifestFile]:
-    """Write entries, in order, as manifests of about ``manifest.target-file-size`` at most.
+    """Write entries, those of each partition in order, as manifests.
+
+    These have about ``manifest.target-file-size`` at most.
 
     Args:
         storage: The table.
@@ -261,6 +293,7 @@ def write_manifests(
     if not entries:
         return []
     uuid = storage.runtime.new_uuid()
+    entries = by_partition(entries)
     encoded = _encode(storage, entries)
     target = storage.schema.table_options.manifest_target_file_size
     if at_least is None:
@@ -291,7 +324,8 @@ def write_manifest_list(storage: TableStorage, files: Sequence[ManifestFile]) ->
 
 def _encode(storage: TableStorage, entries: Sequence[ManifestEntry]) -> bytes:
     codec = storage.schema.table_options.manifest_compression
-    return write_avro(MANIFEST_SCHEMA, [entry_record(entry) for entry in entries], codec)
+    data = write_avro(MANIFEST_SCHEMA, [entry_record(entry) for entry in entries], codec)
+    return with_partition_index(data, entries)
 
 
 def _put_manifest(

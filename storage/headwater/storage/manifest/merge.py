@@ -29,7 +29,7 @@ def merge_manifests(storage: TableStorage, manifests: Sequence[ManifestFile]) ->
     When manifests that are small or hold deletes come to
     ``manifest.full-compaction-threshold-size``, all deletes are applied; else neighbours are
     merged up to ``manifest.target-file-size``, and the rest when they are at least
-    ``manifest.merge-min-count``.
+    ``manifest.merge-min-count``; of these, not the older ones that are greater than all newer.
 
     Args:
         storage: The table.
@@ -129,7 +129,24 @@ def _merge_neighbours(
         if size >= target:
             result += _merged(storage, waiting)
             waiting, size = [], 0
-    return result + (_merged(storage, waiting) if len(waiting) >= least else waiting)
+    if len(waiting) < least:
+        return [*result, *waiting]
+    apart = _outweighing(waiting, least)
+    return [*result, *waiting[:apart], *_merged(storage, waiting[apart:])]
+
+
+def _outweighing(manifests: Sequence[ManifestFile], least: int) -> int:
+    """The number of manifests at the front that are each greater than all after it.
+
+    They are left alone, as long as fewer than `least` manifests remain: else a table of many files
+    would write them all again every few commits.
+    """
+    after = sum(manifest.file_size for manifest in manifests)
+    for number, manifest in enumerate(manifests):
+        after -= manifest.file_size
+        if manifest.file_size <= after:
+            return number if number + 1 < least else 0
+    return 0
 
 
 def _merged(storage: TableStorage, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:

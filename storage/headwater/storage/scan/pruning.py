@@ -134,7 +134,7 @@ class Pruner:
             and self._level is None
         ):
             return None
-        return EntryFilter(self._marks, self._wanted)
+        return EntryFilter(self._marks, self._wanted, self._has_wanted_rows)
 
     def _wanted(self, entries: Entries) -> Mask:
         """A mask of the wanted entries: alike for add and delete."""
