@@ -241,7 +241,10 @@ def test_consumers_move(http: httpx.Client, orders: str, commit: Commit) -> None
     assert reset("billing", 2).json() == {}
     assert reset("audit", 1).json() == {}
     files = _directory(http, orders) / "consumer"
-    assert json.loads((files / "consumer-billing").read_text()) == {"nextSnapshot": 2}
+    assert json.loads((files / "consumer-billing").read_text()) == {
+        "nextSnapshot": 2,
+        "lastSnapshotUuid": "uuid-1",
+    }
     (files / "consumer-billing").write_text('{"nextSnapshot": 3}')  # another engine moved it
     listed = http.get(f"{orders}/consumers").json()
     assert [(item["consumerId"], item["nextSnapshot"]) for item in listed["consumers"]] == [

@@ -118,7 +118,7 @@ def test_a_manifest_that_lacks_entries_is_noticed(new_table: NewTable) -> None:
     (listed,) = read_manifest_list(table.storage, snapshot.delta_manifest_list)
     only = EntryFilter([[b"p7"]], lambda entries: np.ones(len(entries), np.bool_))
     wrong = replace(listed, num_added_files=listed.num_added_files + 1)
-    with pytest.raises(CorruptData, match="240 entries"):
+    with pytest.raises(CorruptData, match="adds 240 .* says 241"):
         read_entries(table.storage, [wrong], only)
 
 

@@ -393,6 +393,7 @@ class ListConsumersResponse(Listed[ConsumerModel]):
                     "lagSnapshots": 2,
                     "lagRecords": 240,
                     "lagMillis": 61000,
+                    "rolledBack": False,
                 },
             ],
             "nextPageToken": None,
