@@ -202,7 +202,9 @@ def _found(
             rows = rows.append_column(KIND_FIELD.name, kinds)
         picked.append(pa.RecordBatch.from_arrays(rows.select(schema.names).columns, schema=schema))
     if not picked:
-        return pa.RecordBatch.from_pylist([], schema=schema), place
+        # Arrow loads pandas, some 40 MiB, to make rows of Python's values, even of none.
+        columns = [pa.nulls(0, each.type) for each in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema), place
     return pa.concat_batches(picked), place
 
 
