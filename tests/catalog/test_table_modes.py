@@ -1,15 +1,16 @@
 """Primary-key tables of every mode against a plain dictionary, by random steps through the SDK.
 
 A mode is a merge engine, a changelog producer, a way to spread rows over buckets, a file format,
-whether superseded rows are marked by deletion vectors, and whether a key is unique across
-partitions or within one. Whatever the mode, the table is what its engine makes of all changes in
-their order, and its changelog, replayed, is the table.
+whether superseded rows are marked by deletion vectors, whether a key is unique across partitions or
+within one, and whether it holds nulls. Whatever the mode, the table is what its engine makes of all
+changes in their order, and its changelog, replayed, is the table.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,18 +28,18 @@ from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.change import AddColumn, DropColumn
 from headwater.storage.types.data_type import parse_type
 
-Key: TypeAlias = tuple[str, int]
+Key: TypeAlias = tuple[str | None, int | None]
 Values: TypeAlias = tuple[int | None, str | None]
 Rows: TypeAlias = dict[Key, Values]
 
-PARTITIONS = st.sampled_from(["a", "b"])
-KEYS = st.tuples(PARTITIONS, st.integers(0, 9))
+PARTITIONS = st.sampled_from(["a", "b", None])
+KEYS = st.tuples(PARTITIONS, st.none() | st.integers(0, 9))
 VALUES = st.tuples(st.none() | st.integers(0, 9), st.none() | st.sampled_from(["", "x", "yy"]))
 CHANGES = st.lists(st.tuples(KEYS, st.none() | VALUES), min_size=1, max_size=15)
 SCHEMA = pa.schema(
     [
-        pa.field("p", pa.string(), nullable=False),
-        pa.field("id", pa.int64(), nullable=False),
+        ("p", pa.string()),
+        ("id", pa.int64()),
         ("v", pa.int32()),
         ("note", pa.string()),
     ]
@@ -56,6 +57,7 @@ class Mode:
         format: Its file format.
         vectors: Its option ``deletion-vectors.enabled``.
         across: True if its primary key lacks the partition's column.
+        nullable: Its option ``primary-key.nullable``.
     """
 
     engine: str
@@ -64,6 +66,7 @@ class Mode:
     format: str
     vectors: bool
     across: bool
+    nullable: bool
 
     @property
     def options(self) -> dict[str, str]:
@@ -74,6 +77,7 @@ class Mode:
             "bucket": self.bucket,
             "file.format": self.format,
             "deletion-vectors.enabled": str(self.vectors).lower(),
+            "primary-key.nullable": str(self.nullable).lower(),
             **_ENGINE_OPTIONS[self.engine],
             "postpone.batch-write-fixed-bucket": "false",
         }
@@ -115,6 +119,7 @@ MODES = st.builds(
     st.sampled_from(["none", "input", "lookup", "full-compaction"]),
     st.sampled_from(["1", "2", "-1", "-2"]),
     st.sampled_from(["parquet", "avro", "orc"]),
+    st.booleans(),
     st.booleans(),
     st.booleans(),
 ).filter(lambda mode: mode.is_possible)
@@ -184,6 +189,8 @@ class TableOfAnyMode(RuleBasedStateMachine):
 
     @rule(changes=CHANGES)
     def write(self, changes: list[tuple[Key, Values | None]]) -> None:
+        if not self.mode.nullable:
+            changes = [((p or "a", id or 0), values) for (p, id), values in changes]
         if not self.mode.takes_deletes:
             changes = [(key, values) for key, values in changes if values is not None]
         if self.mode.engine == "partial-update":
@@ -266,11 +273,13 @@ class TableOfAnyMode(RuleBasedStateMachine):
         assert found == self.shown
         assert self.table.scan().count() == len(self.shown)
         narrow = self.table.scan(["id"], "p = 'a' AND v >= 5").to_arrow()
-        assert sorted(narrow.column("id").to_pylist()) == sorted(
+        assert Counter(narrow.column("id").to_pylist()) == Counter(
             key[1]
             for key, row in self.shown.items()
             if key[0] == "a" and row[0] is not None and row[0] >= 5
         )
+        without = self.table.scan(["p"], "id IS NULL").to_arrow().column("p").to_pylist()
+        assert Counter(without) == Counter(p for p, number in self.shown if number is None)
 
 
 TestTableOfAnyMode = pytest.mark.modes(TableOfAnyMode.TestCase)

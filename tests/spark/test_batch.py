@@ -205,6 +205,28 @@ def test_delete_by_keys_finds_the_rows_whose_columns_it_needs(
     assert rows(lake.table("db.t")) == rows(numbered(10, 50))
 
 
+@pytest.mark.parametrize("bucket", ["2", "-1"])
+def test_keys_that_hold_nulls(spark: SparkSession, lake: SparkLake, bucket: str) -> None:
+    fields = [st.StructField(name, st.LongType()) for name in ("a", "b")]
+    schema = st.StructType([*fields, st.StructField("v", st.LongType(), False)])
+    options = {"bucket": bucket, "primary-key.nullable": "true"}
+    lake.create_table("db.t", schema, primary_keys=["a", "b"], options=options)
+    keys = [(a, b) for a in (None, 0, 1, 2, 3) for b in (None, 0, 1)]
+    lake.write(spark.createDataFrame([(*key, 1) for key in keys], schema), "db.t")
+    lake.catalog.table("db.t").write([{"a": a, "b": b, "v": 2} for a, b in keys if a != 1])
+    lake.write(spark.createDataFrame([(3, None, 3), (None, None, 3)], schema), "db.t")
+    doomed = spark.createDataFrame([(None, 0), (2, None), (9, None)], st.StructType(fields))
+    lake.delete("db.t", keys=doomed)
+    expected = {(a, b): 1 if a == 1 else 2 for a, b in keys}
+    expected |= {(3, None): 3, (None, None): 3}
+    found = lake.table("db.t").collect()
+    assert {(row.a, row.b): row.v for row in found} == {
+        key: v for key, v in expected.items() if key not in ((None, 0), (2, None))
+    }
+    assert len(found) == len(keys) - 2
+    assert lake.table("db.t").where("b IS NULL").count() == 4
+
+
 def test_time_travel_by_snapshot_tag_and_timestamp(
     spark: SparkSession, lake: SparkLake, numbered: Numbered
 ) -> None:

@@ -378,7 +378,10 @@ class SparkLake:
         if not scan.splits or scan.snapshot is None:
             return
         present = self._frame(table.name, scan, None)
-        doomed = present.join(keys, on=keys.columns, how="left_semi")
+        # Null equals null in a key column that may hold it.
+        names = ["`" + name.replace("`", "``") + "`" for name in keys.columns]
+        same = [sf.col(f"stored.{at}").eqNullSafe(sf.col(f"doomed.{at}")) for at in names]
+        doomed = present.alias("stored").join(keys.alias("doomed"), on=same, how="left_semi")
         self._write(
             doomed.withColumn(ROW_KIND_COLUMN, sf.lit("-D")),
             table,

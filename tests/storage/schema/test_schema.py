@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 
-from headwater.storage.capabilities import Operation, refuse_options
 from headwater.storage.errors import (
     AlreadyExists,
     CorruptData,
     HeadwaterError,
     Invalid,
     NotFound,
-    Unsupported,
 )
 from headwater.storage.schema.change import (
     AddColumn,
@@ -79,8 +77,10 @@ def test_keys_are_nullable_where_the_options_say_so() -> None:
     assert made.column("id").type == parse_type("INT")
     changed = apply_changes(made, [UpdateComment("x")], now_millis=2, has_snapshots=True)
     assert changed.column("id").type == parse_type("INT")
-    with pytest.raises(Unsupported, match=r"primary-key\.nullable=true"):
-        refuse_options("t", made.options, Operation.READ, keyed=True)
+    with pytest.raises(Invalid, match=r"'primary-key\.nullable' must be true or false"):
+        new_table_schema(
+            Schema(fields, primary_keys=("id",), options={"primary-key.nullable": "yes"}), 1
+        )
     with pytest.raises(Invalid, match="needs a primary key"):
         new_table_schema(Schema(fields, options={"primary-key.nullable": "true"}), 1)
 

@@ -45,6 +45,10 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
         "postpone.batch-write-fixed-bucket.max-parallelism",
         "how many buckets a batch write gives a partition at most by these",
     ),
+    _honoured(
+        "primary-key.nullable",
+        "whether key columns hold nulls, which are equal to each other and before other values",
+    ),
     _honoured("sequence.field", "the columns that order the rows of one key"),
     _honoured("sequence.field.sort-order", "whether the greatest or the smallest wins"),
     _honoured("rowkind.field", "the column that holds each row's kind"),

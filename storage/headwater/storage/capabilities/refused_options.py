@@ -106,7 +106,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         is_honoured=True,
         refusals=(Refusal(ALL, one_of("default", "mod", "hive")),),
     ),
-    _never("primary-key.nullable", "whether key columns hold nulls"),
     _never("data-evolution.enabled", "whether the columns of a row lie in several files"),
     _never("sequence.snapshot-ordering", "whether the later commit wins, whatever was written"),
     _never("pk-clustering-override", "whether files are sorted by other columns than the key"),

@@ -12,14 +12,13 @@ from collections.abc import Iterable, Sequence
 from headwater.storage.errors import Conflict, CorruptData, NotFound
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
+from headwater.storage.manifest.key_range import key_range
 from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
-from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.schema.option_changes import options_at
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.history import is_in_history
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.values import StorageValue
 from headwater.storage.write.bucket_state import describe_partition
 
 __all__ = [
@@ -194,7 +193,7 @@ def key_ranges_do_not_overlap(
         if level in touched:
             levels.setdefault(level, []).append(entry.file)
     for (partition, bucket, number), files in levels.items():
-        ranges = sorted((*_key_range(storage, file), file.file_name) for file in files)
+        ranges = sorted((*key_range(storage, file), file.file_name) for file in files)
         for (_, last, one), (first, _, other) in itertools.pairwise(ranges):
             if last >= first:
                 raise Conflict(
@@ -202,13 +201,6 @@ def key_ranges_do_not_overlap(
                     f"{number} of bucket {bucket} in {describe_partition(storage, partition)}: "
                     "another commit compacted it meanwhile; repeat the operation"
                 )
-
-
-def _key_range(
-    storage: TableStorage, file: DataFile
-) -> tuple[tuple[StorageValue, ...], tuple[StorageValue, ...]]:
-    types = [field.type for field in storage.schema_by_id(file.schema_id).key_fields]
-    return deserialize_row(file.min_key, types), deserialize_row(file.max_key, types)
 
 
 def keys_stay(

@@ -11,6 +11,7 @@ import pyarrow as pa
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry, epoch_millis
+from headwater.storage.manifest.key_range import key_range
 from headwater.storage.predicate.filter import (
     Predicate,
     columns_of,
@@ -18,7 +19,6 @@ from headwater.storage.predicate.filter import (
     to_expression,
     to_sql,
 )
-from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.rows.partition import partition_spec, partition_values, static_partition
 from headwater.storage.table_storage import PartitionStatistics, TableStorage
 from headwater.storage.types.data_type import to_arrow
@@ -176,16 +176,12 @@ def upgraded(storage: TableStorage, entries: list[ManifestEntry]) -> list[Manife
     options = storage.schema.table_options
     if not storage.schema.primary_keys or not options.overwrite_upgrade:
         return entries
-    types = [field.type for field in storage.schema.key_fields]
     buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in entries:
         buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
     result: list[ManifestEntry] = []
     for group in buckets.values():
-        ranges = sorted(
-            (deserialize_row(e.file.min_key, types), deserialize_row(e.file.max_key, types))
-            for e in group
-        )
+        ranges = sorted(key_range(storage, e.file) for e in group)
         one_run = all(one[1] < other[0] for one, other in pairwise(ranges))
         waits = group[0].bucket == POSTPONE_BUCKET
         if waits or not one_run or any(e.file.level or e.file.delete_row_count for e in group):

@@ -18,6 +18,8 @@ from headwater.storage.predicate.filter import (
     Comparison,
     Constant,
     In,
+    IsNull,
+    Or,
     Predicate,
     filter_rows,
     to_expression,
@@ -190,7 +192,8 @@ class MergeRows:
     Attributes:
         storage: The table.
         source: The source's rows, from `merge_source`.
-        on: The columns; null equals nothing.
+        on: The columns. Null equals nothing but in a key column that may hold it, where it is a
+            value like others.
         when_matched: The change of the table's row; None leaves it.
         inserts: True if the source's rows without a match are added.
     """
@@ -204,7 +207,7 @@ class MergeRows:
     _seen: npt.NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._keys = _numbered_keys(self.source, self.on, _SOURCE)
+        self._keys = self._comparable(self.source, _SOURCE)
         self._seen = np.zeros(self.source.num_rows, np.bool_)
 
     @property
@@ -218,8 +221,9 @@ class MergeRows:
         Raises:
             Invalid: Several rows of the source match one row, or a key would change.
         """
-        own = _numbered_keys(pa.Table.from_batches([rows]), self.on, _ROW)
-        pairs = own.join(self._keys, on=[str(at) for at in range(len(self.on))], how="inner")
+        own = self._comparable(pa.Table.from_batches([rows]), _ROW)
+        on = [str(at) for at in range(len(self.on))]
+        pairs = own.join(self._keys, on=on, how="inner", nulls_equal=True)
         taken = pairs.get_column(_ROW).to_numpy()
         source = pairs.get_column(_SOURCE).to_numpy()
         self._seen[source] = True
@@ -237,6 +241,12 @@ class MergeRows:
             return Matched(taken)
         return Matched(taken, self._updated(rows, taken, source))
 
+    def _comparable(self, rows: pa.Table, name: str) -> pl.DataFrame:
+        """The columns of the match by number, and the numbers of the rows that can match."""
+        frame = _numbered_keys(rows, self.on, name)
+        keys = _nullable_keys(self.storage.schema)
+        return frame.drop_nulls([str(at) for at, each in enumerate(self.on) if each not in keys])
+
     def _updated(
         self, rows: pa.RecordBatch, taken: npt.NDArray[np.int64], source: npt.NDArray[np.int64]
     ) -> pa.Table:
@@ -247,8 +257,10 @@ class MergeRows:
                 continue
             at = result.schema.get_field_index(name)
             if name in self.storage.schema.primary_keys:
-                same = pc.equal(result.column(at), new.column(name))
-                if not pc.all(pc.fill_null(same, False)).as_py():
+                old = result.column(at)
+                same = pc.fill_null(pc.equal(old, new.column(name)), False)
+                nulls = pc.and_(pc.is_null(old), pc.is_null(new.column(name)))
+                if not pc.all(pc.or_(same, nulls)).as_py():
                     raise Invalid(
                         f"table {self.storage.name}: the source changes column '{name}' of rows "
                         "that it matches, but it is part of the primary key; match on it, too, or "
@@ -261,6 +273,11 @@ class MergeRows:
     def rest(self) -> pa.Table | None:
         """The source's rows that matched none."""
         return self.source.filter(pa.array(~self._seen)) if self.inserts else None
+
+
+def _nullable_keys(schema: TableSchema) -> set[str]:
+    """The columns of the primary key that may hold null, which equals null there."""
+    return {item.name for item in schema.columns(schema.primary_keys) if item.type.nullable}
 
 
 def _numbered_keys(rows: pa.Table, on: Sequence[str], name: str) -> pl.DataFrame:
@@ -319,8 +336,16 @@ def _among(schema: TableSchema, name: str, column: pa.ChunkedArray) -> Predicate
     if not isinstance(data_type, AtomicType) or data_type.root in (Root.FLOAT, Root.DOUBLE):
         return None
     values = pc.drop_null(column)
+    among: Predicate | None = _among_values(name, data_type, values) if len(values) else None
+    if len(values) == len(column) or name not in _nullable_keys(schema):
+        return among if len(values) else Constant(False)
     if not len(values):
-        return Constant(False)
+        return IsNull(name)
+    return None if among is None else Or((IsNull(name), among))
+
+
+def _among_values(name: str, data_type: AtomicType, values: pa.ChunkedArray) -> Predicate | None:
+    """The condition that a column has one of some values, none of them null."""
     distinct = pc.unique(values)
     if len(distinct) <= _MOST_VALUES:
         return In(name, tuple(storage_value(each.as_py(), data_type) for each in distinct))

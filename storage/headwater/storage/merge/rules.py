@@ -70,7 +70,9 @@ class MergeRules:
             tuple(item.name for item in schema.key_fields),
             schema.partition_keys,
             options.sequence_fields,
-            RowOrder([OrderColumn(to_arrow(item.type)) for item in schema.key_fields]),
+            RowOrder(
+                [OrderColumn(to_arrow(item.type), item.type.nullable) for item in schema.key_fields]
+            ),
             RowOrder([OrderColumn(to_arrow(item.type), True, descending) for item in sequence]),
             options.ignore_delete,
             merge_engine(schema),

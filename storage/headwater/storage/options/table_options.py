@@ -42,6 +42,11 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
         return self._choice("bucket-function.type", BucketFunction.DEFAULT)
 
     @property
+    def has_nullable_keys(self) -> bool:
+        """True if columns of the primary key may hold null."""
+        return self._boolean("primary-key.nullable", False)
+
+    @property
     def merge_engine(self) -> MergeEngine:
         """The way in which rows of one key become one."""
         return self._choice("merge-engine", MergeEngine.DEDUPLICATE)

@@ -150,7 +150,8 @@ def _polars_frame(data: object) -> pl.DataFrame | None:
 def coerce(table: pa.Table, schema: TableSchema, name: str, zone: Zone) -> pa.Table:
     """The data with exactly the table's columns, in order, in the types' Arrow forms.
 
-    A nullable column that the data lacks becomes its default value, or null.
+    A nullable column that the data lacks becomes its default value, or null; those of the primary
+    key must be there.
 
     Args:
         table: The data.
@@ -194,13 +195,17 @@ def _check_names(names: Sequence[str], schema: TableSchema, table: str) -> None:
             f"table {table} has no column {', '.join(repr(c) for c in unknown)}; its columns are "
             f"{', '.join(schema.field_by_name)}"
         )
-    required = [f.name for f in schema.fields if not f.type.nullable and f.default_value is None]
-    missing = [column for column in required if column not in seen]
-    if missing:
-        raise Invalid(
-            f"table {table}: the data lacks the NOT NULL column "
-            f"{', '.join(repr(c) for c in missing)}"
-        )
+    for kind, required in (
+        ("NOT NULL", [f for f in schema.fields if not f.type.nullable]),
+        # Without it all rows would have one key: nobody means that who leaves a column out.
+        ("primary-key", schema.columns(schema.primary_keys)),
+    ):
+        missing = [f.name for f in required if f.default_value is None and f.name not in seen]
+        if missing:
+            raise Invalid(
+                f"table {table}: the data lacks the {kind} column "
+                f"{', '.join(repr(c) for c in missing)}"
+            )
 
 
 def _absent(field: DataField, rows: int, where: str, zone: Zone) -> pa.ChunkedArray:

@@ -5,14 +5,13 @@ Source: ``IntervalPartition.java``, ``MergeTreeSplitGenerator.java``, ``BinPacki
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.rows.binary_row import deserialize_row
+from headwater.storage.manifest.key_range import ComparableKey, key_range
 from headwater.storage.table_storage import TableStorage
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "pack_in_order",
 ]
 
-_SortKey: TypeAlias = tuple[object, ...]
 _Item = TypeVar("_Item")
 
 
@@ -74,8 +72,8 @@ class Section:
 @dataclass(frozen=True)
 class _Ranged:
     file: DataFile
-    low: _SortKey
-    high: _SortKey
+    low: ComparableKey
+    high: ComparableKey
 
 
 def key_sections(storage: TableStorage, files: Iterable[DataFile]) -> list[Section]:
@@ -85,7 +83,7 @@ def key_sections(storage: TableStorage, files: Iterable[DataFile]) -> list[Secti
         CorruptData: A file's key range cannot be read.
     """
     groups: list[list[_Ranged]] = []
-    bound: _SortKey = ()
+    bound: ComparableKey = ()
     for item in _ranged(storage, files):
         if groups and not item.low > bound:
             groups[-1].append(item)
@@ -113,15 +111,17 @@ def overlapping_files(
     Raises:
         CorruptData: A file's key range cannot be read.
     """
-    lows: list[_SortKey] = []
-    highs: list[_SortKey] = []
+    lows: list[ComparableKey] = []
+    highs: list[ComparableKey] = []
     for section in key_sections(storage, others):
-        lows.append(min(_sort_key(storage, file, "min_key") for file in section.files))
-        highs.append(max(_sort_key(storage, file, "max_key") for file in section.files))
+        ranges = [key_range(storage, file) for file in section.files]
+        lows.append(min(low for low, _ in ranges))
+        highs.append(max(high for _, high in ranges))
     found: list[DataFile] = []
     for file in files:
-        at = bisect_left(highs, _sort_key(storage, file, "min_key"))
-        if at < len(highs) and lows[at] <= _sort_key(storage, file, "max_key"):
+        low, high = key_range(storage, file)
+        at = bisect_left(highs, low)
+        if at < len(highs) and lows[at] <= high:
             found.append(file)
     return found
 
@@ -160,27 +160,13 @@ def pack_in_order(
 def _ranged(storage: TableStorage, files: Iterable[DataFile]) -> list[_Ranged]:
     return sorted(
         (
-            _Ranged(file, _sort_key(storage, file, "min_key"), _sort_key(storage, file, "max_key"))
+            _Ranged(file, *key_range(storage, file))
             # Writers at once may give rows of one key the same sequence number. Which of them wins
             # must not depend on the order of manifests, which merging them changes.
             for file in sorted(files, key=lambda file: file.file_name)
         ),
         key=lambda item: (item.low, item.high),
     )
-
-
-def _sort_key(storage: TableStorage, file: DataFile, side: str) -> _SortKey:
-    types = [item.type for item in storage.schema_by_id(file.schema_id).key_fields]
-    values = deserialize_row(file.min_key if side == "min_key" else file.max_key, types)
-    return tuple(_total_order(value) if isinstance(value, float) else value for value in values)
-
-
-def _total_order(value: float) -> int:
-    """A number that orders floats as ``Double.compare``: -0.0 below 0.0, NaN greatest."""
-    if value != value:
-        return 1 << 63
-    bits: int = struct.unpack(">q", struct.pack(">d", value))[0]
-    return bits if bits >= 0 else -(bits & 0x7FFF_FFFF_FFFF_FFFF) - 1
 
 
 def _section(group: Sequence[_Ranged]) -> Section:

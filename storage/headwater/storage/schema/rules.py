@@ -160,7 +160,7 @@ def check_schema(schema: TableSchema) -> None:
         )
     if not kind.has_snapshots:
         return
-    if not schema.primary_keys and _has_nullable_keys(schema.options):
+    if not schema.primary_keys and schema.table_options.has_nullable_keys:
         raise Invalid("'primary-key.nullable' needs a primary key")
     if schema.primary_keys and set(schema.primary_keys) <= set(schema.partition_keys):
         raise Invalid(
@@ -306,17 +306,13 @@ def with_key_nullability(
     fields: Sequence[DataField], primary_keys: Sequence[str], options: Mapping[str, str]
 ) -> tuple[DataField, ...]:
     """The fields, those of the primary key NOT NULL unless the options say otherwise."""
-    nullable = _has_nullable_keys(options)
+    nullable = TableOptions(options).has_nullable_keys
     return tuple(
         replace(item, type=replace(item.type, nullable=nullable))
         if item.name in primary_keys
         else item
         for item in fields
     )
-
-
-def _has_nullable_keys(options: Mapping[str, str]) -> bool:
-    return options.get("primary-key.nullable", "false").strip().lower() == "true"
 
 
 def keys_from_option(

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from headwater.storage.errors import CorruptData
 from headwater.storage.manifest.data_file import epoch_millis
-from headwater.storage.predicate.tree import And, Comparison, In, Predicate
+from headwater.storage.predicate.tree import And, Comparison, In, IsNull, Or, Predicate
 from headwater.storage.read.split import read_split
 from headwater.storage.rows.binary_row import encode_columns
 from headwater.storage.rows.bucket import hash_rows
@@ -32,6 +32,7 @@ from headwater.storage.scan.split import Split
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import DataField
 from headwater.storage.types.values import storage_value
 from headwater.storage.write.assign.options import AssignmentOptions
 
@@ -84,16 +85,22 @@ def keys_between(storage: TableStorage, rows: pa.Table) -> Predicate:
         if not (isinstance(item.type, AtomicType) and item.type.root in _ORDERED):
             continue
         column = rows.column(item.name)
-        if column.null_count:
-            continue
-        distinct = pc.unique(column) if column.length() <= _FEW_KEYS else None
-        if distinct is not None:
-            found.append(In(item.name, tuple(storage_value(v, item.type) for v in distinct)))
-            continue
-        ends = pc.min_max(column)
-        low, high = (storage_value(ends[end], item.type) for end in ("min", "max"))
-        found += [Comparison(item.name, ">=", low), Comparison(item.name, "<=", high)]
+        values = pc.drop_null(column)
+        wanted = [_among(item, values)] if len(values) else []
+        if len(values) < len(column):
+            wanted.append(IsNull(item.name))
+        if wanted:
+            found.append(Or(tuple(wanted)) if len(wanted) > 1 else wanted[0])
     return And(tuple(found))
+
+
+def _among(item: DataField, values: pa.ChunkedArray) -> Predicate:
+    """The condition that a column has one of some values, or lies between them."""
+    if len(values) <= _FEW_KEYS:
+        return In(item.name, tuple(storage_value(v, item.type) for v in pc.unique(values)))
+    ends = pc.min_max(values)
+    low, high = (storage_value(ends[end], item.type) for end in ("min", "max"))
+    return And((Comparison(item.name, ">=", low), Comparison(item.name, "<=", high)))
 
 
 @dataclass(frozen=True)
