@@ -248,6 +248,10 @@ class JavaClient:
             options.dynamicBucketTargetRowNum(),
             -1,
         )
+        return self._assigned_by(assigner, handle)
+
+    def _assigned_by(self, assigner: Any, handle: Any) -> Callable[[Any], int]:
+        """The bucket of a row by the keys that an assigner of Paimon's asks for."""
         extractor = self._jvm.org.apache.paimon.table.sink.RowPartitionKeyExtractor(
             self._call(FILE_STORE, "schema", handle)
         )

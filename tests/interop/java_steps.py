@@ -42,15 +42,7 @@ class JavaSteps(JavaClient):
         assigner = self._jvm.org.apache.paimon.index.SimpleHashBucketAssigner(
             1, 0, options.dynamicBucketTargetRowNum(), -1
         )
-        extractor = self._jvm.org.apache.paimon.table.sink.RowPartitionKeyExtractor(
-            self._call(FILE_STORE, "schema", handle)
-        )
-
-        def bucket_of(row: Any) -> int:
-            hashed = extractor.trimmedPrimaryKey(row).hashCode()
-            return int(assigner.assign(extractor.partition(row), hashed))
-
-        return bucket_of
+        return self._assigned_by(assigner, handle)
 
     def compact_all(self, table: str) -> None:
         """Compact every bucket fully, whoever else is to compact the table."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid
+from headwater.storage.options import parse_boolean
 from headwater.storage.scan.start import INCREMENTAL_OPTIONS
 from headwater.storage.snapshot.snapshot import Snapshot
 
@@ -320,14 +321,7 @@ def _table(options: Mapping[str, str]) -> str:
 
 def _boolean(options: Mapping[str, str], key: str) -> bool | None:
     text = options.get(key)
-    if text is None:
-        return None
-    match text.strip().lower():
-        case "true":
-            return True
-        case "false":
-            return False
-    raise Invalid(f"option '{key}' must be true or false, not '{text}'")
+    return None if text is None else parse_boolean(text, key)
 
 
 def _integer(options: Mapping[str, str], key: str) -> int | None:

@@ -10,6 +10,7 @@ from headwater.storage.options.choices import (
     NullKeys,
 )
 from headwater.storage.options.field_options import RECORD_EXPIRE_TIME, RECORD_TIME_FIELD
+from headwater.storage.options.option_map import parse_boolean
 from headwater.storage.options.quantities import parse_bytes, parse_duration
 from headwater.storage.options.table_options import TableOptions
 
@@ -21,6 +22,7 @@ __all__ = [
     "MergeEngine",
     "NullKeys",
     "TableOptions",
+    "parse_boolean",
     "parse_bytes",
     "parse_duration",
 ]

@@ -10,9 +10,19 @@ from typing import TypeVar
 from headwater.storage.errors import Invalid
 from headwater.storage.options.quantities import LONGEST
 
-__all__ = ["OptionMap"]
+__all__ = ["OptionMap", "parse_boolean"]
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+def parse_boolean(text: str, key: str) -> bool:
+    """The value of an option that is true or false; raises Invalid for any other text."""
+    match text.strip().lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise Invalid(f"option '{key}' must be true or false, not '{text}'")
 
 
 @dataclass(frozen=True)
@@ -39,14 +49,7 @@ class OptionMap:
 
     def _boolean(self, key: str, default: bool) -> bool:
         text = self.raw.get(key)
-        if text is None:
-            return default
-        match text.strip().lower():
-            case "true":
-                return True
-            case "false":
-                return False
-        raise Invalid(f"option '{key}' must be true or false, not '{text}'")
+        return default if text is None else parse_boolean(text, key)
 
     def _choice(self, key: str, default: _Choice) -> _Choice:
         text = self.raw.get(key)
