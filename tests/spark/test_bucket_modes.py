@@ -106,7 +106,7 @@ def test_frames_are_written_without_a_shuffle(
     _keyed(lake, spark, mode)
 
     def write(df: DataFrame, how: str = "append") -> None:
-        df.write.format(lake._format).mode(how).save("db.t")
+        df.write.format("headwater").mode(how).save("db.t")
 
     write(frame(spark, 0, 120, 1))
     write(frame(spark, 100, 160, 2).repartition(7))
@@ -144,7 +144,7 @@ def test_streams_are_written(
     query = (
         spark.readStream.schema(schema)
         .parquet(str(source))
-        .writeStream.format(lake._format)
+        .writeStream.format("headwater")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
     )

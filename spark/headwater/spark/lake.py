@@ -11,34 +11,26 @@ from pathlib import Path
 
 import pyspark.sql.types as st
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
 from headwater.catalog.table.branch_scan import BranchScan
 from headwater.catalog.table.history import millis_of
-from headwater.catalog.table.scan import Scan
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
+from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.data_source import FORMAT, source_class
-from headwater.spark.errors import own_errors
 from headwater.spark.jobs.executor import SparkExecutor
-from headwater.spark.options import Connection, ReadOptions, SplitChoice, WriteOptions
+from headwater.spark.options import Connection
 from headwater.spark.session import ensure_interpreter
-from headwater.spark.source.parquet_scan import divide, native_frame
-from headwater.spark.types import paimon_schema, spark_schema, spark_type
-from headwater.spark.write.bucket_rows import check_columns, cluster
-from headwater.storage.capabilities import Operation
+from headwater.spark.source.table_frame import frame_of_branches, frame_of_table
+from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.session import run_sql
+from headwater.spark.types import paimon_schema
+from headwater.spark.write.frame import delete_keys, write_frame
 from headwater.storage.errors import Invalid
-from headwater.storage.jobs.compact import compact_since
-from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.maintenance.expire import ExpireResult
-from headwater.storage.rows.ingest import ROW_KIND_COLUMN
-from headwater.storage.rows.partition import static_partition
-from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
-from headwater.storage.types.values import arrow_scalar
+from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["SparkLake", "connect"]
-
-_MODES = ("append", "overwrite")
 
 
 def connect(
@@ -99,28 +91,28 @@ class SparkLake:
     """
 
     def __init__(self, spark: SparkSession, connection: Connection) -> None:
-        self._spark = spark
-        self._connection = connection
-        self._catalog = connection.open()
-        self._executor = SparkExecutor(spark)
         # A name of its own, as another catalog may be connected to the same session.
         settings = json.dumps([repr(connection), connection.token, dict(connection.storage)])
-        self._format = f"{FORMAT}_{hashlib.sha256(settings.encode()).hexdigest()[:12]}"
-        for name in (FORMAT, self._format):
+        own_format = f"{FORMAT}_{hashlib.sha256(settings.encode()).hexdigest()[:12]}"
+        self._session = CatalogSession(
+            spark, connection, connection.open(), SparkExecutor(spark), own_format
+        )
+        self._sql = SqlContext(self._session)
+        for name in (FORMAT, own_format):
             spark.dataSource.register(source_class(connection, name))
 
     def __repr__(self) -> str:
-        return f"SparkLake({self._connection.target!r})"
+        return f"SparkLake({self._session.connection.target!r})"
 
     @property
     def spark(self) -> SparkSession:
         """The session."""
-        return self._spark
+        return self._session.spark
 
     @property
     def catalog(self) -> Lake:
         """The catalog without Spark: databases, table handles, schema changes."""
-        return self._catalog
+        return self._session.catalog
 
     def create_table(
         self,
@@ -139,7 +131,7 @@ class SparkLake:
         Raises:
             AlreadyExists, Invalid, NotFound, Unsupported: As `Lake.create_table`.
         """
-        return self._catalog.create_table(
+        return self.catalog.create_table(
             name,
             paimon_schema(schema),
             primary_keys=primary_keys,
@@ -149,6 +141,18 @@ class SparkLake:
             ignore_if_exists=ignore_if_exists,
             for_another_engine=for_another_engine,
         )
+
+    def sql(self, text: str) -> DataFrame:
+        """Run a SQL statement over the catalog's tables; ``USE`` holds for later statements.
+
+        Args:
+            text: One statement.
+
+        Raises:
+            Invalid: The statement cannot be read; the message says where.
+            Unsupported: Headwater does not know the statement.
+        """
+        return run_sql(text, self._sql)
 
     # Reading ----------------------------------------------------------------------------------
 
@@ -188,7 +192,7 @@ class SparkLake:
             NotFound: There is no such table, column, snapshot or tag.
             Invalid: `where` is not a condition, or more than one moment is given.
         """
-        scan = self._catalog.table(name).scan(
+        scan = self.catalog.table(name).scan(
             columns,
             where,
             snapshot_id=snapshot_id,
@@ -206,48 +210,8 @@ class SparkLake:
                 "scan.version": version,
             }
             start = {key: str(value) for key, value in moment.items() if value is not None}
-            return self._frame_of_branches(name, scan, where, start)
-        return self._frame(name, scan, where)
-
-    def _frame_of_branches(
-        self, name: str, scan: BranchScan, where: str | None, start: Mapping[str, str]
-    ) -> DataFrame:
-        """Rows of two branches, by Python workers: the source chooses both snapshots on loading."""
-        options = ReadOptions(name, start, tuple(scan.schema.names), where)
-        with own_errors():
-            return self._spark.read.format(self._format).options(**options.to_options()).load(name)
-
-    def _frame(self, name: str, scan: Scan, where: str | None) -> DataFrame:
-        storage, names = scan.storage, scan.schema.names
-        schema = spark_schema(storage.schema.columns(names))
-        if not scan.splits or scan.snapshot is None:
-            return self._spark.createDataFrame([], schema)
-        choice = SplitChoice.ALL
-        if where is None:
-            division = divide(storage, scan.splits, names)
-            native = division.native
-            if native and not division.python:
-                return native_frame(self._spark, storage, native, names)
-            if native:
-                choice = SplitChoice.PYTHON
-        options = ReadOptions(
-            name,
-            columns=tuple(names),
-            where=where,
-            splits=choice,
-            chosen=(scan.snapshot, storage.schema.id),
-            created_since=scan.created_since,
-        )
-        with own_errors():
-            merged = (
-                self._spark.read.format(self._format)
-                .schema(schema)
-                .options(**options.to_options())
-                .load(name)
-            )
-        if choice is SplitChoice.ALL:
-            return merged
-        return native_frame(self._spark, storage, native, names).union(merged)
+            return frame_of_branches(self._session, name, scan, where, start)
+        return frame_of_table(self._session, name, scan, where)
 
     # Writing ----------------------------------------------------------------------------------
 
@@ -281,51 +245,8 @@ class SparkLake:
             Invalid: The frame does not fit the table; nothing is written.
             Conflict, OutcomeUnknown: As `Table.write`.
         """
-        table = self._catalog.table(name)
-        self._write(df, table, mode, partition=partition, dynamic=dynamic)
-
-    def _write(
-        self,
-        df: DataFrame,
-        table: Table,
-        mode: str,
-        *,
-        partition: Mapping[str, object] | None = None,
-        dynamic: bool | None = None,
-        unchanged_since: Snapshot | None = None,
-    ) -> None:
-        if mode not in _MODES:
-            raise Invalid(f"the mode of a write is one of {', '.join(_MODES)}, not '{mode}'")
-        if mode == "append" and (partition is not None or dynamic is not None):
-            raise Invalid("partition and dynamic say what to overwrite; the mode is append")
-        for column, value in static_partition(table.storage, partition or {}).items():
-            if column not in df.columns:
-                data_type = table.schema.column(column).type
-                literal = sf.lit(arrow_scalar(value, data_type).as_py())
-                df = df.withColumn(column, literal.cast(spark_type(data_type)))
-        check_columns(df, table.storage)
-        options = WriteOptions(
-            self._connection,
-            table.name,
-            mode == "overwrite",
-            partition,
-            dynamic,
-            clustered=True,
-            unchanged_since=unchanged_since,
-            # The process that commits has no session to compact with.
-            compacts=False,
-        )
-        before = table.latest_snapshot()
-        with own_errors():
-            (
-                cluster(df, table.storage)
-                .write.format(self._format)
-                .mode(mode)
-                .options(**options.to_options())
-                .save(table.name)
-            )
-        since = SnapshotIdentity.of(before)
-        compact_since(table.storage, table.pointer, self._executor, since)
+        table = self.catalog.table(name)
+        write_frame(self._session, df, table, mode, partition=partition, dynamic=dynamic)
 
     def delete(self, name: str, where: str | None = None, *, keys: DataFrame | None = None) -> None:
         """Delete rows as one commit.
@@ -343,51 +264,13 @@ class SparkLake:
             Conflict: Other commits changed the same rows each time.
             OutcomeUnknown: As `Table.write`.
         """
-        table = self._catalog.table(name)
+        table = self.catalog.table(name)
         if keys is not None and where is None:
-            self._delete_keys(table, keys)
+            delete_keys(self._session, table, keys)
         elif where is not None and keys is None:
-            table.delete(where, executor=self._executor)
+            table.delete(where, executor=self._session.executor)
         else:
             raise Invalid("give one of where and keys, which say what to delete")
-
-    def _delete_keys(self, table: Table, keys: DataFrame) -> None:
-        schema = table.schema
-        primary = list(schema.primary_keys)
-        if not primary:
-            raise Invalid(f"table {table.name} has no primary key; say what to delete by where")
-        missing = [column for column in primary if column not in keys.columns]
-        if missing:
-            raise Invalid(
-                f"table {table.name}: to delete by key the frame needs the columns "
-                f"{', '.join(missing)}"
-            )
-        required = {field.name for field in schema.fields if not field.type.nullable}
-        if required.union(schema.table_options.sequence_fields) <= set(keys.columns):
-            self._write(keys.withColumn(ROW_KIND_COLUMN, sf.lit("-D")), table, "append")
-            return
-        # A deletion is a row, too: what the frame lacks is taken from the rows it deletes.
-        chosen = keys.select(*primary).distinct()
-        retries = schema.table_options.commit_max_retries
-        until_no_conflict(retries, lambda: self._delete_present(table, chosen))
-
-    def _delete_present(self, table: Table, keys: DataFrame) -> None:
-        """Delete the rows with some keys, as they are in the latest snapshot."""
-        table.storage.refuse(Operation.CHANGE)
-        scan = table.scan()
-        if not scan.splits or scan.snapshot is None:
-            return
-        present = self._frame(table.name, scan, None)
-        # Null equals null in a key column that may hold it.
-        names = ["`" + name.replace("`", "``") + "`" for name in keys.columns]
-        same = [sf.col(f"stored.{at}").eqNullSafe(sf.col(f"doomed.{at}")) for at in names]
-        doomed = present.alias("stored").join(keys.alias("doomed"), on=same, how="left_semi")
-        self._write(
-            doomed.withColumn(ROW_KIND_COLUMN, sf.lit("-D")),
-            table,
-            "append",
-            unchanged_since=scan.snapshot,
-        )
 
     # Maintenance ------------------------------------------------------------------------------
 
@@ -411,13 +294,13 @@ class SparkLake:
         Raises:
             Conflict, Invalid, Unsupported, OutcomeUnknown: As `Table.compact`.
         """
-        return self._catalog.table(name).compact(
+        return self.catalog.table(name).compact(
             partition,
             where=where,
             full=full,
             order_strategy=order_strategy,
             order_by=order_by,
-            executor=self._executor,
+            executor=self._session.executor,
         )
 
     def expire_snapshots(
@@ -435,7 +318,7 @@ class SparkLake:
         Raises:
             Invalid, Unsupported: As `Table.expire_snapshots`.
         """
-        return self._catalog.table(name).expire_snapshots(
+        return self.catalog.table(name).expire_snapshots(
             retain_min=retain_min, retain_max=retain_max, retain=retain, limit=limit,
-            dry_run=dry_run, executor=self._executor,
+            dry_run=dry_run, executor=self._session.executor,
         )  # fmt: skip

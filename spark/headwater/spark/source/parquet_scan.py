@@ -15,6 +15,7 @@ import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from headwater.spark.names import quoted
 from headwater.spark.types import spark_schema, spark_type
 from headwater.storage.formats.parquet import PARQUET
 from headwater.storage.formats.system_columns import KIND_FIELD
@@ -168,7 +169,7 @@ def _scan(
             column = sf.lit(None).cast(spark_type(field.type))
         else:
             stored.append(source)
-            column = sf.col(_quoted(source.name))
+            column = sf.col(quoted(source.name))
         selected.append(column.alias(field.name))
     schema = spark_schema(stored)
     keyed = bool(storage.schema.primary_keys)
@@ -186,7 +187,3 @@ def _scan(
         # A file may hold deletes, whatever its writer said of it.
         frame = frame.where(sf.col(KIND_FIELD.name).isin(*_ADDED))
     return frame.select(selected)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

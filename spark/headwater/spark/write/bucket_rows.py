@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
+from headwater.spark.names import quoted
 from headwater.spark.types import spark_arrow_schema
 from headwater.spark.write.bucket_expression import can_compute, with_bucket
 from headwater.storage.files.layout import POSTPONE_BUCKET
@@ -52,13 +53,13 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
     schema = storage.schema
     buckets = schema.table_options.bucket
     function = schema.table_options.bucket_function
-    partition = [sf.col(_quoted(name)) for name in schema.partition_keys]
+    partition = [sf.col(quoted(name)) for name in schema.partition_keys]
     key = schema.bucket_key_fields
     if buckets < 1 and not schema.primary_keys:
         return df.repartition(*partition).sortWithinPartitions(*partition) if partition else df
     if buckets == POSTPONE_BUCKET:
         # Partitions have numbers of buckets of their own: rows of one key are brought together.
-        keys = [sf.col(_quoted(field.name)) for field in key]
+        keys = [sf.col(quoted(field.name)) for field in key]
         placed = df.repartition(*partition, *keys)
         return placed.sortWithinPartitions(*partition, *_key_order(df, storage))
     if buckets < 1:
@@ -84,7 +85,7 @@ def _key_order(df: DataFrame, storage: TableStorage) -> list[Column]:
     names = (
         schema.primary_keys if schema.crosses_partitions else [f.name for f in schema.key_fields]
     )
-    order = [sf.col(_quoted(name)) for name in names]
+    order = [sf.col(quoted(name)) for name in names]
     if ROW_KIND_COLUMN in df.columns and ROW_KIND_COLUMN not in schema.field_by_name:
         # What takes a row of the same key back comes before what puts one in its place.
         kind = sf.col(ROW_KIND_COLUMN)
@@ -92,10 +93,6 @@ def _key_order(df: DataFrame, storage: TableStorage) -> list[Column]:
         retracts = sf.upper(kind).isin("-U", "-D") if textual else kind % 2 == 1
         order.append(retracts.desc())
     return order
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _by_class(df: DataFrame, storage: TableStorage, partition: list[Column]) -> DataFrame:
@@ -140,6 +137,6 @@ def _key_column(
         whole = [column.cast(kind) for column, kind in zip(columns, arrow, strict=True)]
         return pa.array(numbers(whole, types))
 
-    arguments = [sf.col(_quoted(field.name)) for field in key]
+    arguments = [sf.col(quoted(field.name)) for field in key]
     column: Column = arrow_udf(number, "int", ArrowUDFType.SCALAR)(*arguments)
     return column

@@ -1,0 +1,32 @@
+"""A catalog that a Spark session reaches, for the rooms that read and write its tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from headwater.client import Lake
+from headwater.spark.options import Connection
+from headwater.storage.jobs.executor import Executor
+
+__all__ = ["CatalogSession"]
+
+
+@dataclass(frozen=True)
+class CatalogSession:
+    """A Spark session and a catalog.
+
+    Attributes:
+        spark: The session.
+        connection: The catalog's address.
+        catalog: The catalog without Spark.
+        executor: Runs a job's tasks as Spark's.
+        format: The name under which the session knows the data source of this catalog.
+    """
+
+    spark: SparkSession
+    connection: Connection
+    catalog: Lake
+    executor: Executor
+    format: str

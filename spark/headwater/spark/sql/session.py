@@ -1,0 +1,50 @@
+"""Run SQL text: each statement goes to the room of its first words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.statement import Statement, split_statements
+from headwater.spark.sql.use import HANDLERS as USE
+from headwater.storage.errors import Invalid, Unsupported
+
+__all__ = ["run_sql"]
+
+_HANDLERS: Mapping[tuple[str, ...], Handler] = {**USE}
+_MOST_WORDS = max(len(words) for words in _HANDLERS)
+
+
+def run_sql(text: str, context: SqlContext) -> DataFrame:
+    """Run one statement.
+
+    Args:
+        text: The statement; a semicolon may end it.
+        context: The user's; a statement may change it.
+
+    Returns:
+        The statement's rows; a frame without columns for one that has none.
+
+    Raises:
+        Invalid: The text is none or several statements, or one that cannot be read.
+        Unsupported: The statement is of a kind that Headwater does not know.
+    """
+    statements = split_statements(text)
+    if len(statements) != 1:
+        raise Invalid(f"one statement is expected, and there are {len(statements)}")
+    spark = context.session.spark
+    answer = _handler(statements[0])(statements[0], context)
+    if answer is None:
+        return spark.createDataFrame(pa.table({}))
+    return spark.createDataFrame(answer) if isinstance(answer, pa.Table) else answer
+
+
+def _handler(statement: Statement) -> Handler:
+    for count in range(_MOST_WORDS, 0, -1):
+        for words, handler in _HANDLERS.items():
+            if len(words) == count and statement.peek(*words):
+                return handler
+    raise Unsupported(f"Headwater does not know the statement {statement.text[:80]!r}")

@@ -1,0 +1,289 @@
+"""The words of a SQL statement, read from left to right.
+
+Statements that Spark itself does not know (``CALL``, tags, branches) and those whose every clause
+must be understood before anything is done (DDL) are read here word by word. What is Spark's own to
+read (queries, expressions, types) is cut out of the user's text as it stands and never written
+anew, so that it keeps its meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar
+
+from sqlglot import TokenType
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+
+from headwater.storage.errors import Invalid
+
+__all__ = ["Statement", "split_statements"]
+
+_WORD = re.compile(r"\w+")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)", re.DOTALL)
+# As Spark reads them; any other escaped character is itself, and \% and \_ stay as they are.
+_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+_KEPT = frozenset("%_")
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+
+
+class _Kind(Enum):
+    WORD = auto()
+    QUOTED_NAME = auto()
+    STRING = auto()
+    NUMBER = auto()
+    SYMBOL = auto()
+
+
+@dataclass(frozen=True)
+class _Word:
+    kind: _Kind
+    text: str
+    start: int
+    end: int
+
+
+class _Tokenizer(Spark.Tokenizer):
+    # The dialect's own keeps what follows CALL or EXPLAIN as one piece.
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+def split_statements(text: str) -> list[Statement]:
+    """The statements of a text, which semicolons part; empty ones are left out.
+
+    Raises:
+        Invalid: A quotation or a comment has no end.
+    """
+    statements: list[Statement] = []
+    current: list[_Word] = []
+    for word in _words(text):
+        if word.kind is not _Kind.SYMBOL or word.text != ";":
+            current.append(word)
+        elif current:
+            statements.append(Statement(text, current))
+            current = []
+    if current:
+        statements.append(Statement(text, current))
+    return statements
+
+
+def _words(text: str) -> list[_Word]:
+    try:
+        tokens = _Tokenizer().tokenize(text)
+    except TokenError as error:
+        raise Invalid(f"the SQL text cannot be read: {error}") from None
+    words: list[_Word] = []
+    for token in tokens:
+        start, end = token.start, token.end + 1
+        written = text[start:end]
+        if words and words[-1].start == start:
+            continue  # A number with a suffix is several tokens.
+        if token.token_type is TokenType.IDENTIFIER:
+            words.append(_Word(_Kind.QUOTED_NAME, token.text, start, end))
+        elif token.token_type in (TokenType.STRING, TokenType.RAW_STRING):
+            previous = words[-1] if words else None
+            value = _unquoted(written)
+            if previous is not None and previous.kind is _Kind.STRING:
+                # Strings side by side are one; where they touch, a doubled quote stands for itself.
+                joint = written[0] if previous.end == start else ""
+                words.pop()
+                start, value = previous.start, previous.text + joint + value
+            words.append(_Word(_Kind.STRING, value, start, end))
+        elif token.token_type is TokenType.NUMBER:
+            words.append(_Word(_Kind.NUMBER, written, start, end))
+        elif _WORD.match(written):
+            # Some keywords are of two words, with any space between them.
+            for match in _WORD.finditer(written):
+                at = start + match.start()
+                words.append(_Word(_Kind.WORD, match[0], at, start + match.end()))
+        else:
+            words.append(_Word(_Kind.SYMBOL, written, start, end))
+    return words
+
+
+def _unquoted(written: str) -> str:
+    """A string's value, as Spark reads it."""
+    if written[0] in "rR":
+        return written[2:-1]
+
+    def value(match: re.Match[str]) -> str:
+        escaped = match[1]
+        if escaped[0] in "uU" and len(escaped) > 1:
+            return chr(int(escaped[1:], 16))
+        if len(escaped) == 3:
+            return chr(int(escaped, 8))
+        return f"\\{escaped}" if escaped in _KEPT else _ESCAPED.get(escaped, escaped)
+
+    return _ESCAPE.sub(value, written[1:-1])
+
+
+class Statement:
+    """One statement, and the place up to which it has been read.
+
+    The methods whose names say what they read move on past it; each raises Invalid, saying what is
+    there and what was expected, when something else is there.
+
+    Args:
+        source: The text that the statement is a part of.
+        words: Its words.
+    """
+
+    def __init__(self, source: str, words: Sequence[_Word]) -> None:
+        self._source = source
+        self._words = list(words)
+        self._at = 0
+
+    def __repr__(self) -> str:
+        return f"Statement({self.text!r})"
+
+    @property
+    def text(self) -> str:
+        """The whole statement as its user wrote it."""
+        return self._between(0, len(self._words))
+
+    @property
+    def at_end(self) -> bool:
+        """True when all of it has been read."""
+        return self._at == len(self._words)
+
+    def peek(self, *keywords: str) -> bool:
+        """True if these keywords, in capitals, or symbols come next."""
+        found = self._words[self._at : self._at + len(keywords)]
+        return len(found) == len(keywords) and all(
+            word.kind in (_Kind.WORD, _Kind.SYMBOL) and word.text.upper() == keyword
+            for word, keyword in zip(found, keywords, strict=True)
+        )
+
+    def accept(self, *keywords: str) -> bool:
+        """Read these keywords or symbols if they come next, and say whether they did."""
+        there = self.peek(*keywords)
+        if there:
+            self._at += len(keywords)
+        return there
+
+    def expect(self, *keywords: str) -> None:
+        """Read these keywords or symbols."""
+        if not self.accept(*keywords):
+            raise self.unexpected(" ".join(keywords))
+
+    def name(self) -> str:
+        """Read a name, quoted or not, as it is written."""
+        word = self._next()
+        if word is None or word.kind not in (_Kind.WORD, _Kind.QUOTED_NAME):
+            raise self.unexpected("a name")
+        self._at += 1
+        return word.text
+
+    def name_parts(self) -> tuple[str, ...]:
+        """Read names with dots between them."""
+        parts = [self.name()]
+        while self.accept("."):
+            parts.append(self.name())
+        return tuple(parts)
+
+    def string(self) -> str:
+        """Read a string."""
+        word = self._next()
+        if word is None or word.kind is not _Kind.STRING:
+            raise self.unexpected("a string in quotes")
+        self._at += 1
+        return word.text
+
+    def integer(self) -> int:
+        """Read an integer."""
+        sign = -1 if self.accept("-") else 1
+        word = self._next()
+        if word is None or word.kind is not _Kind.NUMBER or not word.text.isdecimal():
+            raise self.unexpected("an integer")
+        self._at += 1
+        return sign * int(word.text)
+
+    def properties(self) -> dict[str, str]:
+        """Read ``('key' = 'value', other.key = 3)``."""
+        self.expect("(")
+        found: dict[str, str] = {}
+        while not self.accept(")"):
+            if found:
+                self.expect(",")
+            word = self._next()
+            quoted = word is not None and word.kind is _Kind.STRING
+            key = self.string() if quoted else ".".join(self.name_parts())
+            if key in found:
+                raise Invalid(f"the key '{key}' stands twice in {self._excerpt()}")
+            self.expect("=")
+            found[key] = self.constant()
+        return found
+
+    def constant(self) -> str:
+        """Read a string, a number, TRUE or FALSE; its value as text."""
+        sign = "-" if self.accept("-") else ""
+        word = self._next()
+        if word is not None:
+            number = word.kind is _Kind.NUMBER
+            truth = word.kind is _Kind.WORD and word.text.upper() in ("TRUE", "FALSE")
+            if number or (not sign and (truth or word.kind is _Kind.STRING)):
+                self._at += 1
+                return sign + (word.text.lower() if truth else word.text)
+        raise self.unexpected("a string, a number, TRUE or FALSE")
+
+    def until(self, *keywords: str) -> str:
+        """Read up to one of these keywords or symbols outside brackets, or the end.
+
+        Returns:
+            What was read, as its user wrote it; empty if there was nothing.
+        """
+        start, depth = self._at, 0
+        while (word := self._next()) is not None:
+            symbol = word.text if word.kind is _Kind.SYMBOL else ""
+            plain = word.kind in (_Kind.WORD, _Kind.SYMBOL)
+            if depth == 0 and plain and word.text.upper() in keywords:
+                break
+            if symbol in _OPENING:
+                depth += 1
+            elif symbol in _CLOSING:
+                if depth == 0:
+                    break
+                depth -= 1
+            self._at += 1
+        return self._between(start, self._at)
+
+    def bracketed(self) -> str:
+        """Read a pair of round brackets; what stands between them, as its user wrote it."""
+        self.expect("(")
+        inner = self.until()
+        self.expect(")")
+        return inner
+
+    def rest(self) -> str:
+        """Read all that is left, as its user wrote it."""
+        start, self._at = self._at, len(self._words)
+        return self._between(start, self._at)
+
+    def end(self) -> None:
+        """Refuse anything that is left."""
+        if not self.at_end:
+            raise self.unexpected("the end of the statement")
+
+    def unexpected(self, expected: str) -> Invalid:
+        """An error that says where the statement is not what it must be."""
+        word = self._next()
+        found = "the statement ends" if word is None else f"there is {self._excerpt()}"
+        position = len(self._source) if word is None else word.start
+        line = self._source.count("\n", 0, position) + 1
+        column = position - (self._source.rfind("\n", 0, position) + 1) + 1
+        return Invalid(f"line {line}, column {column}: {found} where {expected} is expected")
+
+    def _next(self) -> _Word | None:
+        return self._words[self._at] if self._at < len(self._words) else None
+
+    def _between(self, start: int, end: int) -> str:
+        if start >= end:
+            return ""
+        return self._source[self._words[start].start : self._words[end - 1].end]
+
+    def _excerpt(self) -> str:
+        text = self._between(self._at, min(self._at + 4, len(self._words)))
+        return f"'{text}'" if text else "the statement"

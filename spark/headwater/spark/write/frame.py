@@ -1,0 +1,142 @@
+"""Write a frame to a table, and delete the rows that a frame names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from headwater.catalog.table.table import Table
+from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.errors import own_errors
+from headwater.spark.names import quoted
+from headwater.spark.options import WriteOptions
+from headwater.spark.source.table_frame import frame_of_table
+from headwater.spark.types import spark_type
+from headwater.spark.write.bucket_rows import check_columns, cluster
+from headwater.storage.capabilities import Operation
+from headwater.storage.errors import Invalid
+from headwater.storage.jobs.compact import compact_since
+from headwater.storage.jobs.job import until_no_conflict
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.rows.partition import static_partition
+from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
+from headwater.storage.types.values import arrow_scalar
+
+__all__ = ["delete_keys", "write_frame"]
+
+_MODES = ("append", "overwrite")
+
+
+def write_frame(
+    session: CatalogSession,
+    df: DataFrame,
+    table: Table,
+    mode: str,
+    *,
+    partition: Mapping[str, object] | None = None,
+    dynamic: bool | None = None,
+    unchanged_since: Snapshot | None = None,
+) -> None:
+    """Write a frame as one commit, and do the compaction that is due then.
+
+    Args:
+        session: The catalog's.
+        df: The rows, as `SparkLake.write` takes them.
+        table: The table.
+        mode: ``append`` or ``overwrite``.
+        partition: With ``overwrite``: replace the partitions with these values only.
+        dynamic: With ``overwrite``: replace only partitions that there are rows for.
+        unchanged_since: Refuse when a later snapshot changed rows of the same buckets, or this one
+            was rolled back.
+
+    Raises:
+        Invalid: The frame does not fit the table; nothing is written.
+        Conflict, OutcomeUnknown: As `Table.write`.
+    """
+    if mode not in _MODES:
+        raise Invalid(f"the mode of a write is one of {', '.join(_MODES)}, not '{mode}'")
+    if mode == "append" and (partition is not None or dynamic is not None):
+        raise Invalid("partition and dynamic say what to overwrite; the mode is append")
+    for column, value in static_partition(table.storage, partition or {}).items():
+        if column not in df.columns:
+            data_type = table.schema.column(column).type
+            literal = sf.lit(arrow_scalar(value, data_type).as_py())
+            df = df.withColumn(column, literal.cast(spark_type(data_type)))
+    check_columns(df, table.storage)
+    options = WriteOptions(
+        session.connection,
+        table.name,
+        mode == "overwrite",
+        partition,
+        dynamic,
+        clustered=True,
+        unchanged_since=unchanged_since,
+        # The process that commits has no session to compact with.
+        compacts=False,
+    )
+    before = table.latest_snapshot()
+    with own_errors():
+        (
+            cluster(df, table.storage)
+            .write.format(session.format)
+            .mode(mode)
+            .options(**options.to_options())
+            .save(table.name)
+        )
+    since = SnapshotIdentity.of(before)
+    compact_since(table.storage, table.pointer, session.executor, since)
+
+
+def delete_keys(session: CatalogSession, table: Table, keys: DataFrame) -> None:
+    """Delete the rows with the keys of a frame, as one commit.
+
+    Args:
+        session: The catalog's.
+        table: A table with a primary key.
+        keys: Has the key's columns. If it also has all NOT NULL columns and those of
+            ``sequence.field``, the table is not read.
+
+    Raises:
+        Invalid: The table has no primary key, or the frame lacks columns of it.
+        Conflict: Other commits changed the same rows each time.
+        OutcomeUnknown: As `Table.write`.
+    """
+    schema = table.schema
+    primary = list(schema.primary_keys)
+    if not primary:
+        raise Invalid(f"table {table.name} has no primary key; say what to delete by where")
+    missing = [column for column in primary if column not in keys.columns]
+    if missing:
+        raise Invalid(
+            f"table {table.name}: to delete by key the frame needs the columns {', '.join(missing)}"
+        )
+    required = {field.name for field in schema.fields if not field.type.nullable}
+    if required.union(schema.table_options.sequence_fields) <= set(keys.columns):
+        write_frame(session, keys.withColumn(ROW_KIND_COLUMN, sf.lit("-D")), table, "append")
+        return
+    # A deletion is a row, too: what the frame lacks is taken from the rows it deletes.
+    chosen = keys.select(*[quoted(name) for name in primary]).distinct()
+    retries = schema.table_options.commit_max_retries
+    until_no_conflict(retries, lambda: _delete_present(session, table, chosen))
+
+
+def _delete_present(session: CatalogSession, table: Table, keys: DataFrame) -> None:
+    """Delete the rows with some keys, as they are in the latest snapshot."""
+    table.storage.refuse(Operation.CHANGE)
+    scan = table.scan()
+    if not scan.splits or scan.snapshot is None:
+        return
+    present = frame_of_table(session, table.name, scan)
+    # Null equals null in a key column that may hold it.
+    names = [quoted(name) for name in keys.columns]
+    same = [sf.col(f"stored.{at}").eqNullSafe(sf.col(f"doomed.{at}")) for at in names]
+    doomed = present.alias("stored").join(keys.alias("doomed"), on=same, how="left_semi")
+    write_frame(
+        session,
+        doomed.withColumn(ROW_KIND_COLUMN, sf.lit("-D")),
+        table,
+        "append",
+        unchanged_since=scan.snapshot,
+    )

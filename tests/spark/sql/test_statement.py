@@ -1,0 +1,68 @@
+"""The words of SQL statements."""
+
+import pytest
+
+from headwater.spark.sql.statement import Statement, split_statements
+from headwater.storage.errors import Invalid
+
+
+def only(text: str) -> Statement:
+    (statement,) = split_statements(text)
+    return statement
+
+
+def test_semicolons_part_statements_outside_of_quotes_and_comments() -> None:
+    text = "USE a; ;\nSELECT 'x;y', `p;q` -- no; end\n /* ; */ FROM t;"
+    assert [each.text for each in split_statements(text)] == [
+        "USE a",
+        "SELECT 'x;y', `p;q` -- no; end\n /* ; */ FROM t",
+    ]
+    assert split_statements(" ; -- nothing\n") == []
+
+
+def test_words_are_read_from_left_to_right() -> None:
+    statement = only("create Table `a``b`.c(x decimal(10, 2)) tblproperties (k.l=-3, 'm'='n')")
+    statement.expect("CREATE", "TABLE")
+    assert not statement.accept("IF", "NOT", "EXISTS")
+    assert statement.name_parts() == ("a`b", "c")
+    assert statement.bracketed() == "x decimal(10, 2)"
+    statement.expect("TBLPROPERTIES")
+    assert statement.properties() == {"k.l": "-3", "m": "n"}
+    statement.end()
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        (r"'a\nb'", "a\nb"),
+        (r'"it\'s"', "it's"),
+        ("'it''s'", "it's"),
+        ("'a' 'b'", "ab"),
+        (r"r'\d'", r"\d"),
+        (r"'\u0041\%\_\\'", r"A\%\_" + "\\"),
+        (r"'\101'", "A"),
+    ],
+)
+def test_strings_are_read_as_spark_reads_them(written: str, value: str) -> None:
+    statement = only(f"CALL {written}")
+    statement.expect("CALL")
+    assert statement.string() == value
+
+
+def test_text_of_spark_is_cut_out_as_it_stands() -> None:
+    statement = only("UPDATE t SET a = f(b , [1,  2]) WHERE c  <=> 4L")
+    statement.expect("UPDATE")
+    statement.name()
+    statement.expect("SET")
+    assert statement.until("WHERE") == "a = f(b , [1,  2])"
+    statement.expect("WHERE")
+    assert statement.rest() == "c  <=> 4L"
+
+
+def test_an_error_says_where_and_what() -> None:
+    statement = only("CALL\n  sys.compact('t')")
+    statement.expect("CALL")
+    with pytest.raises(Invalid, match=r"line 2, column 3: there is 'sys.compact\(' where a string"):
+        statement.string()
+    with pytest.raises(Invalid, match="the SQL text cannot be read"):
+        split_statements("SELECT 'no end")
