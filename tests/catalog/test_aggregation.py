@@ -227,7 +227,7 @@ def test_rows_of_kind_delete_end_those_of_their_keys(tmp_path: Path) -> None:
         ({"fields.note.aggregate-function": "sum"}, Invalid, "'note' of type STRING.*numbers"),
         ({"fields.total.aggregate-function": "listagg"}, Invalid, "'total' of type BIGINT"),
         ({"fields.total.aggregate-function": "bool_or"}, Invalid, "BOOLEAN"),
-        ({"fields.top.aggregate-function": "rbm64"}, Unsupported, "aggregate-function=rbm64"),
+        ({"fields.top.aggregate-function": "rbm128"}, Unsupported, "aggregate-function=rbm128"),
         ({"fields.default-aggregate-function": "mean"}, Unsupported, "mean"),
         (
             {**REMOVING, "fields.top.ignore-retract": "true"},

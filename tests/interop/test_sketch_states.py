@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
 from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaGateway
-from pyroaring import BitMap64
 
 from headwater.storage.merge.field_sketches import hll_union, roaring_union, theta_union
+from headwater.storage.merge.roaring64 import roaring64_union
 
 _SETS = [range(3), range(2, 5000), range(100_000, 100_900, 3), [7], range(0, 120_000, 2)]
 
@@ -52,18 +54,98 @@ def test_unions_are_those_of_java(java_gateway: JavaGateway, java_version: str) 
     assert roaring_union(states) == bytes(bitmaps[0].serialize())
 
 
+# Sets of 64-bit numbers by their upper 48 and lower 16 bits: few keys and more than a node of each
+# size has room for, at every depth of the tree; numbers as arrays, bits and runs.
+_LOWS: Sequence[Sequence[int]] = [
+    [0], [65535], [1, 2], [5, 6, 7, 8], range(0, 9000, 3), range(0, 8192, 2), range(0, 65536, 2),
+    range(3, 40_000), range(65536), [*range(9, 3000), *range(5000, 60_000, 2)],
+    [*range(0, 30, 3), *range(40, 60)], range(0, 60_000, 16), [*range(0, 9000, 2), 9001],
+]  # fmt: skip
+
+
+def _random_sets(random: Random) -> Iterator[list[int]]:
+    """Sets that meet one another, as signed numbers of 64 bits."""
+    stems = [random.getrandbits(48) for _ in range(4)]
+    for _ in range(random.randint(2, 5)):
+        highs: set[int] = set()
+        for _ in range(random.randint(0, 4)):
+            kept = random.choice([0, 8, 16, 24, 32, 40, 48])
+            stem = random.choice(stems) >> kept << kept
+            count = random.choice([1, 2, 4, 5, 16, 17, 48, 49, 130, 256])
+            step = random.choice([1, 3, 256, 65_537])
+            highs.update((stem + at * step) % 2**48 for at in range(count))
+        numbers: list[int] = []
+        for high in highs:
+            dense = _LOWS if random.random() < 8 / len(highs) else _LOWS[:4]
+            numbers.extend(high << 16 | low for low in random.choice(dense))
+        yield [number - 2**64 if number >= 2**63 else number for number in numbers]
+
+
+def _array(gateway: JavaGateway, numbers: Sequence[int]) -> Any:
+    """An array of longs, all of which are sent at once."""
+    sent = struct.pack(f">{len(numbers)}q", *numbers)
+    array = gateway.new_array(gateway.jvm.long, len(numbers))
+    gateway.jvm.java.nio.ByteBuffer.wrap(sent).asLongBuffer().get(array)
+    return array
+
+
 @pytest.mark.interop_java
-def test_java_bitmaps_of_64_bits_have_a_form_of_their_own(
+def test_unions_of_64_bit_bitmaps_are_those_of_java(
+    java_gateway: JavaGateway, java_version: str
+) -> None:
+    utils = java_gateway.jvm.org.apache.paimon.utils
+    for seed in range(12):
+        random = Random(seed)
+        states = []
+        for numbers in _random_sets(random):
+            random.shuffle(numbers)
+            bitmap = utils.RoaringBitmap64.bitmapOf(_array(java_gateway, numbers))
+            states.append(bytes(bitmap.serialize()))
+        expected = states[0]
+        for state in states[1:]:
+            merged, other = utils.RoaringBitmap64(), utils.RoaringBitmap64()
+            merged.deserialize(expected)
+            other.deserialize(state)
+            getattr(merged, "or")(other)
+            expected = bytes(merged.serialize())
+        assert roaring64_union(states) == expected, seed
+
+
+@pytest.mark.interop_java
+def test_64_bit_bitmaps_keep_what_java_removed(
     java_gateways: Callable[[str], JavaGateway],
 ) -> None:
-    """The reason to refuse ``rbm64``: the bytes are a Java tree's, not RoaringBitmap's format."""
+    """Nodes that shrank, lists with gaps and containers that were not compressed."""
     gateway = java_gateways("2.0.0")
-    numbers = [1, 2**40]
-    array = gateway.new_array(gateway.jvm.long, len(numbers))
-    for at, value in enumerate(numbers):
-        array[at] = value
-    state = bytes(gateway.jvm.org.apache.paimon.utils.RoaringBitmap64.bitmapOf(array).serialize())
-    assert state != BitMap64(numbers).serialize()
-    assert len(state) != len(BitMap64(numbers).serialize())
-    with pytest.raises(ValueError, match=r"deserializ"):
-        BitMap64.deserialize(state)
+    jvm = gateway.jvm
+    kind = jvm.org.apache.paimon.shade.org.roaringbitmap.longlong.Roaring64Bitmap
+    paimon = jvm.org.apache.paimon.utils.RoaringBitmap64
+
+    def bitmap(random: Random) -> bytes:
+        found = kind()
+        sets = [*_random_sets(random)]
+        for numbers in sets:
+            found.add(_array(gateway, numbers))
+        removed = kind()
+        stay = 0.95 if random.random() < 0.5 else 0.3
+        for numbers in sets:
+            removed.add(
+                _array(gateway, [each for each in numbers if hash(each >> 16) % 100 >= stay * 100])
+            )
+        found.andNot(removed)
+        size = int(found.serializedSizeInBytes())
+        buffer = jvm.java.nio.ByteBuffer.allocate(size)
+        found.serialize(buffer)
+        return bytes(buffer.array())
+
+    for seed in range(12):
+        random = Random(seed)
+        states = [bitmap(random) for _ in range(3)]
+        expected = states[0]
+        for state in states[1:]:
+            merged, other = paimon(), paimon()
+            merged.deserialize(expected)
+            other.deserialize(state)
+            getattr(merged, "or")(other)
+            expected = bytes(merged.serialize())
+        assert roaring64_union(states) == expected, seed

@@ -196,7 +196,7 @@ def test_the_aggregate_functions_of_the_engine_are_those_that_are_not_refused() 
         option = find_option(key)
         assert option is not None
         (refusal,) = option.refusals
-        for name in (*AGGREGATE_FUNCTIONS, "rbm64"):
+        for name in (*AGGREGATE_FUNCTIONS, "rbm128"):
             refused = option.forbidden(name, Operation.READ, {}, keyed=True)
             assert (refused is None) == (name in AGGREGATE_FUNCTIONS)
         assert refusal.exceptions == ", ".join(f"`{name}`" for name in sorted(AGGREGATE_FUNCTIONS))

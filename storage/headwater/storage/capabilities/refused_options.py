@@ -56,7 +56,7 @@ AGGREGATE_FUNCTIONS = one_of(
     "bool_and", "bool_or", "collect", "first_non_null_value", "first_not_null_value",
     "first_value", "hll_sketch", "last_non_null_value", "last_value", "listagg", "max",
     "merge_map", "merge_map_with_keytime", "min", "nested_partial_update", "nested_update",
-    "product", "rbm32", "sum", "theta_sketch",
+    "product", "rbm32", "rbm64", "sum", "theta_sketch",
 )  # fmt: skip
 """The aggregate functions that this engine computes."""
 

@@ -40,6 +40,7 @@ from headwater.storage.merge.field_sketches import (
     roaring_union,
     theta_union,
 )
+from headwater.storage.merge.roaring64 import roaring64_union
 from headwater.storage.options import TableOptions
 from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root
 from headwater.storage.types.data_type import ArrayType, DataField, DataType, MapType, RowType
@@ -179,6 +180,10 @@ def _bitmap(field: DataField, _: TableOptions) -> AggregateFunction:
     return States(field.name, roaring_union)
 
 
+def _wide_bitmap(field: DataField, _: TableOptions) -> AggregateFunction:
+    return States(field.name, roaring64_union)
+
+
 def _theta_sketch(field: DataField, _: TableOptions) -> AggregateFunction:
     check_sketches(field.name, "theta_sketch")
     return States(field.name, theta_union)
@@ -207,6 +212,7 @@ AGGREGATE_FUNCTIONS: Mapping[str, _Offer] = {
     "merge_map": _Offer(lambda *_: MergeMap(), lambda item: isinstance(item, MapType), "MAP"),
     "merge_map_with_keytime": _Offer(_merge_map_with_keytime, _is_map_of_rows, "MAP of ROW"),
     "rbm32": _Offer(_bitmap, _atomic(Root.VARBINARY), "VARBINARY"),
+    "rbm64": _Offer(_wide_bitmap, _atomic(Root.VARBINARY), "VARBINARY"),
     "theta_sketch": _Offer(_theta_sketch, _atomic(Root.VARBINARY), "VARBINARY"),
     "hll_sketch": _Offer(_hll_sketch, _atomic(Root.VARBINARY), "VARBINARY"),
     "nested_update": _Offer(_nested_update, _is_nested_table, "ARRAY of ROW"),
