@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
@@ -162,8 +163,29 @@ def test_columns_are_put_in_order_and_missing_ones_filled() -> None:
         {"a": 1, "b": "x y", "c": None},
         {"a": 2, "b": "x y", "c": None},
     ]
-    explicit = coerce(pa.table({"b": pa.array([None], pa.string()), "a": [1]}), target, "db.t", utc)
-    assert explicit.to_pylist() == [{"a": 1, "b": None, "c": None}]
+
+
+def test_nulls_become_default_values_unless_they_are_of_a_key_or_of_the_table() -> None:
+    target = schema(
+        ("k", "INT"), ("a", "DECIMAL(4, 1)"), ("b", "STRING"),
+        ("c", {"type": "ARRAY", "element": "INT"}),
+        defaults={"k": "7", "a": "2", "b": "x", "c": "[1]"},
+    )  # fmt: skip
+    target = replace(target, primary_keys=("k",))
+    data = pa.table({"k": [None, 1], "b": ["y", None], "a": [None, Decimal("1.5")], "c": [[1], []]})
+    result = coerce(data, target, "db.t", utc)
+    assert result.select(["k", "a", "b"]).to_pylist() == [
+        {"k": None, "a": Decimal("2.0"), "b": "y"},
+        {"k": 1, "a": Decimal("1.5"), "b": "x"},
+    ]
+    kept = coerce(data, target, "db.t", utc, keeps_nulls=True)
+    assert kept.select(["k", "a", "b"]).to_pylist() == [
+        {"k": None, "a": None, "b": "y"},
+        {"k": 1, "a": Decimal("1.5"), "b": None},
+    ]
+    nested = data.set_column(3, "c", pa.array([None, [1]], pa.list_(pa.int32())))
+    with pytest.raises(Invalid, match="'c': a default value of type ARRAY<INT> is not supported"):
+        coerce(nested, target, "db.t", utc)
 
 
 @pytest.mark.parametrize(

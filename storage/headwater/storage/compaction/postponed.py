@@ -110,7 +110,8 @@ def run_postponed(storage: TableStorage, task: PostponedTask) -> Sequence[Commit
         assigner=BucketsOfPartitions(storage, task.states, totals),
     ) as writer:
         for batch in files.changes(task.files, columns, None, True, _BATCH_ROWS):
-            writer.write(batch.select(columns), batch.column(KIND_FIELD.name))
+            kinds = batch.column(KIND_FIELD.name)
+            writer.write(batch.select(columns), kinds, keeps_nulls=True)
         written = writer.finish()
     gone = CommitMessage(
         task.partition,

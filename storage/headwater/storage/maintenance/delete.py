@@ -153,7 +153,7 @@ def _retract(
         for split in task.splits:
             for batch in read_split(storage, split, predicate=predicate):
                 kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows)
-                writer.write(batch, kinds)
+                writer.write(batch, kinds, keeps_nulls=True)
         return writer.finish()
 
 

@@ -134,7 +134,9 @@ def _upsert(
                 kind, rows = RowKind.DELETE, batch.take(pa.array(matched.taken))
             elif _any_loses(storage, rules, batch.take(pa.array(matched.taken)), rows):
                 raise LosingRows
-            writer.write(rows, pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows))
+            kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows)
+            # What is taken back is what is there.
+            writer.write(rows, kinds, keeps_nulls=kind is RowKind.DELETE)
 
 
 def _any_loses(

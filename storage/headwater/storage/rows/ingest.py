@@ -147,17 +147,21 @@ def _polars_frame(data: object) -> pl.DataFrame | None:
     return data if isinstance(data, pl.DataFrame) else None
 
 
-def coerce(table: pa.Table, schema: TableSchema, name: str, zone: Zone) -> pa.Table:
+def coerce(
+    table: pa.Table, schema: TableSchema, name: str, zone: Zone, *, keeps_nulls: bool = False
+) -> pa.Table:
     """The data with exactly the table's columns, in order, in the types' Arrow forms.
 
     A nullable column that the data lacks becomes its default value, or null; those of the primary
-    key must be there.
+    key must be there. A null becomes its column's default value, too (``DefaultValueRow.java``),
+    but in a primary key, where it is a value of its own.
 
     Args:
         table: The data.
         schema: The table's schema.
         name: The table's name in error messages.
         zone: Of local times in defaults, see `cast`.
+        keeps_nulls: Leave nulls as they are: of rows that the table holds already.
 
     Raises:
         Unsupported: Headwater does not write a column's type.
@@ -179,6 +183,9 @@ def coerce(table: pa.Table, schema: TableSchema, name: str, zone: Zone) -> pa.Ta
             raise Invalid(
                 f"{where} is NOT NULL, but {column.null_count} of {table.num_rows} rows are null"
             )
+        is_filled = not keeps_nulls and field.name not in schema.primary_keys
+        if is_filled and field.default_value is not None and column.null_count:
+            column = column.fill_null(_default(field, field.default_value, where, zone))
         columns.append(column)
     return pa.table(columns, schema=schema.arrow)
 
@@ -212,10 +219,13 @@ def _absent(field: DataField, rows: int, where: str, zone: Zone) -> pa.ChunkedAr
     target = to_arrow(field.type)
     if field.default_value is None:
         return pa.chunked_array([pa.nulls(rows, target)])
+    return pa.chunked_array([pa.repeat(_default(field, field.default_value, where, zone), rows)])
+
+
+def _default(field: DataField, text: str, where: str, zone: Zone) -> pa.Scalar:
     if not isinstance(field.type, AtomicType):
         raise Invalid(f"{where}: a default value of type {field.type} is not supported")
-    value = default_value(where, field.type, field.default_value, zone)
-    return pa.chunked_array([pa.repeat(value, rows)])
+    return default_value(where, field.type, text, zone)
 
 
 def _cast_column(column: pa.ChunkedArray, data_type: DataType, where: str) -> pa.ChunkedArray:

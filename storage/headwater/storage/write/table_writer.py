@@ -158,7 +158,13 @@ class TableWriter:
         if kind is not None:
             self.abort()
 
-    def write(self, data: TabularData, row_kinds: pa.Array | pa.ChunkedArray | None = None) -> None:
+    def write(
+        self,
+        data: TabularData,
+        row_kinds: pa.Array | pa.ChunkedArray | None = None,
+        *,
+        keeps_nulls: bool = False,
+    ) -> None:
         """Add rows.
 
         Args:
@@ -166,6 +172,7 @@ class TableWriter:
                 column ``_ROW_KIND`` holds the rows' kinds.
             row_kinds: The rows' kinds instead: ``+I``, ``-U``, ``+U``, ``-D``, or 0 to 3 in that
                 order. Without any (and without ``rowkind.field``) every row is added.
+            keeps_nulls: The rows are the table's own: nulls do not become default values.
 
         Raises:
             Invalid: The data does not fit the table; nothing of it is written.
@@ -174,7 +181,13 @@ class TableWriter:
             raise Invalid(f"table {self._storage.name}: this writer was finished or aborted")
         schema = self._storage.schema
         plain, kinds = take_row_kinds(arrow_table(data), row_kinds, schema, self._storage.name)
-        rows = coerce(plain, schema, self._storage.name, self._storage.runtime.time_zone)
+        rows = coerce(
+            plain,
+            schema,
+            self._storage.name,
+            self._storage.runtime.time_zone,
+            keeps_nulls=keeps_nulls,
+        )
         if kinds is not None:
             rows = self._with_kinds(rows, kinds)
         elif self._keyed:
