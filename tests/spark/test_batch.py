@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from tests.spark.conftest import Numbered, data_files, data_source, named_files, rows
 
+from headwater.client.maintenance import State
 from headwater.spark import SparkLake, connect
 from headwater.storage.errors import HeadwaterError, Invalid, NotFound
 from headwater.storage.schema.change import SetOption
@@ -485,3 +486,28 @@ def test_options_that_a_write_does_not_have_are_refused(
         with pytest.raises(Exception, match=message):
             writer.save(name)
     assert data_files(folder) == []
+
+
+@pytest.mark.modes
+def test_the_upkeep_of_many_tables_runs_as_tasks_of_spark(
+    spark: SparkSession, lake: SparkLake
+) -> None:
+    for name in ("db.a", "db.b"):
+        table = lake.create_table(
+            name,
+            st.StructType([st.StructField("id", st.LongType(), nullable=False)]),
+            primary_keys=["id"],
+            options={"bucket": "2", "write-only": "true", "num-sorted-run.compaction-trigger": "2"},
+        )
+        table.write({"id": [1, 2, 3]})
+        table.write({"id": [3, 4, 5]})
+    jobs = len(spark.sparkContext.statusTracker().getJobIdsForGroup())
+    plan = lake.maintain(include=["db.*"])
+    assert [(step.table, step.state) for step in plan.steps] == [
+        ("db.a", State.DONE),
+        ("db.b", State.DONE),
+    ]
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup()) >= jobs + 2
+    for name in ("db.a", "db.b"):
+        assert sorted(row.id for row in lake.table(name).collect()) == [1, 2, 3, 4, 5]
+        assert len(lake.catalog.table(name).files()) == 2

@@ -17,6 +17,7 @@ from headwater.cli import (
     demo,
     dropped,
     function,
+    maintain,
     openapi,
     partition,
     permission,
@@ -64,6 +65,7 @@ for _group, _name in (
     (dropped.app, "dropped"),
 ):
     app.add_typer(_group, name=_name, rich_help_panel=_CATALOG)
+app.command("maintain", rich_help_panel=_CATALOG)(maintain.maintain)
 app.command("repair", rich_help_panel=_CATALOG)(repair.repair)
 app.command("protect", rich_help_panel=_CATALOG)(protection.protect)
 app.command("unprotect", rich_help_panel=_CATALOG)(protection.unprotect)

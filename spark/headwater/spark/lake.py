@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +16,15 @@ from headwater.catalog.table.branch_scan import BranchScan
 from headwater.catalog.table.history import millis_of
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
+from headwater.client.maintenance import (
+    DEFAULT_ACTIONS,
+    Action,
+    Limits,
+    MaintenancePlan,
+    Rules,
+    plan_maintenance,
+    run_maintenance,
+)
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.data_source import FORMAT, source_class
 from headwater.spark.jobs.executor import SparkExecutor
@@ -322,3 +331,42 @@ class SparkLake:
             retain_min=retain_min, retain_max=retain_max, retain=retain, limit=limit,
             dry_run=dry_run, executor=self._session.executor,
         )  # fmt: skip
+
+    def maintain(
+        self,
+        *,
+        include: Sequence[str] = ("*",),
+        exclude: Sequence[str] = (),
+        actions: Collection[Action] = DEFAULT_ACTIONS,
+        rules: Rules | None = None,
+        tables_at_once: int = 2,
+        limits: Limits | None = None,
+    ) -> MaintenancePlan:
+        """Do the upkeep that is due, of many tables at once, in tasks of Spark's.
+
+        Args:
+            include: Patterns of ``database.table``, as `plan_maintenance` takes them.
+            exclude: Patterns of tables that are left out.
+            actions: The kinds of upkeep.
+            rules: Their arguments.
+            tables_at_once: The tables that are worked on at once.
+            limits: The bounds of this run.
+
+        Returns:
+            The plan with what became of its steps; a step that fails keeps no other from being
+            done. `headwater.client.maintenance` keeps a plan in a file, to be resumed.
+
+        Raises:
+            Invalid: A pattern of `include` matches no table.
+        """
+        plan = plan_maintenance(
+            self.catalog, include=include, exclude=exclude, actions=actions, rules=rules
+        )
+        run_maintenance(
+            self.catalog,
+            plan,
+            executor=self._session.executor,
+            tables_at_once=tables_at_once,
+            limits=limits,
+        )
+        return plan

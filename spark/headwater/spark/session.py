@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["ensure_interpreter", "local_session"]
+__all__ = ["ensure_interpreter", "local_session", "session_at"]
 
 _VARIABLE = "PYSPARK_PYTHON"
 
@@ -36,13 +36,35 @@ def local_session(
     Raises:
         Invalid: There is no Java.
     """
+    return session_at(f"local[{cores or '*'}]", name, memory=memory, settings=settings)
+
+
+def session_at(
+    master: str,
+    name: str = "headwater",
+    *,
+    memory: str = "2g",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A Spark session wherever its tasks run.
+
+    Args:
+        master: Spark's own name for that place: ``local[4]``, ``spark://host:7077``.
+        name: The application's name.
+        memory: The memory of Spark's own process on this machine.
+        settings: Further Spark settings; they win.
+
+    Raises:
+        Invalid: There is no Java.
+    """
     if not _java():
         raise Invalid(
             "Spark needs Java 17 or newer, and none was found: install one (on Debian or Ubuntu "
             "`apt install openjdk-17-jre-headless`) or point JAVA_HOME at it"
         )
-    os.environ.setdefault(_VARIABLE, sys.executable)
-    builder = SparkSession.builder.appName(name).master(f"local[{cores or '*'}]")
+    if master.startswith("local"):
+        os.environ.setdefault(_VARIABLE, sys.executable)
+    builder = SparkSession.builder.appName(name).master(master)
     chosen = {
         "spark.driver.memory": memory,
         "spark.ui.enabled": "false",

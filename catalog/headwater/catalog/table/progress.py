@@ -6,10 +6,13 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Timer
-from typing import TypeVar
+from threading import Lock, Timer
+from typing import TYPE_CHECKING, TypeVar
 
 from headwater.storage.jobs.executor import Executor
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 __all__ = ["WatchedExecutor", "progress_bar"]
 
@@ -37,11 +40,61 @@ def progress_bar(title: str, total: int) -> Generator[Callable[[int], None]]:
     if not _is_watched():
         yield lambda steps: None
         return
+    task = _BOARD.add(title, total)
+    try:
+        yield lambda steps: _BOARD.advance(task, steps)
+    finally:
+        _BOARD.remove(task)
+
+
+class _Board:
+    """The bars of all that runs at once, in one place of the screen.
+
+    It appears half a second after its first bar was added, and goes with its last.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._progress: Progress | None = None
+        self._bars = 0
+        self._appearance: Timer | None = None
+
+    def add(self, title: str, total: int) -> TaskID:
+        with self._lock:
+            if self._progress is None:
+                self._progress = _new_progress()
+                self._appearance = Timer(_DELAY, self._progress.start)
+                self._appearance.daemon = True
+                self._appearance.start()
+            self._bars += 1
+            return self._progress.add_task(title, total=total)
+
+    def advance(self, task: TaskID, steps: int) -> None:
+        if self._progress is not None:
+            self._progress.advance(task, steps)
+
+    def remove(self, task: TaskID) -> None:
+        with self._lock:
+            if self._progress is None or self._appearance is None:
+                return
+            self._progress.remove_task(task)
+            self._bars -= 1
+            if not self._bars:
+                self._appearance.cancel()
+                self._appearance.join()
+                self._progress.stop()
+                self._progress = self._appearance = None
+
+
+_BOARD = _Board()
+
+
+def _new_progress() -> Progress:
     # Here, as programs that nobody watches need not wait for it.
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    progress = Progress(
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
@@ -49,16 +102,6 @@ def progress_bar(title: str, total: int) -> Generator[Callable[[int], None]]:
         console=Console(stderr=True),
         transient=True,
     )
-    task = progress.add_task(title, total=total)
-    appearance = Timer(_DELAY, progress.start)
-    appearance.daemon = True
-    appearance.start()
-    try:
-        yield lambda steps: progress.advance(task, steps)
-    finally:
-        appearance.cancel()
-        appearance.join()
-        progress.stop()
 
 
 def _is_watched() -> bool:

@@ -16,7 +16,7 @@ from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.analyze import analyze_table
-from headwater.storage.jobs.compact import compact_table
+from headwater.storage.jobs.compact import CompactionDue, compact_table, compaction_due
 from headwater.storage.jobs.executor import Executor, LocalExecutor
 from headwater.storage.jobs.expire import expire_snapshots
 from headwater.storage.jobs.file_deletion import FILE_DELETION
@@ -98,6 +98,17 @@ class TableUpkeep(TableLifecycle):
                 order=order,
             )
         )
+
+    def compaction_due(self, *, full: bool | None = None) -> CompactionDue:
+        """The work that `compact` with the same argument would do now.
+
+        Raises:
+            Unsupported: The table cannot be compacted.
+        """
+        latest = self.pointer.latest()
+        if latest is None:
+            return CompactionDue(0, 0)
+        return compaction_due(self._storage, latest, full=full)
 
     def analyze(
         self, columns: Sequence[str] | None = None, *, executor: Executor = THIS_PROCESS

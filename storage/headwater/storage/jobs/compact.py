@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.commit.checks import changes_between
@@ -22,7 +23,7 @@ from headwater.storage.compaction.sort_key import SortKey
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unsupported
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.jobs.executor import Executor
-from headwater.storage.jobs.job import run_job
+from headwater.storage.jobs.job import Job, run_job
 from headwater.storage.jobs.sort import SortJob
 from headwater.storage.maintenance.partition_expiry import past_partitions
 from headwater.storage.manifest.data_file import FileKind
@@ -34,16 +35,31 @@ from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = [
+    "CompactionDue",
     "compact_buckets",
     "compact_since",
     "compact_table",
     "compact_written",
+    "compaction_due",
     "may_be_due",
     "spread_postponed",
 ]
 
 _RETRIES = 2
 _LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CompactionDue:
+    """The work that a compaction would do.
+
+    Attributes:
+        tasks: Buckets, or groups of files, that would be rewritten.
+        size: Bytes of their files.
+    """
+
+    tasks: int
+    size: int
 
 
 def compact_table(
@@ -76,6 +92,45 @@ def compact_table(
         Unsupported: The table cannot be compacted.
         Conflict, OutcomeUnknown: As `run_job`.
     """
+    jobs = _compaction_jobs(storage, partition, where, full, order)
+    done: Snapshot | None = None
+    for job in jobs:
+        done = run_job(job, pointer, executor) or done
+    return done
+
+
+def compaction_due(
+    storage: TableStorage,
+    base: Snapshot,
+    *,
+    partition: Mapping[str, object] | None = None,
+    where: Predicate | None = None,
+    full: bool | None = None,
+    order: SortKey | None = None,
+) -> CompactionDue:
+    """The work that `compact_table` with the same arguments finds in a snapshot.
+
+    Postponed rows count once, though their buckets may have more to do when they have come.
+
+    Raises:
+        Invalid, Unsupported: As `compact_table`.
+    """
+    sizes = [
+        task.size
+        for job in _compaction_jobs(storage, partition, where, full, order)
+        for task in job.plan(base)
+    ]
+    return CompactionDue(len(sizes), sum(sizes))
+
+
+def _compaction_jobs(
+    storage: TableStorage,
+    partition: Mapping[str, object] | None,
+    where: Predicate | None,
+    full: bool | None,
+    order: SortKey | None,
+) -> Sequence[Job[Any]]:
+    """The jobs that compact a table, one after the other."""
     if partition and where is not None:
         raise Invalid("choose partitions by their values or by a condition, not by both")
     wanted: PartitionFilter | None = None
@@ -88,23 +143,23 @@ def compact_table(
     options = CompactionOptions(storage.schema.options)
     leaves_past = options.skips_expired_partitions
     if order is not None or options.clusters_incrementally:
-        sort = SortJob(
-            storage,
-            order,
-            full=full is True,
-            wanted=wanted,
-            leaves_past=leaves_past,
-            retries=_RETRIES,
-        )
-        return run_job(sort, pointer, executor)
-    spread: Snapshot | None = None
+        return [
+            SortJob(
+                storage,
+                order,
+                full=full is True,
+                wanted=wanted,
+                leaves_past=leaves_past,
+                retries=_RETRIES,
+            )
+        ]
     wanted = wanted or PartitionFilter.whole_table(storage)
-    if storage.schema.table_options.bucket == POSTPONE_BUCKET:
-        spread = spread_postponed(storage, pointer, executor, wanted)
     job = _Compaction(
         storage, full is not False, wanted=wanted, leaves_past=leaves_past, retries=_RETRIES
     )
-    return run_job(job, pointer, executor) or spread
+    if storage.schema.table_options.bucket == POSTPONE_BUCKET:
+        return [_Spreading(storage, wanted), job]
+    return [job]
 
 
 def spread_postponed(
