@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark.sql.types as st
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -446,3 +448,74 @@ def test_options_that_a_stream_does_not_have_are_refused(
     writer = writer.option("checkpointLocation", str(tmp_path / "c")).option("merge-schema", "true")
     with pytest.raises(Exception, match=r"no option 'merge-schema' for df\.writeStream"):
         catch_up(writer.start(TARGET))
+
+
+@pytest.mark.usefixtures("keyed")
+def test_two_queries_do_not_share_a_consumer(
+    lake: SparkLake, numbered: Numbered, follow: Follow, folder: Path
+) -> None:
+    write(lake, 0, 10)
+    lake.catalog.table(SOURCE).consumer("copy").reset(1)
+    with lake.catalog.table(SOURCE).consumer("copy").hold(timedelta(seconds=3)) as hold:
+        with pytest.raises(StreamingQueryException, match=r"is in use by 'process .*is alive"):
+            catch_up(follow("second", consumer_id="copy"))
+        assert rows(lake.table(TARGET)) == []
+        assert position(lake, "copy") == 1
+        hold.advance(2)
+        # A consumer of its own is no other query's.
+        assert catch_up(follow("third", consumer_id="own")) == 10
+    write(lake, 10, 20)
+    assert catch_up(follow("second", consumer_id="copy")) == 10
+    assert position(lake, "copy") == 3
+
+
+@pytest.mark.usefixtures("keyed")
+def test_a_query_whose_consumer_is_moved_by_force_ends(
+    spark: SparkSession, lake: SparkLake, follow: Follow, tmp_path: Path
+) -> None:
+    write(lake, 0, 10)
+    stream = spark.readStream.format("headwater").option("consumer-id", "copy").load(SOURCE)
+    query = (
+        stream.writeStream.format("headwater")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start(TARGET)
+    )
+    try:
+        query.processAllAvailable()
+        lake.catalog.table(SOURCE).consumer("copy").reset(1, force=True)
+        write(lake, 10, 20)
+        with pytest.raises(StreamingQueryException, match="may not move consumer 'copy' any more"):
+            query.awaitTermination()
+    finally:
+        query.stop()
+    assert position(lake, "copy") == 1
+    # The next query has it at once.
+    assert catch_up(follow("next", consumer_id="copy")) == 20
+    assert position(lake, "copy") == 3
+
+
+@pytest.mark.usefixtures("keyed")
+def test_a_query_may_ignore_what_its_consumer_has_read(
+    lake: SparkLake, numbered: Numbered, follow: Follow
+) -> None:
+    for start in (0, 10, 20):
+        write(lake, start, start + 10)
+    lake.catalog.table(SOURCE).consumer("copy").reset(4)
+    options = {"scan.mode": "from-snapshot", "scan.snapshot-id": "2"}
+    assert catch_up(follow("one", consumer_id="copy", **options)) == 0
+    again = {**options, "consumer.ignore-progress": "true", "consumer.mode": "at-least-once"}
+    assert catch_up(follow("two", consumer_id="copy", **again)) == 20
+    assert position(lake, "copy") == 4
+    assert rows(lake.table(TARGET)) == rows(numbered(10, 30))
+
+
+def test_options_about_consumers_are_checked(lake: SparkLake, folder: Path) -> None:
+    lake.create_table(SOURCE, st.StructType([st.StructField("id", st.LongType())]))
+    wrong = [
+        ({"consumer.ignore-progress": "true"}, "set consumer-id, too"),
+        ({"consumer-id": "c", "consumer.mode": "twice"}, "must be one of exactly-once, at-least"),
+        ({"consumer-id": "c", "headwater.consumer.lease-time": "0 s"}, "more than 0 and at most"),
+    ]
+    for options, message in wrong:
+        with pytest.raises(Invalid, match=message):
+            data_source(folder, SOURCE, **options).schema()

@@ -21,6 +21,9 @@ app = typer.Typer(
 )
 
 ConsumerId = Annotated[str, typer.Argument(metavar="CONSUMER", help="The consumer's id.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Even while a reader uses it, which then fails.")
+]
 
 
 @app.command("list")
@@ -58,15 +61,16 @@ def reset(
     next_snapshot: Annotated[
         int, typer.Argument(metavar="SNAPSHOT", min=1, help="The next snapshot to read.")
     ],
+    force: Force = False,
 ) -> None:
     """Move a consumer to a snapshot; create it if it does not exist."""
-    lake.table(str(table)).consumer(consumer).reset(next_snapshot)
+    lake.table(str(table)).consumer(consumer).reset(next_snapshot, force=force)
     print(f"consumer '{consumer}' of {table} goes on with snapshot {next_snapshot}")
 
 
 @app.command()
 @on_lake
-def delete(lake: Lake, table: TableName, consumer: ConsumerId) -> None:
+def delete(lake: Lake, table: TableName, consumer: ConsumerId, force: Force = False) -> None:
     """Delete a consumer; nothing happens if it does not exist."""
-    lake.table(str(table)).consumer(consumer).delete()
+    lake.table(str(table)).consumer(consumer).delete(force=force)
     print(f"consumer '{consumer}' of {table} is deleted")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from headwater.catalog.model.consumers import ConsumerInfo
+from headwater.catalog.model.consumers import ConsumerInfo, ConsumerLease
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.wire.history import (
+    ConsumerLeaseModel,
     ConsumerModel,
+    LeaseConsumerRequest,
     ListConsumersResponse,
     ResetConsumerRequest,
 )
@@ -46,7 +48,41 @@ class RestConsumers:
         )
         return answer.page().map(ConsumerModel.info)
 
-    def reset(self, identifier: Identifier, consumer_id: str, next_snapshot: int | None) -> None:
+    def reset(
+        self,
+        identifier: Identifier,
+        consumer_id: str,
+        next_snapshot: int | None,
+        *,
+        owner: str | None = None,
+        force: bool = False,
+    ) -> None:
         """Move a consumer (creating it if need be); None deletes it."""
-        body = ResetConsumerRequest(consumer_id=consumer_id, next_snapshot_id=next_snapshot)
+        body = ResetConsumerRequest(
+            consumer_id=consumer_id, next_snapshot_id=next_snapshot, owner=owner, force=force
+        )
         self._requests.post(Empty, body, *table_path(identifier), "consumers", "reset")
+
+    def lease(
+        self,
+        identifier: Identifier,
+        consumer_id: str,
+        owner: str,
+        millis: int,
+        *,
+        renew: bool = False,
+    ) -> ConsumerLease | None:
+        """Take the right to move a consumer, or have it last longer."""
+        body = LeaseConsumerRequest(
+            consumer_id=consumer_id, owner=owner, lease_millis=millis, renew=renew
+        )
+        return self._lease(identifier, body).lease()
+
+    def release(self, identifier: Identifier, consumer_id: str, owner: str) -> None:
+        """Give a lease back."""
+        self._lease(identifier, LeaseConsumerRequest(consumer_id=consumer_id, owner=owner))
+
+    def _lease(self, identifier: Identifier, body: LeaseConsumerRequest) -> ConsumerLeaseModel:
+        return self._requests.post(
+            ConsumerLeaseModel, body, *table_path(identifier), "consumers", "lease"
+        )

@@ -42,6 +42,8 @@ _EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
     "branch exists": (409, "table sales.orders has a branch 'b' already", "BRANCH", "b"),
     "schema in use": (409, "Cannot rollback to schema 0, schema 1 is still referenced", None, None),
     "busy": (409, "table sales.orders is being changed by others; retry", None, None),
+    "consumer in use": (409, "table sales.orders: consumer 'billing' is in use by 'job-7f3a'", None,
+                        None),
     "view exists": (409, "view sales.recent exists already", "VIEW", "recent"),
     "dialect exists": (409, "view sales.recent has a query for 'flink' already", "DIALECT",
                        "flink"),

@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from difflib import get_close_matches
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
 
+from headwater.catalog.model.consumers import MAX_LEASE_MILLIS
+from headwater.catalog.table.consumer_hold import LEASE
 from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid
-from headwater.storage.options import parse_boolean
+from headwater.storage.options import parse_boolean, parse_duration
 from headwater.storage.scan.start import INCREMENTAL_OPTIONS
 from headwater.storage.snapshot.snapshot import Snapshot
 
@@ -44,6 +47,9 @@ _MOMENTS = ("scan.tag-name", "scan.watermark", "scan.version")
 _BOUND = "scan.bounded.watermark"
 _CHOICES = (*_STARTS, *_MOMENTS, *INCREMENTAL_OPTIONS, "scan.mode", _BOUND)
 _COLUMNS = ("columns", "where")
+_LEASE = "headwater.consumer.lease-time"
+_OF_CONSUMERS = ("consumer.mode", "consumer.ignore-progress", _LEASE)
+_CONSUMER_MODES = ("exactly-once", "at-least-once")
 # Set by Headwater itself, or by Spark: `load` and `save` pass their argument as ``path``.
 _PASSED = frozenset(
     {
@@ -69,7 +75,15 @@ class Operation(Enum):
     )
     READ_STREAM = (
         "spark.readStream",
-        (*_STARTS, "scan.mode", _BOUND, *_COLUMNS, "consumer-id", "include-row-kind"),
+        (
+            *_STARTS,
+            "scan.mode",
+            _BOUND,
+            *_COLUMNS,
+            "consumer-id",
+            *_OF_CONSUMERS,
+            "include-row-kind",
+        ),
     )
     WRITE = ("df.write", ("partition", "dynamic-partition-overwrite"))
     WRITE_STREAM = ("df.writeStream", ("dynamic-partition-overwrite", "checkpointLocation"))
@@ -186,6 +200,9 @@ class ReadOptions:
             may have been altered since the snapshot.
         created_since: With `chosen`: only files made at or after this moment are read.
         consumer_id: ``consumer-id`` of a stream.
+        ignores_progress: ``consumer.ignore-progress``: the consumer's position does not count for
+            where a stream starts; it is moved from there on.
+        lease: The time for which the consumer of a query that died is kept from others.
         row_kind: ``include-row-kind``: true for a stream, or changes, with a column
             ``_ROW_KIND``; None leaves it to the table.
     """
@@ -198,6 +215,8 @@ class ReadOptions:
     chosen: tuple[Snapshot, int] | None = None
     created_since: int | None = None
     consumer_id: str | None = None
+    ignores_progress: bool = False
+    lease: timedelta = LEASE
     row_kind: bool | None = None
 
     @property
@@ -223,7 +242,9 @@ class ReadOptions:
             splits=SplitChoice(options.get("headwater.splits", SplitChoice.ALL)),
             chosen=_chosen(options),
             created_since=_integer(options, "headwater.created-since"),
-            consumer_id=options.get("consumer-id"),
+            consumer_id=_consumer_id(options),
+            ignores_progress=_boolean(options, "consumer.ignore-progress") or False,
+            lease=_lease(options),
             row_kind=_boolean(options, "include-row-kind"),
         )
 
@@ -239,6 +260,10 @@ class ReadOptions:
             "headwater.schema-id": _text(schema_id),
             "headwater.created-since": _text(self.created_since),
             "consumer-id": self.consumer_id,
+            "consumer.ignore-progress": _text(self.ignores_progress or None),
+            _LEASE: None
+            if self.lease == LEASE
+            else f"{self.lease // timedelta(milliseconds=1)} ms",
             "include-row-kind": _text(self.row_kind),
         }
         return {key: text for key, text in texts.items() if text is not None}
@@ -317,6 +342,31 @@ def _table(options: Mapping[str, str]) -> str:
     if not name:
         raise Invalid('format("headwater") needs a table: pass "database.table" to load or save')
     return name
+
+
+def _consumer_id(options: Mapping[str, str]) -> str | None:
+    """``consumer-id``; raises Invalid for options about a consumer without one."""
+    consumer_id = options.get("consumer-id")
+    if consumer_id is None:
+        for name in _OF_CONSUMERS:
+            if name in options:
+                raise Invalid(f"option '{name}' is about a consumer: set consumer-id, too")
+    mode = options.get("consumer.mode", _CONSUMER_MODES[0])
+    if mode.lower() not in _CONSUMER_MODES:
+        raise Invalid(
+            f"option 'consumer.mode' must be one of {', '.join(_CONSUMER_MODES)}; not '{mode}'"
+        )
+    return consumer_id
+
+
+def _lease(options: Mapping[str, str]) -> timedelta:
+    text = options.get(_LEASE)
+    if text is None:
+        return LEASE
+    millis = parse_duration(text, _LEASE)
+    if not 0 < millis <= MAX_LEASE_MILLIS:
+        raise Invalid(f"option '{_LEASE}' must be more than 0 and at most 1 d, not '{text}'")
+    return timedelta(milliseconds=millis)
 
 
 def _boolean(options: Mapping[str, str], key: str) -> bool | None:

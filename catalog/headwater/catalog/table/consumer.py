@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.consumers import ConsumerInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import all_pages
+from headwater.catalog.table.consumer_hold import LEASE, ConsumerHold
 from headwater.storage.errors import Conflict, Invalid
+from headwater.storage.runtime import Runtime
 from headwater.storage.table_storage import SnapshotPointer
 
 __all__ = ["Consumer"]
@@ -20,14 +24,21 @@ class Consumer:
         identifier: The table.
         pointer: The authority on the table's latest snapshot.
         consumer_id: The name readers use.
+        runtime: Clock and names.
     """
 
     def __init__(
-        self, catalog: Catalog, identifier: Identifier, pointer: SnapshotPointer, consumer_id: str
+        self,
+        catalog: Catalog,
+        identifier: Identifier,
+        pointer: SnapshotPointer,
+        consumer_id: str,
+        runtime: Runtime,
     ) -> None:
-        self._catalog = catalog
+        self._consumers = catalog.consumers
         self._identifier = identifier
         self._pointer = pointer
+        self._runtime = runtime
         self.consumer_id = consumer_id
 
     def __repr__(self) -> str:
@@ -61,9 +72,7 @@ class Consumer:
         return None if info is None else info.next_snapshot
 
     def _info(self) -> ConsumerInfo | None:
-        found = all_pages(
-            lambda token: self._catalog.consumers.list(self._identifier, page_token=token)
-        )
+        found = all_pages(lambda token: self._consumers.list(self._identifier, page_token=token))
         return next((info for info in found if info.consumer_id == self.consumer_id), None)
 
     @property
@@ -90,14 +99,39 @@ class Consumer:
             )
         self.reset(next_snapshot)
 
-    def reset(self, next_snapshot: int) -> None:
+    def reset(self, next_snapshot: int, *, force: bool = False) -> None:
         """Move to any snapshot, making the consumer if need be.
 
+        Args:
+            next_snapshot: The first snapshot to be consumed.
+            force: Move it even while a reader holds it, which then fails.
+
         Raises:
+            Conflict: A reader holds it, which is alive.
             Invalid: The id cannot name a consumer, or the snapshot's id is not positive.
         """
-        self._catalog.consumers.reset(self._identifier, self.consumer_id, next_snapshot)
+        self._consumers.reset(self._identifier, self.consumer_id, next_snapshot, force=force)
 
-    def delete(self) -> None:
-        """Forget the position; nothing happens when there is none."""
-        self._catalog.consumers.reset(self._identifier, self.consumer_id, None)
+    def delete(self, *, force: bool = False) -> None:
+        """Forget the position; nothing happens when there is none.
+
+        Raises:
+            Conflict: A reader holds it, which is alive, and `force` is not set.
+        """
+        self._consumers.reset(self._identifier, self.consumer_id, None, force=force)
+
+    def hold(self, lease: timedelta = LEASE) -> ConsumerHold:
+        """Keep other readers from moving the consumer, as long as this process is alive.
+
+        Use it in a ``with`` statement, and move the consumer by its `ConsumerHold.advance`.
+
+        Args:
+            lease: The time for which another reader has to wait after this process died.
+
+        Raises:
+            Conflict: Another reader holds it, which is alive; waits to see if it is.
+            Invalid: The id cannot name a consumer, or the time is too long.
+        """
+        return ConsumerHold(
+            self._consumers, self._identifier, self.consumer_id, self._runtime, lease
+        )

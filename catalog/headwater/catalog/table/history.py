@@ -465,7 +465,9 @@ class TableHistory:
 
     def consumer(self, consumer_id: str) -> Consumer:
         """A consumer, with a saved position or without."""
-        return Consumer(self.catalog, self.identifier, self.pointer, consumer_id)
+        return Consumer(
+            self.catalog, self.identifier, self.pointer, consumer_id, self.storage.runtime
+        )
 
     def consumers(self) -> list[ConsumerInfo]:
         """The saved positions, by consumer id."""

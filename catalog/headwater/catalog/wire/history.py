@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from headwater.catalog.model.consumers import ConsumerInfo, ConsumerLag
+from headwater.catalog.model.consumers import ConsumerInfo, ConsumerLag, ConsumerLease
 from headwater.catalog.model.snapshots import SnapshotInfo
 from headwater.catalog.model.tags import TagInfo
 from headwater.catalog.wire.examples import example
@@ -20,11 +20,13 @@ from headwater.storage.table_storage import PartitionStatistics
 __all__ = [
     "CommitTableRequest",
     "CommitTableResponse",
+    "ConsumerLeaseModel",
     "ConsumerModel",
     "CreateTagRequest",
     "GetTableSnapshotResponse",
     "GetTagResponse",
     "GetVersionSnapshotResponse",
+    "LeaseConsumerRequest",
     "ListConsumersResponse",
     "ListSnapshotsResponse",
     "ListTagsResponse",
@@ -410,6 +412,47 @@ class ResetConsumerRequest(WireModel):
 
     consumer_id: str
     next_snapshot_id: int | None = None
+    # Other servers do not know these, and are not told of them unless they count.
+    owner: str | None = Field(default=None, exclude_if=lambda owner: owner is None)
+    force: bool = Field(default=False, exclude_if=lambda force: not force)
+
+
+class LeaseConsumerRequest(WireModel):
+    """``POST …/consumers/lease``, an addition of Headwater's; null gives the lease back."""
+
+    model_config = example({"consumerId": "billing", "owner": "job-7f3a", "leaseMillis": 30000})
+
+    consumer_id: str
+    owner: str
+    lease_millis: int | None = None
+    renew: bool = False
+
+
+class ConsumerLeaseModel(WireModel):
+    """The lease in force; without an owner nobody has it."""
+
+    model_config = example(
+        {"consumerId": "billing", "owner": "job-7f3a", "expiresAt": 1767225630000}
+    )
+
+    consumer_id: str
+    owner: str | None = None
+    expires_at: int | None = None
+
+    @staticmethod
+    def of(consumer_id: str, lease: ConsumerLease | None) -> ConsumerLeaseModel:
+        """The wire form."""
+        if lease is None:
+            return ConsumerLeaseModel(consumer_id=consumer_id)
+        return ConsumerLeaseModel(
+            consumer_id=consumer_id, owner=lease.owner, expires_at=lease.expires_at
+        )
+
+    def lease(self) -> ConsumerLease | None:
+        """The lease."""
+        if self.owner is None or self.expires_at is None:
+            return None
+        return ConsumerLease(self.consumer_id, self.owner, self.expires_at)
 
 
 class ListTagsResponse(Listed[str]):

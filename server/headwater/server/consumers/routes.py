@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from headwater.catalog.wire.history import (
+    ConsumerLeaseModel,
     ConsumerModel,
+    LeaseConsumerRequest,
     ListConsumersResponse,
     ResetConsumerRequest,
 )
@@ -35,9 +37,36 @@ def list_consumers(catalog: CatalogOf, name: TableName, page: PageOf) -> ListCon
 @router.post(
     "/reset",
     summary="Move or delete a consumer",
-    responses=failures("no table", "no snapshot", "unsupported"),
+    responses=failures("no table", "no snapshot", "consumer in use", "unsupported"),
 )
 def reset_consumer(catalog: CatalogOf, name: TableName, body: ResetConsumerRequest) -> Empty:
-    """Creates the consumer if it does not exist; without `nextSnapshotId`, deletes it."""
-    catalog.consumers.reset(name, body.consumer_id, body.next_snapshot_id)
+    """Creates the consumer if it does not exist; without `nextSnapshotId`, deletes it.
+
+    A consumer that a reader has leased is moved by that reader alone, which gives its name as
+    `owner`; `force` takes the lease away from it.
+    """
+    catalog.consumers.reset(
+        name, body.consumer_id, body.next_snapshot_id, owner=body.owner, force=body.force
+    )
     return Empty()
+
+
+@router.post(
+    "/lease",
+    summary="Take, renew or give back the right to move a consumer",
+    responses=failures("no table", "unsupported"),
+)
+def lease_consumer(
+    catalog: CatalogOf, name: TableName, body: LeaseConsumerRequest
+) -> ConsumerLeaseModel:
+    """Answers the lease in force, which is another reader's as long as that one renews its own.
+
+    Without `leaseMillis` the lease is given back. With `renew` it is not taken anew.
+    """
+    if body.lease_millis is None:
+        catalog.consumers.release(name, body.consumer_id, body.owner)
+        return ConsumerLeaseModel(consumer_id=body.consumer_id)
+    lease = catalog.consumers.lease(
+        name, body.consumer_id, body.owner, body.lease_millis, renew=body.renew
+    )
+    return ConsumerLeaseModel.of(body.consumer_id, lease)

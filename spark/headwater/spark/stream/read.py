@@ -5,12 +5,18 @@ that a new query may start with, or the changes of all snapshots up to the lates
 
 With a consumer id the position is saved in the catalog, where it outlives the checkpoint and holds
 back snapshot expiry. It moves only when Spark says that a batch is done: Spark tells a source so
-by `commit`, but for a batch that no other follows only by asking for offsets after it.
+by `commit`, but for a batch that no other follows only by asking for offsets after it. The query
+holds the consumer from its first question to its end, so that no other query moves it.
 """
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,6 +28,7 @@ from headwater.catalog.table.scan import Rows
 from headwater.spark.options import Connection, ReadOptions
 from headwater.spark.source.batch_read import SplitsPartition, pack_splits
 from headwater.spark.types import conform, spark_arrow_schema
+from headwater.storage.errors import HeadwaterError
 from headwater.storage.predicate.filter import parse_predicate
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.split import ScanPlan, Split
@@ -39,6 +46,8 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import Json
 
 if TYPE_CHECKING:
+    from headwater.catalog.table.consumer import Consumer
+    from headwater.catalog.table.consumer_hold import ConsumerHold
     from headwater.catalog.table.table import Table
 
 __all__ = ["StreamReader"]
@@ -79,21 +88,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: StreamPosition | None = None
         self._last: Snapshot | None = None
         self._polled: float | None = None
+        self._hold: ConsumerHold | None = None
+        # The consumer's position as this query knows it.
+        self._saved: int | None = None
 
     def __getstate__(self) -> dict[str, object]:
         # Tasks read files; they have no business with the catalog.
-        return {**self.__dict__, "_table": None}
+        return {**self.__dict__, "_table": None, "_hold": None}
 
     # On the driver ----------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Json]:
         """The start of a query without a checkpoint."""
         if self._initial is None:
+            self._hold_consumer()
             self._initial = self._start()
         return self._initial.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Choose the last snapshot of a query that ends when it has caught up."""
+        self._hold_consumer()
         self._last = self._newest()
         self._target = after(self._last)
 
@@ -104,6 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start: The end of the last one, which is now done.
             limit: Not used: a batch is never less than a snapshot.
         """
+        self._hold_consumer()
         position = StreamPosition.from_json(start)
         if not position.changes:
             # The full read makes a batch of its own, whose splits need no order.
@@ -123,6 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
         """The splits of a batch, packed for its tasks."""
+        self._hold_consumer()
         first, last = StreamPosition.from_json(start), StreamPosition.from_json(end)
         if first >= last:
             return []
@@ -154,18 +170,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _start(self) -> StreamPosition:
         table, storage = self._catalog_table(), self._rows.storage
         newest = table.pointer.latest()
-        consumer_id = self._options.consumer_id
-        if consumer_id is None:
+        if self._hold is None:
             return self._asked(newest)
-        consumer = table.consumer(consumer_id)
-        saved = consumer.position()
+        saved = None if self._options.ignores_progress else self._consumer().position()
         if saved is not None:
             return from_consumer(storage, newest, saved)
         position = self._asked(newest)
         if position.changes:
             # From now on expiry waits for this reader. A full read is not yet a position that one
             # could go on from.
-            consumer.reset(position.next_snapshot)
+            self._move(position)
         return position
 
     def _asked(self, newest: Snapshot | None) -> StreamPosition:
@@ -176,13 +190,43 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _done(self, position: StreamPosition) -> None:
         """Save the position, before which everything is done for good."""
-        consumer_id = self._options.consumer_id
-        if consumer_id is None or not position.changes:
+        if self._hold is None or not position.changes:
             return
-        consumer = self._catalog_table().consumer(consumer_id)
-        saved = consumer.next_snapshot
-        if saved is None or saved < position.next_snapshot:
-            consumer.reset(position.next_snapshot)
+        if self._saved is None and not self._options.ignores_progress:
+            self._saved = self._consumer().next_snapshot
+        if self._saved is None or self._saved < position.next_snapshot:
+            self._move(position)
+
+    def _move(self, position: StreamPosition) -> None:
+        if self._hold is not None:
+            self._hold.advance(position.next_snapshot)
+            self._saved = position.next_snapshot
+
+    # The consumer -----------------------------------------------------------------------------
+
+    def _consumer(self) -> Consumer:
+        consumer_id = self._options.consumer_id
+        assert consumer_id is not None
+        return self._catalog_table().consumer(consumer_id)
+
+    def _hold_consumer(self) -> None:
+        """Keep other queries from the consumer; a query that lost it to another ends here."""
+        if self._options.consumer_id is None:
+            return
+        if self._hold is None:
+            hold = self._consumer().hold(self._options.lease)
+            hold.take()
+            hold.keep()
+            self._hold = hold
+            _end_in_order()
+        self._hold.check()
+
+    def stop(self) -> None:
+        """Let other queries have the consumer at once, as this one ends."""
+        if self._hold is not None:
+            # A lease that cannot be given back now runs out.
+            with suppress(HeadwaterError):
+                self._hold.release()
 
     # In tasks ---------------------------------------------------------------------------------
 
@@ -194,6 +238,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for split in partition.splits:
             for batch in self._rows.read_split(split):
                 yield conform(batch, arrow)
+
+
+def _end_in_order() -> None:
+    """Have Spark's way to end this process, a signal, end it by way of `StreamReader.stop`."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, _: FrameType | None) -> None:
+    # Spark sends it twice, and the second must not interrupt what the first begins.
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def _in_order(plans: Sequence[ScanPlan]) -> list[list[Split]]:

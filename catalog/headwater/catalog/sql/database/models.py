@@ -37,6 +37,7 @@ __all__ = [
     "VERSION_TABLE",
     "Base",
     "BranchRow",
+    "ConsumerLeaseRow",
     "DatabaseRow",
     "DroppedTableRow",
     "FunctionRow",
@@ -54,7 +55,7 @@ __all__ = [
     "WarehouseRow",
 ]
 
-REVISION = "0005"
+REVISION = "0006"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
@@ -358,6 +359,21 @@ class PolicyRow(Base):
     document: Mapped[str] = mapped_column(_DOCUMENT)
     created_at: Mapped[int] = mapped_column(BigInteger)
     created_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class ConsumerLeaseRow(Base):
+    """The right to move a consumer, which one reader has at a time until `expires_at`.
+
+    The position itself is in the consumer's file, where every engine finds it.
+    """
+
+    __tablename__ = "hw_consumer_leases"
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    consumer_id: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    owner: Mapped[str] = mapped_column(String(255))
+    expires_at: Mapped[int] = mapped_column(BigInteger)
 
 
 class PlaceRow(Base):

@@ -11,6 +11,7 @@ from sqlalchemy.orm import aliased
 
 from headwater.catalog.sql.database.models import (
     BranchRow,
+    ConsumerLeaseRow,
     OutboxRow,
     PartitionRow,
     SchemaRow,
@@ -20,7 +21,12 @@ from headwater.catalog.sql.database.models import (
 __all__ = ["common_snapshot", "copy_rows", "delete_branch_rows"]
 
 _OfABranch: TypeAlias = (
-    type[BranchRow] | type[OutboxRow] | type[PartitionRow] | type[SchemaRow] | type[SnapshotRow]
+    type[BranchRow]
+    | type[ConsumerLeaseRow]
+    | type[OutboxRow]
+    | type[PartitionRow]
+    | type[SchemaRow]
+    | type[SnapshotRow]
 )
 
 

@@ -22,6 +22,7 @@ from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
     BranchRow,
+    ConsumerLeaseRow,
     OutboxRow,
     PartitionRow,
     SchemaRow,
@@ -335,7 +336,7 @@ class SqlBranches:
         if _users(connection, record.id, new) or _users(connection, record.id, old):
             return False
         copy_rows(connection, BranchRow, record.id, record.branch, new_name, true())
-        for model in (SchemaRow, SnapshotRow, PartitionRow):
+        for model in (SchemaRow, SnapshotRow, PartitionRow, ConsumerLeaseRow):
             connection.execute(
                 update(model)
                 .where(model.table_id == record.id, model.branch == record.branch)
@@ -422,7 +423,9 @@ class SqlBranches:
         ).scalars()
         for path in [*left, directory]:
             self._outbox.add(connection, Action.DROP, main.id, MAIN_BRANCH, path=path)
-        models = (OutboxRow, SnapshotRow, SchemaRow, PartitionRow, BranchRow)
+        models = (
+            OutboxRow, SnapshotRow, SchemaRow, PartitionRow, ConsumerLeaseRow, BranchRow,
+        )  # fmt: skip
         delete_branch_rows(connection, main.id, branch, models)
         return True
 

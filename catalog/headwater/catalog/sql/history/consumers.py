@@ -1,23 +1,33 @@
-"""Consumers: they live on storage alone, where every engine moves them."""
+"""Consumers: they live on storage, where every engine moves them; their leases in the database."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import Connection, Row, select
+from sqlalchemy.exc import IntegrityError
 
-from headwater.catalog.model.consumers import ConsumerInfo, ConsumerLag
+from headwater.catalog.model.consumers import ConsumerInfo, ConsumerLag, ConsumerLease
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SnapshotRow
+from headwater.catalog.sql.history.consumer_leases import (
+    check_lease,
+    check_owner,
+    find_lease,
+    give_back,
+    revoke,
+    take_lease,
+)
 from headwater.catalog.sql.history.snapshot_reads import readable_table, settled_table
 from headwater.catalog.sql.history.statistics import chunks, read_schema
 from headwater.catalog.sql.history.stream_counts import COUNT_COLUMNS, StreamCounts
 from headwater.catalog.sql.outbox.outbox import Outbox
-from headwater.catalog.sql.queries.lookup import TableRecord
+from headwater.catalog.sql.queries.lookup import TableRecord, find_table
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import CorruptData
 from headwater.storage.options import ChangelogProducer, TableOptions
@@ -91,16 +101,91 @@ class SqlConsumers:
         ]
         return Page(tuple(items), next_token)
 
-    def reset(self, identifier: Identifier, consumer_id: str, next_snapshot: int | None) -> None:
+    def reset(
+        self,
+        identifier: Identifier,
+        consumer_id: str,
+        next_snapshot: int | None,
+        *,
+        owner: str | None = None,
+        force: bool = False,
+    ) -> None:
         """Move a consumer, creating it if need be; None deletes it."""
         check_consumer_id(consumer_id)
         record = settled_table(self._context, self._outbox, identifier)
+        if owner is None:
+            with self._context.database.read() as connection:
+                is_leased = find_lease(connection, record, consumer_id) is not None
+            if not is_leased:
+                self._move(record, consumer_id, next_snapshot)
+                return
+        now = self._context.database.certain_now_millis()
+
+        def work(connection: Connection) -> None:
+            if owner is None:
+                revoke(connection, record, consumer_id, now, force=force)
+            else:
+                check_owner(connection, record, consumer_id, owner)
+            # While the lease is locked, nobody takes it who would move the consumer, too.
+            self._move(record, consumer_id, next_snapshot)
+
+        self._context.database.write(work)
+
+    def _move(self, record: TableRecord, consumer_id: str, next_snapshot: int | None) -> None:
         if next_snapshot is None:
             delete_consumer_file(self._files, record.layout, consumer_id)
         else:
             last = self._uuid(record, next_snapshot - 1)
             moved = Consumer(consumer_id, next_snapshot, last_uuid=last)
             write_consumer_file(self._files, record.layout, moved)
+
+    def lease(
+        self,
+        identifier: Identifier,
+        consumer_id: str,
+        owner: str,
+        millis: int,
+        *,
+        renew: bool = False,
+    ) -> ConsumerLease | None:
+        """Take the right to move a consumer, or have it last longer."""
+        check_lease(consumer_id, owner, millis)
+        now = self._context.database.certain_now_millis()
+        wanted = ConsumerLease(consumer_id, owner, now + millis)
+
+        def work(connection: Connection) -> ConsumerLease | None:
+            record = find_table(connection, self._context, identifier)
+            record.require_snapshots()
+            lease = take_lease(connection, record, wanted, now, renew=renew)
+            if renew and lease == wanted:
+                self._keep_from_expiry(connection, record, consumer_id)
+            return lease
+
+        try:
+            return self._context.database.write(work)
+        except IntegrityError:
+            # Another reader's row came first, or the table went: both are seen now.
+            return self._context.database.write(work)
+
+    def _keep_from_expiry(
+        self, connection: Connection, record: TableRecord, consumer_id: str
+    ) -> None:
+        """Have the position of a reader that is alive not expire, however long nothing comes."""
+        if read_schema(connection, record).table_options.consumer_expiration is None:
+            return
+        with suppress(CorruptData):
+            present = read_consumer_file(self._files, record.layout, consumer_id)
+            if present is not None:
+                write_consumer_file(self._files, record.layout, present)
+
+    def release(self, identifier: Identifier, consumer_id: str, owner: str) -> None:
+        """Give a lease back."""
+
+        def work(connection: Connection) -> None:
+            record = find_table(connection, self._context, identifier)
+            give_back(connection, record, consumer_id, owner)
+
+        self._context.database.write(work)
 
     def _expired_before(self, options: TableOptions) -> int | None:
         expiration = options.consumer_expiration

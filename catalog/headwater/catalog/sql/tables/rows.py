@@ -8,6 +8,7 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.sql.admin.grants import drop_grants
 from headwater.catalog.sql.database.models import (
     BranchRow,
+    ConsumerLeaseRow,
     OutboxRow,
     PartitionRow,
     PolicyRow,
@@ -51,7 +52,15 @@ def drop_table_rows(connection: Connection, outbox: Outbox, table_id: str) -> No
     ).one_or_none()
     if row is None:
         return
-    for model in (BranchRow, SchemaRow, SnapshotRow, PartitionRow, PolicyRow, OutboxRow):
+    for model in (
+        BranchRow,
+        SchemaRow,
+        SnapshotRow,
+        PartitionRow,
+        PolicyRow,
+        ConsumerLeaseRow,
+        OutboxRow,
+    ):
         connection.execute(delete(model).where(model.table_id == table_id))
     connection.execute(delete(TableRow).where(TableRow.id == table_id))
     drop_grants(connection, [table_id])
