@@ -2,6 +2,7 @@
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.conftest import Numbered, rows
 
 from headwater.spark import SparkLake
 from headwater.storage.errors import Invalid, NotFound, Unsupported
@@ -15,6 +16,16 @@ def test_use_chooses_a_database(spark: SparkSession, lake: SparkLake) -> None:
         lake.sql("USE DATABASE missing")
     with pytest.raises(Invalid, match="where the end of the statement is expected"):
         lake.sql("USE db now")
+
+
+def test_a_query_reads_tables_of_the_database_in_use(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered
+) -> None:
+    lake.create_table("db.t", numbered(0, 1).schema)
+    lake.write(numbered(0, 10).coalesce(1), "db.t")
+    lake.sql("USE db")
+    frame = lake.sql("SELECT count(*), max(t.name) FROM t JOIN db.t AS u USING (id)")
+    assert rows(frame) == [(10, "first-9")]
 
 
 def test_texts_that_are_no_statement_are_refused(spark: SparkSession, lake: SparkLake) -> None:

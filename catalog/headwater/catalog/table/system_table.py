@@ -50,6 +50,11 @@ class SystemTable:
         schema: pa.Schema = self._whole.schema
         return schema
 
+    @property
+    def rows(self) -> Rows | None:
+        """The rows, to be planned and read elsewhere; None for metadata, which is read at once."""
+        return None if isinstance(self._whole, pa.Table) else self._whole
+
     def to_batches(
         self, columns: Sequence[str] | None = None, where: str | None = None
     ) -> Iterator[pa.RecordBatch]:

@@ -8,13 +8,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.statement import Statement, split_statements
 from headwater.spark.sql.use import HANDLERS as USE
 from headwater.storage.errors import Invalid, Unsupported
 
 __all__ = ["run_sql"]
 
-_HANDLERS: Mapping[tuple[str, ...], Handler] = {**USE}
+_HANDLERS: Mapping[tuple[str, ...], Handler] = {**QUERY, **USE}
 _MOST_WORDS = max(len(words) for words in _HANDLERS)
 
 

@@ -20,7 +20,7 @@ from sqlglot.errors import TokenError
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["Statement", "split_statements"]
+__all__ = ["Statement", "Word", "WordKind", "read_words", "split_statements"]
 
 _WORD = re.compile(r"\w+")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)", re.DOTALL)
@@ -30,7 +30,9 @@ _KEPT = frozenset("%_")
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
-class _Kind(Enum):
+class WordKind(Enum):
+    """The kinds of words."""
+
     WORD = auto()
     QUOTED_NAME = auto()
     STRING = auto()
@@ -39,11 +41,24 @@ class _Kind(Enum):
 
 
 @dataclass(frozen=True)
-class _Word:
-    kind: _Kind
+class Word:
+    """A word, a name, a constant or a symbol.
+
+    Attributes:
+        kind: One of them.
+        text: A name without its quotes, a string's value; else as it is written.
+        start, end: Its place in the text.
+    """
+
+    kind: WordKind
     text: str
     start: int
     end: int
+
+    @property
+    def is_name(self) -> bool:
+        """True if it can be a name."""
+        return self.kind in (WordKind.WORD, WordKind.QUOTED_NAME)
 
 
 class _Tokenizer(Spark.Tokenizer):
@@ -58,9 +73,9 @@ def split_statements(text: str) -> list[Statement]:
         Invalid: A quotation or a comment has no end.
     """
     statements: list[Statement] = []
-    current: list[_Word] = []
-    for word in _words(text):
-        if word.kind is not _Kind.SYMBOL or word.text != ";":
+    current: list[Word] = []
+    for word in read_words(text):
+        if word.kind is not WordKind.SYMBOL or word.text != ";":
             current.append(word)
         elif current:
             statements.append(Statement(text, current))
@@ -70,37 +85,42 @@ def split_statements(text: str) -> list[Statement]:
     return statements
 
 
-def _words(text: str) -> list[_Word]:
+def read_words(text: str) -> list[Word]:
+    """The words of a text; comments are left out.
+
+    Raises:
+        Invalid: A quotation or a comment has no end.
+    """
     try:
         tokens = _Tokenizer().tokenize(text)
     except TokenError as error:
         raise Invalid(f"the SQL text cannot be read: {error}") from None
-    words: list[_Word] = []
+    words: list[Word] = []
     for token in tokens:
         start, end = token.start, token.end + 1
         written = text[start:end]
         if words and words[-1].start == start:
             continue  # A number with a suffix is several tokens.
         if token.token_type is TokenType.IDENTIFIER:
-            words.append(_Word(_Kind.QUOTED_NAME, token.text, start, end))
+            words.append(Word(WordKind.QUOTED_NAME, token.text, start, end))
         elif token.token_type in (TokenType.STRING, TokenType.RAW_STRING):
             previous = words[-1] if words else None
             value = _unquoted(written)
-            if previous is not None and previous.kind is _Kind.STRING:
+            if previous is not None and previous.kind is WordKind.STRING:
                 # Strings side by side are one; where they touch, a doubled quote stands for itself.
                 joint = written[0] if previous.end == start else ""
                 words.pop()
                 start, value = previous.start, previous.text + joint + value
-            words.append(_Word(_Kind.STRING, value, start, end))
+            words.append(Word(WordKind.STRING, value, start, end))
         elif token.token_type is TokenType.NUMBER:
-            words.append(_Word(_Kind.NUMBER, written, start, end))
+            words.append(Word(WordKind.NUMBER, written, start, end))
         elif _WORD.match(written):
             # Some keywords are of two words, with any space between them.
             for match in _WORD.finditer(written):
                 at = start + match.start()
-                words.append(_Word(_Kind.WORD, match[0], at, start + match.end()))
+                words.append(Word(WordKind.WORD, match[0], at, start + match.end()))
         else:
-            words.append(_Word(_Kind.SYMBOL, written, start, end))
+            words.append(Word(WordKind.SYMBOL, written, start, end))
     return words
 
 
@@ -131,7 +151,7 @@ class Statement:
         words: Its words.
     """
 
-    def __init__(self, source: str, words: Sequence[_Word]) -> None:
+    def __init__(self, source: str, words: Sequence[Word]) -> None:
         self._source = source
         self._words = list(words)
         self._at = 0
@@ -153,7 +173,7 @@ class Statement:
         """True if these keywords, in capitals, or symbols come next."""
         found = self._words[self._at : self._at + len(keywords)]
         return len(found) == len(keywords) and all(
-            word.kind in (_Kind.WORD, _Kind.SYMBOL) and word.text.upper() == keyword
+            word.kind in (WordKind.WORD, WordKind.SYMBOL) and word.text.upper() == keyword
             for word, keyword in zip(found, keywords, strict=True)
         )
 
@@ -172,7 +192,7 @@ class Statement:
     def name(self) -> str:
         """Read a name, quoted or not, as it is written."""
         word = self._next()
-        if word is None or word.kind not in (_Kind.WORD, _Kind.QUOTED_NAME):
+        if word is None or word.kind not in (WordKind.WORD, WordKind.QUOTED_NAME):
             raise self.unexpected("a name")
         self._at += 1
         return word.text
@@ -187,7 +207,7 @@ class Statement:
     def string(self) -> str:
         """Read a string."""
         word = self._next()
-        if word is None or word.kind is not _Kind.STRING:
+        if word is None or word.kind is not WordKind.STRING:
             raise self.unexpected("a string in quotes")
         self._at += 1
         return word.text
@@ -196,7 +216,7 @@ class Statement:
         """Read an integer."""
         sign = -1 if self.accept("-") else 1
         word = self._next()
-        if word is None or word.kind is not _Kind.NUMBER or not word.text.isdecimal():
+        if word is None or word.kind is not WordKind.NUMBER or not word.text.isdecimal():
             raise self.unexpected("an integer")
         self._at += 1
         return sign * int(word.text)
@@ -209,7 +229,7 @@ class Statement:
             if found:
                 self.expect(",")
             word = self._next()
-            quoted = word is not None and word.kind is _Kind.STRING
+            quoted = word is not None and word.kind is WordKind.STRING
             key = self.string() if quoted else ".".join(self.name_parts())
             if key in found:
                 raise Invalid(f"the key '{key}' stands twice in {self._excerpt()}")
@@ -222,9 +242,9 @@ class Statement:
         sign = "-" if self.accept("-") else ""
         word = self._next()
         if word is not None:
-            number = word.kind is _Kind.NUMBER
-            truth = word.kind is _Kind.WORD and word.text.upper() in ("TRUE", "FALSE")
-            if number or (not sign and (truth or word.kind is _Kind.STRING)):
+            number = word.kind is WordKind.NUMBER
+            truth = word.kind is WordKind.WORD and word.text.upper() in ("TRUE", "FALSE")
+            if number or (not sign and (truth or word.kind is WordKind.STRING)):
                 self._at += 1
                 return sign + (word.text.lower() if truth else word.text)
         raise self.unexpected("a string, a number, TRUE or FALSE")
@@ -237,8 +257,8 @@ class Statement:
         """
         start, depth = self._at, 0
         while (word := self._next()) is not None:
-            symbol = word.text if word.kind is _Kind.SYMBOL else ""
-            plain = word.kind in (_Kind.WORD, _Kind.SYMBOL)
+            symbol = word.text if word.kind is WordKind.SYMBOL else ""
+            plain = word.kind in (WordKind.WORD, WordKind.SYMBOL)
             if depth == 0 and plain and word.text.upper() in keywords:
                 break
             if symbol in _OPENING:
@@ -276,7 +296,7 @@ class Statement:
         column = position - (self._source.rfind("\n", 0, position) + 1) + 1
         return Invalid(f"line {line}, column {column}: {found} where {expected} is expected")
 
-    def _next(self) -> _Word | None:
+    def _next(self) -> Word | None:
         return self._words[self._at] if self._at < len(self._words) else None
 
     def _between(self, start: int, end: int) -> str:

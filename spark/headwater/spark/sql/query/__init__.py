@@ -1,0 +1,5 @@
+"""Queries: the user's text over tables of the catalog, run by Spark.
+
+May import spark's source and sql's context and statement. `references` finds the tables in a text,
+`relations` opens them, `frame` puts them in their places.
+"""

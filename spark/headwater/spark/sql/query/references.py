@@ -1,0 +1,458 @@
+"""The tables that a query names: where each name stands in the text, and what follows it.
+
+The user's text is never written anew; names are replaced where they stand, and all else is Spark's
+to read. The grammar here is sqlglot's, asked only for the places of tables and for the reach of the
+names that ``WITH`` gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from headwater.spark.sql.statement import Word, WordKind, read_words, split_statements
+from headwater.storage.errors import Invalid
+
+__all__ = ["CHANGE_FUNCTIONS", "Moment", "Qualifier", "Reference", "find_references"]
+
+CHANGE_FUNCTIONS: Mapping[str, str] = {
+    "paimon_incremental_query": "incremental-between",
+    "paimon_incremental_between_timestamp": "incremental-between-timestamp",
+    "paimon_incremental_to_auto_tag": "incremental-to-auto-tag",
+}
+"""Paimon's table functions, and the option that each stands for."""
+
+_VERSIONS = frozenset({"VERSION", "SYSTEM_VERSION"})
+_TIMES = frozenset({"TIMESTAMP", "SYSTEM_TIME"})
+_DIALECT = "spark"
+# What goes on with a value where a name without AS would be an alias.
+_OPERATORS = frozenset(
+    {"AND", "OR", "DIV", "BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "IS", "AT", "COLLATE"}
+)
+_ENDS = frozenset(
+    {
+        "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "JOIN", "INNER", "LEFT", "RIGHT", "FULL",
+        "CROSS", "NATURAL", "ON", "USING", "UNION", "INTERSECT", "EXCEPT", "MINUS", "LATERAL",
+        "PIVOT", "UNPIVOT", "TABLESAMPLE", "WINDOW", "AS", "SORT", "DISTRIBUTE", "CLUSTER",
+        "OFFSET", "SEMI", "ANTI", "SELECT",
+    }
+)  # fmt: skip
+_UNIT = re.compile(r"(YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND|MILLISECOND|MICROSECOND)S?")
+_HINT = re.compile(r"\s*/\*\+\s*OPTIONS\s*(\(.*?\))\s*\*/", re.IGNORECASE | re.DOTALL)
+_ANY_HINT = re.compile(r"/\*\+\s*OPTIONS\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """``VERSION AS OF`` or ``TIMESTAMP AS OF`` after a name.
+
+    Attributes:
+        by_version: True for a version.
+        text: The version, or the expression of the timestamp as its user wrote it.
+    """
+
+    by_version: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Qualifier:
+    """``database.table`` before a column: only a table without an alias can be meant.
+
+    Attributes:
+        parts: The parts of the name, the column left out.
+        start, end: Their place in the text.
+    """
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One place where a query reads a table.
+
+    Attributes:
+        parts: The parts of the name.
+        start, end: The place to be replaced: the name and the clauses after it.
+        is_bare: True if nothing but a name may stand there, as after ``TABLE``.
+        has_alias: True if the query gives it a name of its own.
+        moment: The moment that is read, if the query says one.
+        options: The options that the query gives.
+        function: The option of a table function of Paimon's, and its value.
+    """
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+    is_bare: bool = False
+    has_alias: bool = False
+    moment: Moment | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    function: tuple[str, str] | None = None
+
+
+def find_references(text: str) -> tuple[list[Reference], list[Qualifier]]:
+    """The tables that a query reads by name, in the order of the text, ``WITH`` names left out.
+
+    Args:
+        text: One query.
+
+    Returns:
+        The tables, and the columns whose qualifiers have several parts.
+
+    Raises:
+        Invalid: A clause after a name, or an argument of a table function, cannot be read.
+    """
+    words = read_words(text)
+    clauses = _Clauses(text, words)
+    plain = clauses.blanked()
+    try:
+        trees = [tree for tree in sqlglot.parse(plain, dialect=_DIALECT) if tree is not None]
+    except SqlglotError:
+        trees = []
+    if len(trees) == 1 and isinstance(trees[0], exp.Query):
+        found = dict(_named_tables(trees[0]))
+        qualifiers = list(_qualifiers(trees[0]))
+    else:
+        found, qualifiers = dict(_guessed_tables(words)), []
+    places = {word.start: number for number, word in enumerate(words)}
+    references = list(clauses.functions)
+    for (start, end), (parts, has_alias) in found.items():
+        if start not in places:
+            continue
+        before = [word.text.upper() for word in words[: places[start]][-2:]]
+        bare = before[-1:] == ["TABLE"] or before == ["TABLE", "("]
+        moment, options, last = clauses.after(end)
+        references.append(Reference(parts, start, last, bare, has_alias, moment, options))
+    unread = clauses.unread()
+    if unread is not None:
+        raise Invalid(f"'{unread}' does not follow the name of a table")
+    return sorted(references, key=lambda each: each.start), qualifiers
+
+
+def _named_tables(
+    tree: exp.Expr,
+) -> Iterator[tuple[tuple[int, int], tuple[tuple[str, ...], bool]]]:
+    for table in tree.find_all(exp.Table):
+        parts = table.parts
+        if not parts or not all(isinstance(part, exp.Identifier) for part in parts):
+            continue
+        if any("start" not in part.meta for part in parts):
+            continue
+        names = tuple(part.name for part in parts)
+        if len(names) == 1 and _is_with_name(table, names[0]):
+            continue
+        place = (parts[0].meta["start"], parts[-1].meta["end"] + 1)
+        yield place, (names, bool(table.alias))
+
+
+def _is_with_name(table: exp.Expr, name: str) -> bool:
+    """True if a ``WITH`` around a table gives the name a meaning there."""
+    child: exp.Expr = table
+    node = table.parent
+    inside: exp.CTE | None = None
+    while node is not None:
+        if isinstance(child, exp.CTE):
+            inside = child
+        given = node if isinstance(node, exp.With) else node.args.get("with_")
+        if isinstance(given, exp.With):
+            for cte in given.expressions:
+                if cte is inside and not given.args.get("recursive"):
+                    break
+                if cte.alias.casefold() == name.casefold():
+                    return True
+                if cte is inside:
+                    break
+            if isinstance(node, exp.With):
+                # The query that it belongs to was looked at here.
+                child, node = node, node.parent
+                if node is None:
+                    break
+                child, node, inside = node, node.parent, None
+                continue
+        child, node = node, node.parent
+    return False
+
+
+def _qualifiers(tree: exp.Expr) -> Iterator[Qualifier]:
+    for column in tree.find_all(exp.Column):
+        parts = column.parts[:-1]
+        if len(parts) < 2 or any("start" not in part.meta for part in parts):
+            continue
+        yield Qualifier(
+            tuple(part.name for part in parts),
+            parts[0].meta["start"],
+            parts[-1].meta["end"] + 1,
+        )
+
+
+def _guessed_tables(
+    words: Sequence[Word],
+) -> Iterator[tuple[tuple[int, int], tuple[tuple[str, ...], bool]]]:
+    """The names after ``FROM``, ``JOIN`` and ``TABLE``, in a text that sqlglot cannot read.
+
+    A table that is missed is one that Spark does not find: never a wrong answer.
+    """
+    given = {
+        word.text.casefold()
+        for word, *after in zip(words, words[1:], words[2:], strict=False)
+        if [each.text.upper() for each in after] == ["AS", "("]
+    }
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word.kind is not WordKind.WORD or word.text.upper() not in ("FROM", "JOIN", "TABLE"):
+            continue
+        while at < len(words) and words[at].is_name:
+            first = at
+            while at + 2 < len(words) and words[at + 1].text == "." and words[at + 2].is_name:
+                at += 2
+            at += 1
+            parts = tuple(each.text for each in words[first:at:2])
+            following = words[at] if at < len(words) else None
+            called = following is not None and following.text == "("
+            alias = following is not None and (
+                following.text.upper() == "AS"
+                or (following.is_name and following.text.upper() not in _ENDS)
+            )
+            if not called and not (len(parts) == 1 and parts[0].casefold() in given):
+                yield (words[first].start, words[at - 1].end), (parts, alias)
+            if following is None or following.text != ",":
+                break
+            at += 1
+
+
+class _Clauses:
+    """The clauses after tables' names, which sqlglot does not know or keep, and table functions."""
+
+    def __init__(self, text: str, words: Sequence[Word]) -> None:
+        self._text = text
+        self._words = words
+        self._moments: dict[int, tuple[Moment, int]] = {}
+        self._options: dict[int, tuple[Mapping[str, str], int]] = {}
+        self.functions: list[Reference] = []
+        # Spark itself ignores hints that it does not know.
+        strings = [(word.start, word.end) for word in words if word.kind is not WordKind.SYMBOL]
+        self._hints = {
+            found.start()
+            for found in _ANY_HINT.finditer(text)
+            if not any(start <= found.start() < end for start, end in strings)
+        }
+        at = 0
+        while at < len(words):
+            at = self._moment(at) or self._with_options(at) or self._function(at) or at + 1
+
+    def blanked(self) -> str:
+        """The text with blanks for the clauses, so that all else stands where it stood."""
+        text = self._text
+        spans = [(start, end) for start, (_, end) in self._moments.items()]
+        spans += [(start, end) for start, (_, end) in self._options.items()]
+        for start, end in spans:
+            text = text[:start] + " " * (end - start) + text[end:]
+        for function in self.functions:
+            length = function.end - function.start
+            text = text[: function.start] + "f()".ljust(length) + text[function.end :]
+        return text
+
+    def after(self, end: int) -> tuple[Moment | None, Mapping[str, str], int]:
+        """The moment and the options that follow a name, and where they end."""
+        moment: Moment | None = None
+        options: Mapping[str, str] = {}
+        while (start := self._next_start(end)) is not None:
+            if start in self._options and not options:
+                options, end = self._options.pop(start)
+            elif start in self._moments and moment is None:
+                moment, end = self._moments.pop(start)
+            else:
+                break
+        hint = _HINT.match(self._text, end)
+        if hint is not None and not options:
+            options, end = split_statements(hint[1])[0].properties(), hint.end()
+            self._hints.discard(hint.start() + hint[0].index("/"))
+        return moment, options, end
+
+    def unread(self) -> str | None:
+        """A clause that followed no name."""
+        for start, (_, end) in (*self._moments.items(), *self._options.items()):
+            return self._text[start:end]
+        return "/*+ OPTIONS" if self._hints else None
+
+    def _next_start(self, end: int) -> int | None:
+        return next((word.start for word in self._words if word.start >= end), None)
+
+    def _is(self, at: int, *keywords: str) -> bool:
+        found = self._words[at : at + len(keywords)]
+        return len(found) == len(keywords) and all(
+            word.kind is not WordKind.STRING
+            and word.kind is not WordKind.QUOTED_NAME
+            and word.text.upper() == keyword
+            for word, keyword in zip(found, keywords, strict=True)
+        )
+
+    def _moment(self, at: int) -> int | None:
+        """``[FOR] VERSION AS OF 1``, ``[FOR] TIMESTAMP AS OF expression``."""
+        words, start = self._words, at
+        if at == 0 or not (words[at - 1].is_name or words[at - 1].text == ")"):
+            return None
+        if self._is(at, "FOR"):
+            at += 1
+        if at >= len(words) or not self._is(at + 1, "AS", "OF"):
+            return None
+        word, at = words[at].text.upper(), at + 3
+        if at >= len(words):
+            return None
+        if word in _VERSIONS and words[at].kind in (WordKind.STRING, WordKind.NUMBER):
+            moment, end = Moment(True, _constant(words[at])), at + 1
+        elif word in _TIMES:
+            end = self._end_of_value(at)
+            if end == at:
+                return None
+            moment = Moment(False, self._text[words[at].start : words[end - 1].end])
+        else:
+            return None
+        self._moments[words[start].start] = (moment, words[end - 1].end)
+        return end
+
+    def _end_of_value(self, at: int) -> int:
+        """The place after a value expression."""
+        words, depth, cases = self._words, 0, 0
+        complete = False
+        while at < len(words):
+            word = words[at]
+            upper = word.text.upper() if word.kind is WordKind.WORD else ""
+            if depth or cases:
+                complete = True
+            elif upper in _ENDS or word.text in (",", ";", "|>") or word.text == ")":
+                break
+            elif complete and upper in _OPERATORS | {"NOT"}:
+                complete = False
+            elif word.kind is WordKind.SYMBOL:
+                complete = word.text == "]"
+            elif upper == "INTERVAL":
+                at = self._end_of_interval(at + 1)
+                complete = True
+                continue
+            elif upper in ("TIMESTAMP", "DATE", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "NOT"):
+                complete = False
+            elif complete:
+                break
+            else:
+                complete = True
+            if word.text in ("(", "[") and word.kind is WordKind.SYMBOL:
+                depth += 1
+            elif word.text in (")", "]") and word.kind is WordKind.SYMBOL:
+                depth -= 1
+            elif upper == "CASE":
+                cases += 1
+            elif upper == "END":
+                cases -= 1
+            at += 1
+        return at
+
+    def _end_of_interval(self, at: int) -> int:
+        words = self._words
+        while at < len(words):
+            if words[at].text in ("-", "+"):
+                at += 1
+                continue
+            if words[at].kind not in (WordKind.NUMBER, WordKind.STRING):
+                break
+            at += 1
+            if at < len(words) and _UNIT.fullmatch(words[at].text.upper()):
+                at += 1
+                if self._is(at, "TO"):
+                    at += 2
+            following = words[at].kind if at < len(words) else None
+            if following not in (WordKind.NUMBER, WordKind.STRING):
+                break
+        return at
+
+    def _with_options(self, at: int) -> int | None:
+        """``WITH ('key' = 'value', …)`` after a name."""
+        words, start = self._words, at
+        if at == 0 or not words[at - 1].is_name or not self._is(at, "WITH", "("):
+            return None
+        options: dict[str, str] = {}
+        at += 2
+        while at < len(words) and words[at].text != ")":
+            if options:
+                if not self._is(at, ","):
+                    return None
+                at += 1
+            key, at = self._key(at)
+            if self._is(at, "="):
+                at += 1
+            if key is None or at >= len(words):
+                return None
+            if words[at].kind not in (WordKind.STRING, WordKind.NUMBER, WordKind.WORD):
+                return None
+            if key in options:
+                raise Invalid(f"the option '{key}' stands twice after a table")
+            options[key] = words[at].text
+            at += 1
+        if at >= len(words) or not options:
+            return None
+        self._options[words[start].start] = (options, words[at].end)
+        return at + 1
+
+    def _key(self, at: int) -> tuple[str | None, int]:
+        words = self._words
+        if at >= len(words):
+            return None, at
+        if words[at].kind is WordKind.STRING:
+            return words[at].text, at + 1
+        if words[at].kind not in (WordKind.WORD, WordKind.QUOTED_NAME):
+            return None, at
+        start = at
+        while at + 2 < len(words) and words[at + 1].text in (".", "-"):
+            at += 2
+        return self._text[words[start].start : words[at].end].replace("`", ""), at + 1
+
+    def _function(self, at: int) -> int | None:
+        """A table function of Paimon's, whose arguments are constants."""
+        words = self._words
+        name = words[at].text.lower()
+        if name not in CHANGE_FUNCTIONS or not self._is(at + 1, "("):
+            return None
+        arguments: list[str] = []
+        end = at + 2
+        while end < len(words) and words[end].text != ")":
+            if arguments:
+                if not self._is(end, ","):
+                    break
+                end += 1
+            sign = ""
+            if end < len(words) and words[end].text == "-":
+                sign, end = "-", end + 1
+            if end >= len(words) or words[end].kind not in (WordKind.STRING, WordKind.NUMBER):
+                break
+            arguments.append(sign + _constant(words[end]))
+            end += 1
+        count = 2 if name == "paimon_incremental_to_auto_tag" else 3
+        if end >= len(words) or words[end].text != ")" or len(arguments) != count:
+            wanted = "a table's name and a tag" if count == 2 else "a table's name, start and end"
+            raise Invalid(f"{name} takes {wanted}, each a constant")
+        value = ",".join(arguments[1:])
+        parts = tuple(arguments[0].replace("`", "").split("."))
+        self.functions.append(
+            Reference(
+                parts,
+                words[at].start,
+                words[end].end,
+                is_bare=True,
+                function=(CHANGE_FUNCTIONS[name], value),
+            )
+        )
+        return end + 1
+
+
+def _constant(word: Word) -> str:
+    return word.text.rstrip("lL") if word.kind is WordKind.NUMBER else word.text

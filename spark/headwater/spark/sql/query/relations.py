@@ -1,0 +1,221 @@
+"""The meanings of names in a query: tables, system tables and views of the catalog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyspark.sql.types as st
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.views import ViewInfo
+from headwater.catalog.table.scan import Changes, Rows
+from headwater.catalog.table.table import Table
+from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.query.references import Moment, Reference
+from headwater.spark.types import spark_schema
+from headwater.storage.capabilities import find_option
+from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.scan.start import INCREMENTAL_OPTIONS
+from headwater.storage.schema.table_schema import Schema
+
+__all__ = ["Relation", "Relations"]
+
+_SYSTEM_DATABASE = "sys"
+_SETTINGS = "spark.paimon."
+_INTEGER = re.compile(r"-?\d+[lL]?")
+_MISSING = (ResourceType.TABLE, ResourceType.DATABASE, ResourceType.VIEW)
+
+
+@dataclass
+class Relation:
+    """One table of the catalog as a query reads it.
+
+    Attributes:
+        name: ``database.table``.
+        schema: Its columns, as Spark has them.
+        rows: The rows to be planned and read; None for metadata.
+        content: Metadata that is read already; None for rows.
+    """
+
+    name: str
+    schema: st.StructType
+    rows: Rows | None = None
+    content: pa.Table | None = None
+
+
+@dataclass
+class Relations:
+    """Opens tables, each once and as of one snapshot, however often a query names it.
+
+    Args:
+        context: The user's.
+    """
+
+    context: SqlContext
+    missing: dict[tuple[str, ...], NotFound] = field(default_factory=dict)
+    """Names that the catalog does not know: they may be Spark's."""
+    _found: dict[object, Relation | ViewInfo] = field(default_factory=dict)
+    _tables: dict[str, Table] = field(default_factory=dict)
+    _dynamic: Mapping[str, str] | None = None
+
+    def open(self, reference: Reference, database: str | None) -> Relation | ViewInfo | None:
+        """The meaning of a name; None for one that is Spark's to know.
+
+        Args:
+            reference: The name and what the query says of it.
+            database: The database of names that say none; None if none is in use.
+
+        Raises:
+            Invalid, NotFound, Unsupported: The query asks for what there is not.
+        """
+        parts = reference.parts
+        warehouse = self.context.catalog.warehouse
+        if len(parts) == 3 and parts[0] == warehouse:
+            parts = parts[1:]
+        if len(parts) == 1 and database is not None:
+            parts = (database, parts[0])
+        if len(parts) != 2 or not all(parts):
+            return None
+        try:
+            key = (
+                parts,
+                reference.moment,
+                tuple(sorted(reference.options.items())),
+                reference.function,
+            )
+            if key not in self._found:
+                self._found[key] = self._open(Identifier(*parts), reference)
+            return self._found[key]
+        except NotFound as error:
+            if error.resource_type not in _MISSING:
+                raise
+            self.missing[reference.parts] = error
+            return None
+
+    def _open(self, identifier: Identifier, reference: Reference) -> Relation | ViewInfo:
+        name = str(identifier)
+        if identifier.database == _SYSTEM_DATABASE or identifier.system_table is not None:
+            return self._system_table(identifier, reference)
+        try:
+            table = self._table(name)
+        except NotFound as error:
+            view = self._view(identifier)
+            if view is None:
+                raise error
+            if reference.moment or reference.options or reference.function:
+                raise Unsupported(
+                    f"{name} is a view: moments and options are for tables; write them into a "
+                    "query of your own over its tables"
+                ) from None
+            return view
+        rows = self._rows(self._configured(table, reference), reference)
+        fields = [rows.storage.schema.column(each) for each in _own_columns(rows)]
+        return Relation(name, spark_schema(fields), rows=rows)
+
+    def _table(self, name: str) -> Table:
+        if name not in self._tables:
+            self._tables[name] = self.context.catalog.table(name)
+        return self._tables[name]
+
+    def _view(self, identifier: Identifier) -> ViewInfo | None:
+        try:
+            return self.context.catalog.catalog.views.get(identifier)
+        except NotFound:
+            return None
+
+    def _configured(self, table: Table, reference: Reference) -> Table:
+        options = {**self._session_options(table), **reference.options}
+        for key in reference.options:
+            if find_option(key) is None:
+                raise Invalid(f"table {table.name}: '{key}' is no option of a table")
+        if reference.function is not None:
+            options.update([reference.function])
+        return table.with_options(options) if options else table
+
+    def _session_options(self, table: Table) -> dict[str, str]:
+        """``spark.paimon.<key>``, and before it ``spark.paimon.<catalog>.<db>.<table>.<key>``."""
+        if self._dynamic is None:
+            self._dynamic = paimon_settings(self.context)
+        chosen: dict[str, str] = {}
+        narrow: dict[str, str] = {}
+        place = (self.context.catalog.warehouse, table.identifier.database, table.identifier.name)
+        for key, value in self._dynamic.items():
+            if find_option(key) is not None:
+                chosen[key] = value
+                continue
+            parts = key.split(".", 3)
+            if len(parts) < 4 or find_option(parts[3]) is None:
+                raise Invalid(
+                    f"'{_SETTINGS}{key}' is set in this session, and is no option of a table: "
+                    f"RESET {_SETTINGS}{key}"
+                )
+            matched = all(want in ("*", have) for want, have in zip(parts, place, strict=False))
+            if matched:
+                narrow[parts[3]] = value
+        return {**chosen, **narrow}
+
+    def _rows(self, table: Table, reference: Reference) -> Rows:
+        options = table.schema.options
+        if any(key in options for key in INCREMENTAL_OPTIONS):
+            if reference.moment is not None:
+                raise Invalid(f"table {table.name}: changes are not read as of a moment; give one")
+            return table.changes(row_kinds=False)
+        moment = reference.moment
+        if moment is None:
+            return table.scan()
+        if moment.by_version:
+            return table.scan(version=moment.text)
+        return table.scan(timestamp=self._millis(moment))
+
+    def _millis(self, moment: Moment) -> int:
+        """A timestamp as Spark reads it: a number counts seconds, text is in the session's zone."""
+        text = moment.text.strip()
+        if _INTEGER.fullmatch(text):
+            return int(text.rstrip("lL")) * 1000
+        spark = self.context.session.spark
+        found = spark.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP))").collect()[0][0]
+        if found is None:
+            raise Invalid(f"TIMESTAMP AS OF {text}: that is NULL, and no moment")
+        return int(found) // 1000
+
+    def _system_table(self, identifier: Identifier, reference: Reference) -> Relation:
+        name = str(identifier)
+        if reference.moment or reference.options or reference.function:
+            raise Unsupported(
+                f"{name} is a system table: moments and options are for tables; leave them out, "
+                f"or read {identifier.without_system_table} itself"
+            )
+        found = self.context.catalog.system_table(name)
+        declared = Schema.from_arrow(found.schema)
+        schema = spark_schema(declared.fields)
+        rows = found.rows
+        return Relation(name, schema, rows, None if rows is not None else found.to_arrow())
+
+
+def paimon_settings(context: SqlContext) -> dict[str, str]:
+    """The session's settings for tables, without their prefix."""
+    session = getattr(context.session.spark, "_jsparkSession", None)
+    if session is None:
+        settings = context.session.spark.conf.getAll
+        return {
+            key.removeprefix(_SETTINGS): str(value)
+            for key, value in settings.items()
+            if key.startswith(_SETTINGS)
+        }
+    # In one call: each entry would be another.
+    listed = str(session.conf().getAll().mkString("\0", "\0", "")).split("\0")
+    pairs = [text.split(" -> ", 1) for text in listed if text.startswith(_SETTINGS)]
+    return {key.removeprefix(_SETTINGS): value for key, value in pairs}
+
+
+def _own_columns(rows: Rows) -> list[str]:
+    names = list(rows.schema.names)
+    return [name for name in names if name in rows.storage.schema.field_by_name]
+
+
+def is_ordered(rows: Rows) -> bool:
+    """True if rows come in the order of their splits."""
+    return isinstance(rows, Changes)

@@ -1,0 +1,170 @@
+"""The user's text with the names of the catalog's tables replaced, views written out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headwater.catalog.model.views import ViewInfo
+from headwater.spark.names import quoted
+from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.query.references import Qualifier, Reference, find_references
+from headwater.spark.sql.query.relations import Relation, Relations
+from headwater.storage.errors import Invalid, NotFound
+
+__all__ = ["Spliced", "splice"]
+
+_ENGINE = "spark"
+
+
+@dataclass
+class Spliced:
+    """A query whose tables have places, as `SparkSession.sql` fills them.
+
+    Attributes:
+        text: The query, with ``{t0}``, ``{t1}`` and so on for tables.
+        relations: The tables, one for each place.
+        opened: The opener of them.
+    """
+
+    text: str
+    relations: list[Relation]
+    opened: Relations
+
+
+@dataclass
+class _Splicer:
+    opened: Relations
+    relations: list[Relation] = field(default_factory=list)
+    views: list[str] = field(default_factory=list)
+    """The views around the text at hand."""
+
+    def splice(self, text: str, database: str | None) -> str:
+        references, qualifiers = find_references(text)
+        changes: list[tuple[int, int, str]] = []
+        unaliased: dict[tuple[str, ...], str] = {}
+        shorts = [each.parts[-1].casefold() for each in references if not each.has_alias]
+        for reference in references:
+            if self._is_sparks(reference):
+                continue
+            found = self.opened.open(reference, database)
+            if found is None:
+                self._refuse_unknown(reference)
+                continue
+            alias = None
+            if not reference.has_alias and not reference.is_bare:
+                alias = reference.parts[-1]
+                if len(reference.parts) > 1 and shorts.count(alias.casefold()) > 1:
+                    # Two tables of one name: only their databases tell them apart.
+                    alias = ".".join(reference.parts)
+                unaliased[_folded(reference.parts)] = alias
+                if len(reference.parts) == 1 and database is not None:
+                    unaliased[_folded((database, alias))] = alias
+            changes.append((reference.start, reference.end, self._place(found, reference, alias)))
+        changes += _requalified(qualifiers, unaliased)
+        pieces: list[str] = []
+        at = 0
+        for start, end, replacement in sorted(changes):
+            pieces += [_plain(text[at:start]), replacement]
+            at = end
+        return "".join([*pieces, _plain(text[at:])])
+
+    def _is_sparks(self, reference: Reference) -> bool:
+        """True for a temporary view, which goes before a table of the database in use."""
+        if len(reference.parts) != 1 or self.views or reference.function is not None:
+            return False
+        catalog = self.opened.context.session.spark.catalog
+        name = quoted(reference.parts[0])
+        return bool(catalog.tableExists(name)) and bool(catalog.getTable(name).isTemporary)
+
+    def _refuse_unknown(self, reference: Reference) -> None:
+        """Refuse what Spark cannot know either, or would take for something else."""
+        name = ".".join(reference.parts)
+        asked = reference.function or reference.moment or reference.options
+        if not asked and not (self.views and len(reference.parts) == 1):
+            return
+        known = self.opened.missing.get(reference.parts)
+        if known is not None:
+            raise known
+        if len(reference.parts) == 1:
+            self.opened.context.full_name(reference.parts)
+        raise Invalid(
+            f"'{name}' is no table of warehouse {self.opened.context.catalog.warehouse}: moments "
+            "and options are for its tables"
+        )
+
+    def _place(self, found: Relation | ViewInfo, reference: Reference, alias: str | None) -> str:
+        if isinstance(found, Relation):
+            inner = f"{{t{len(self.relations)}}}"
+            self.relations.append(found)
+        else:
+            inner = self._view(found)
+            if reference.is_bare:
+                raise Invalid(
+                    f"'{found.identifier}' is a view, which cannot stand after TABLE: "
+                    f"write SELECT * FROM {found.identifier}"
+                )
+        return inner if alias is None else f"({inner} AS {_plain(quoted(alias))})"
+
+    def _view(self, view: ViewInfo) -> str:
+        name = str(view.identifier)
+        if name in self.views:
+            raise Invalid(f"view {name} reads itself: {' -> '.join([*self.views, name])}")
+        self.views.append(name)
+        try:
+            inner = self.splice(view.schema.query_for(_ENGINE), view.identifier.database)
+        finally:
+            self.views.pop()
+        columns = ", ".join(_plain(quoted(column.name)) for column in view.schema.columns)
+        named = f"AS headwater_view({columns})" if columns else "AS headwater_view"
+        return f"(SELECT * FROM (\n{inner}\n) {named})"
+
+
+def splice(text: str, context: SqlContext) -> Spliced:
+    """Put the catalog's tables into a query.
+
+    Args:
+        text: One query, without a semicolon.
+        context: The user's.
+
+    Raises:
+        Invalid: A clause cannot be read, or a view reads itself.
+        NotFound: A table, view, snapshot or tag does not exist.
+        Unsupported: It asks for what Headwater does not read.
+    """
+    splicer = _Splicer(Relations(context))
+    spliced = splicer.splice(text, context.database)
+    return Spliced(spliced, splicer.relations, splicer.opened)
+
+
+def missing_table(spliced: Spliced, message: str) -> NotFound | None:
+    """The catalog's own error for a table that Spark did not find either."""
+    for parts, error in spliced.opened.missing.items():
+        if ".".join(map(quoted, parts)) in message:
+            return error
+    return None
+
+
+def _requalified(
+    qualifiers: Sequence[Qualifier], unaliased: dict[tuple[str, ...], str]
+) -> list[tuple[int, int, str]]:
+    changes: list[tuple[int, int, str]] = []
+    for qualifier in qualifiers:
+        # What is longer is a field of a column.
+        for count in (len(qualifier.parts), len(qualifier.parts) - 1):
+            alias = unaliased.get(_folded(qualifier.parts[:count]))
+            if alias is None or count < 2:
+                continue
+            rest = "".join(f".{quoted(part)}" for part in qualifier.parts[count:])
+            changes.append((qualifier.start, qualifier.end, _plain(quoted(alias) + rest)))
+            break
+    return changes
+
+
+def _folded(parts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.casefold() for part in parts)
+
+
+def _plain(text: str) -> str:
+    """Text that keeps its braces where Spark fills places in."""
+    return text.replace("{", "{{").replace("}", "}}")

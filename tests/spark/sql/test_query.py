@@ -1,0 +1,140 @@
+"""Queries over tables of the catalog: what names mean, and what may follow them."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from tests.spark.conftest import rows
+
+from headwater.spark import SparkLake
+from headwater.storage.errors import Invalid, NotFound, Unsupported
+
+pytestmark = [pytest.mark.spark, pytest.mark.modes]
+
+
+def first(lake: SparkLake, text: str) -> object:
+    """The only value of a query's only row."""
+    [row] = lake.sql(text).collect()
+    return row[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT count(*) FROM orders", 30),
+        ("SELECT count(*) FROM `db`.orders -- all", 30),
+        ("SELECT orders.name FROM orders WHERE id = 3", "new"),
+        ("SELECT db.orders.name FROM db.orders WHERE db.orders.id = 4", "n4"),
+        ("FROM orders SELECT max(id)", 29),
+        ("WITH orders AS (SELECT 1 AS x) SELECT x FROM orders", 1),
+        ("WITH orders AS (SELECT count(*) AS x FROM orders) SELECT x FROM orders", 30),
+        ("SELECT count(*) FROM (WITH items AS (SELECT 1) SELECT * FROM items) JOIN items", 20),
+        ("SELECT count(*) FROM orders a JOIN orders b ON a.id = b.id", 30),
+        ("SELECT db.orders.name FROM orders JOIN other.orders WHERE 1 = 0 UNION SELECT 'x'", "x"),
+        ("SELECT sum(o.price) FROM db.orders JOIN other.orders AS o USING (id)", 1.5),
+        ("SELECT count(db.orders.name) FROM db.orders JOIN other.orders USING (id)", 2),
+        ("SELECT count(*) FROM orders WHERE id IN (SELECT order_id FROM items)", 10),
+        ("SELECT (SELECT max(price) FROM items i WHERE i.order_id = o.id) FROM orders o "
+         "WHERE o.id = 9", 28.5),
+        ("SELECT count(*) FROM items LATERAL VIEW explode(array(1, 2)) AS n", 40),
+        ("SELECT count(*) FROM orders TABLESAMPLE (100 PERCENT)", 30),
+        ("SELECT count(*) FROM orders JOIN range(2)", 60),
+        ("SELECT id FROM orders EXCEPT SELECT id FROM orders WHERE id > 0", 0),
+        ("SELECT '{not} a place' FROM items WHERE id = 1", "{not} a place"),
+        ("SELECT count(*) FROM paimon_incremental_query('orders', 1, 2)", 10),
+        ("SELECT name FROM orders VERSION AS OF 1 WHERE id = 3", "n3"),
+        ("SELECT name FROM orders VERSION AS OF 'first' o WHERE o.id = 3", "n3"),
+        ("SELECT name FROM orders FOR SYSTEM_VERSION AS OF '1' WHERE id = 3", "n3"),
+        ("SELECT name FROM orders TIMESTAMP AS OF now() + INTERVAL 1 HOUR o WHERE id = 3", "new"),
+        ("SELECT name FROM orders TIMESTAMP AS OF '2200-01-01' WHERE id = 3", "new"),
+        ("SELECT name FROM orders TIMESTAMP AS OF 7258118400 WHERE id = 3", "new"),
+        ("SELECT name FROM orders WITH ('scan.snapshot-id' = '1') WHERE id = 3", "n3"),
+        ("SELECT name FROM orders /*+ OPTIONS('scan.tag-name'='first') */ o WHERE id = 3", "n3"),
+        ("SELECT a.name || b.name FROM orders VERSION AS OF 1 a JOIN orders b USING (id) "
+         "WHERE id = 3", "n3new"),
+        ("SELECT count(*) FROM `orders$snapshots`", 2),
+        ("SELECT count(*) FROM db.`orders$files`", 4),
+        ("SELECT count(DISTINCT rowkind) FROM `orders$audit_log` WHERE id < 9", 1),
+        ("SELECT count(*) FROM sys.tables WHERE database_name = 'db'", 2),
+        ("SELECT max(label) FROM named WHERE number = 3", "new"),
+        ("SELECT sum(n.number) FROM nested n", 10),
+        ("SELECT nested.number FROM other.orders JOIN db.nested ON nested.number = id + 1 "
+         "WHERE id = 1", 2),
+    ],
+)  # fmt: skip
+def test_a_query_reads_the_tables_it_names(shop: SparkLake, text: str, expected: object) -> None:
+    assert first(shop, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("SELECT * FROM nowhere", NotFound, "db.nowhere"),
+        ("SELECT * FROM db.nowhere", NotFound, "db.nowhere"),
+        ("SELECT * FROM no.place", NotFound, "no"),
+        ("SELECT nothing FROM orders", AnalysisException, "nothing"),
+        ("SELECT * FROM orders VERSION AS OF 9", NotFound, "9"),
+        ("SELECT * FROM orders VERSION AS OF 'never'", NotFound, "never"),
+        ("SELECT * FROM orders TIMESTAMP AS OF '2001-01-01'", NotFound, "snapshot"),
+        ("SELECT * FROM orders TIMESTAMP AS OF NULL", Invalid, "NULL"),
+        ("SELECT * FROM orders WITH ('no.such' = '1')", Invalid, "no.such"),
+        ("SELECT /*+ OPTIONS('scan.snapshot-id'='1') */ * FROM orders", Invalid, "OPTIONS"),
+        ("SELECT * FROM `orders$snapshots` VERSION AS OF 1", Unsupported, "system table"),
+        ("SELECT * FROM named VERSION AS OF 1", Unsupported, "view"),
+        ("SELECT * FROM circle", Invalid, "db.circle -> db.back -> db.circle"),
+        ("SELECT * FROM paimon_incremental_query('orders', 1)", Invalid, "start and end"),
+        ("SELECT * FROM paimon_incremental_query('nowhere', 1, 2)", NotFound, "nowhere"),
+    ],
+)
+def test_what_a_query_asks_in_vain_is_refused_by_name(
+    shop: SparkLake, text: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        shop.sql(text)
+
+
+def test_temporary_views_go_before_tables_and_leave_none_behind(
+    spark: SparkSession, shop: SparkLake
+) -> None:
+    before = spark.catalog.listTables()
+    spark.range(7).createOrReplaceTempView("orders")
+    try:
+        assert first(shop, "SELECT count(*) FROM orders") == 7
+        assert first(shop, "SELECT count(*) FROM db.orders JOIN orders USING (id)") == 7
+    finally:
+        spark.catalog.dropTempView("orders")
+    frame = shop.sql("SELECT id, name FROM orders WHERE id < 4")
+    assert spark.catalog.listTables() == before
+    assert rows(frame.where("id > 2").select("name")) == [("new",)]
+    assert frame.count() == 4
+
+
+def test_settings_of_the_session_are_options_of_tables(
+    spark: SparkSession, shop: SparkLake
+) -> None:
+    text = "SELECT name FROM orders WHERE id = 3"
+    key = "spark.paimon.*.db.orders.scan.snapshot-id"
+    spark.conf.set(key, "1")
+    try:
+        assert first(shop, text) == "n3"
+        assert first(shop, "SELECT count(*) FROM items") == 20
+    finally:
+        spark.conf.unset(key)
+    assert first(shop, text) == "new"
+    spark.conf.set("spark.paimon.no-such-key", "1")
+    try:
+        with pytest.raises(Invalid, match="no-such-key"):
+            shop.sql(text)
+    finally:
+        spark.conf.unset("spark.paimon.no-such-key")
+
+
+def test_a_frame_keeps_the_snapshot_it_was_made_of(shop: SparkLake, spark: SparkSession) -> None:
+    before = shop.sql("SELECT count(*) AS n FROM other.orders")
+    shop.write(spark.sql("SELECT 9L id, 9L order_id, 1D price, current_date() day"), "other.orders")
+    try:
+        assert rows(before) == [(2,)]
+        assert first(shop, "SELECT count(*) FROM other.orders") == 3
+    finally:
+        shop.delete("other.orders", "id = 9")
