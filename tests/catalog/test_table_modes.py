@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
@@ -216,6 +216,9 @@ class TableOfAnyMode(RuleBasedStateMachine):
 
     @rule(full=st.booleans())
     def compact(self, full: bool) -> None:
+        self._compact(full)
+
+    def _compact(self, full: bool) -> None:
         self.table.compact(full=full or self.mode.shows_after_compaction)
         self.shown = dict(self.written)
         self.millis += 60_000
@@ -223,11 +226,14 @@ class TableOfAnyMode(RuleBasedStateMachine):
             self._replay()
             assert self.replayed == self.shown
 
+    @precondition(lambda self: self.written)
     @rule(least=st.integers(1, 3))
     def expire(self, least: int) -> None:
         if self.mode.has_complete_changelog:
             self._replay()  # the changelog goes with its snapshots
         self.table.expire_snapshots(retain_min=least, retain_max=least)
+        if self.mode.has_complete_changelog:
+            self._compact(True)
 
     @rule()
     def reopen(self) -> None:
