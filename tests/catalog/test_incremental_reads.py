@@ -162,6 +162,46 @@ def test_a_difference_of_a_table_that_began_to_mark_rows(lake: Lake) -> None:
     assert changed(table, first, mode="diff") == [(2, 2.0, "+I"), (3, 1.0, "-D")]
 
 
+def test_a_difference_of_rows_without_keys(lake: Lake) -> None:
+    options = {"deletion-vectors.enabled": "true"}
+    table = lake.create_table("sales.plain", COLUMNS, options=options)
+    points = [0]
+    for step in range(6):
+        match step:
+            case 0 | 2:
+                table.write(rows({step * 10 + k: float(step) for k in range(5)}))
+            case 1 | 3:
+                table.delete(f"k = {step} OR k = {step + 19}")
+            case 4:
+                table.update({"v": 9.0}, where="k = 4")
+            case _:
+                table.delete("k = 0")
+        points.append(newest(table))
+    first, *_, last = points[1:]
+    assert changed(table, first, points[2], mode="diff") == [(1, 0.0, "-D")]
+    assert changed(table, points[2], points[4], mode="diff") == [
+        (20, 2.0, "+I"), (21, 2.0, "+I"), (23, 2.0, "+I"), (24, 2.0, "+I"), (3, 0.0, "-D"),
+    ]  # fmt: skip
+    assert changed(table, points[4], points[5], mode="diff") == [(4, 0.0, "-D"), (4, 9.0, "+I")]
+    whole = changed(table, first, last, mode="diff")
+    assert [row for row in whole if row[2] == "-D"] == [(k, 0.0, "-D") for k in (0, 1, 3, 4)]
+    # Applied to what was there, they give what is.
+    there = {row["k"]: row["v"] for row in table.scan(snapshot_id=first).to_arrow().to_pylist()}
+    for kind in ("-D", "+I"):
+        for key, value, own in whole:
+            if own == kind == "-D":
+                assert there.pop(key) == value
+            elif own == kind:
+                there[key] = value
+    assert there == {row["k"]: row["v"] for row in table.scan().to_arrow().to_pylist()}
+    added = table.changes(first, last, mode="diff", row_kinds=False)
+    assert sorted(added.to_arrow()["k"].to_pylist()) == [4, 20, 21, 23, 24]
+    assert table.changes(first, last, mode="diff", where="k = 3").count() == 1
+    table.delete("v >= 0")
+    with pytest.raises(Unsupported, match="not in snapshot"):
+        table.changes(first, mode="diff").to_arrow()
+
+
 def test_aggregates_are_compared_as_they_are_shown(lake: Lake) -> None:
     table = lake.create_table(
         "sales.sums",

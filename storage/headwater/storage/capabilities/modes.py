@@ -22,11 +22,6 @@ class Mode:
 
 
 MODES: Mapping[str, Mode] = {
-    "deletion vectors in a difference": Mode(
-        "the difference of two snapshots (mode `diff`) without a primary key",
-        "which a difference of snapshots would not see; read the changes between them instead "
-        "(mode delta or changelog)",
-    ),
     "rewritten files in a difference": Mode(
         "the difference of two snapshots (mode `diff`) without a primary key",
         "and without a primary key new rows cannot be told from rows that were moved; read the "

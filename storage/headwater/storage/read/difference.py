@@ -21,12 +21,14 @@ from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.engine import Mask, MergeEngine, RowGroups
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.merge.runs import SortedRun, merge_runs
+from headwater.storage.read.data_file_reader import DataFileReader
+from headwater.storage.read.row_selection import RowSelection
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.ordering import RowOrder
 from headwater.storage.scan.sections import Section, key_sections
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["SectionReader", "Snapshotted", "differing_rows"]
+__all__ = ["SectionReader", "Snapshotted", "differing_rows", "remarked_rows"]
 
 SectionReader: TypeAlias = Callable[[Section, Sequence[str], int], Iterator[pa.RecordBatch]]
 """Gives the merged rows of a section in the order of keys: the section, columns, batch rows."""
@@ -140,3 +142,31 @@ def _equal(one: pa.Array, other: pa.Array) -> Mask:
     left, right = pl.Series(one), pl.Series(other)
     found: Mask = left.eq_missing(right).to_numpy()
     return found
+
+
+def remarked_rows(
+    before: RowSelection,
+    after: RowSelection,
+    opened: Callable[[RowSelection], DataFileReader],
+    columns: Sequence[str],
+    keep_deletes: bool,
+    batch_rows: int,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that one snapshot marks as deleted and another does not.
+
+    Args:
+        before: The rows that the earlier snapshot marks.
+        after: Those that the later one does.
+        opened: Opens the file for some of its rows.
+        columns: Columns of the result.
+        keep_deletes: Give the rows that only the later snapshot marks, too, and each row with its
+            ``_VALUE_KIND``, which is ``-D`` for these.
+        batch_rows: Rows of a batch at most.
+    """
+    chosen = {RowKind.INSERT: before.without(after.positions)}
+    if keep_deletes:
+        chosen[RowKind.DELETE] = after.without(before.positions)
+    for kind, rows in chosen.items():
+        for batch in opened(rows).rows(columns, None, batch_rows) if len(rows) else ():
+            kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), batch.num_rows)
+            yield batch.append_column(KIND_FIELD.name, kinds) if keep_deletes else batch

@@ -28,7 +28,7 @@ from headwater.storage.merge.runs import SortedRun, merge_runs, needs_age
 from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.read.batches import coalesced, filtered, with_kind_names
 from headwater.storage.read.data_file_reader import DataFileReader, PartitionColumns
-from headwater.storage.read.difference import Snapshotted, differing_rows
+from headwater.storage.read.difference import Snapshotted, differing_rows, remarked_rows
 from headwater.storage.read.postponed import PostponedRuns
 from headwater.storage.read.prefetch import BatchRead
 from headwater.storage.read.raw_rows import RawRows, without_deletes
@@ -159,14 +159,17 @@ def split_reads(
                 batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
             yield batch
 
-    if not keyed or split.is_raw:
+    if split.before is not None:
+        if keyed:
+            rows = files.difference(split, split.before, wanted, row_kinds, batch_rows)
+        else:
+            rows = files.remarked(split, wanted, row_kinds, batch_rows)
+        yield partial(finished, rows)
+    elif not keyed or split.is_raw:
         keep = row_kinds and (split.streaming or keep_deletes)
         raw = RawRows(split.files, files.open, wanted, predicate, batch_rows, keyed, keep)
         for part in raw.parts():
             yield partial(_called, finished, part)
-    elif split.before is not None:
-        rows = files.difference(split, split.before, wanted, row_kinds, batch_rows)
-        yield partial(finished, rows)
     else:
         kept = row_kinds and keep_deletes
         if split.postponed:
@@ -259,6 +262,21 @@ class BucketFiles:
         sides = side(before, 0), side(split.files, 1)
         for batch in differing_rows(self.storage, *sides, columns, batch_rows):
             yield batch if keep_deletes else without_deletes(batch)
+
+    def remarked(
+        self, split: Split, columns: Sequence[str], keep_deletes: bool, batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows that one of two snapshots marks as deleted, see `remarked_rows`."""
+        for file in split.files:
+            before, after = (
+                self._marked(places.get(file.file_name))
+                for places in (split.before_deletion_files, split.deletion_files)
+            )
+
+            def opened(rows: RowSelection, file: DataFile = file) -> DataFileReader:
+                return replace(self, deletion_files={}, chosen={file.file_name: rows}).open(file)
+
+            yield from remarked_rows(before, after, opened, columns, keep_deletes, batch_rows)
 
     def merged(
         self,

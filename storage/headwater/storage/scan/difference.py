@@ -6,7 +6,7 @@ alone, and takes rows for changed that are not.
 
 Where deletion vectors mark all rows that are superseded, a row of both snapshots' files differs
 only if one of them marks it: these rows, and those of files that one has alone, are all that is
-read. Paimon leaves out files of both whatever their vectors say, and misses the keys that are gone.
+read. Paimon leaves out files of both whatever their vectors say, and misses the rows that are gone.
 
 Source: ``SnapshotReaderImpl.readIncrementalDiff``, ``IncrementalDiffStartingScanner.java``.
 """
@@ -29,14 +29,13 @@ from headwater.storage.index.deletion_files import (
     read_deletion_vector,
 )
 from headwater.storage.index.hash_index import read_hash_index
-from headwater.storage.index.index_file import DELETION_VECTORS, HASH
+from headwater.storage.index.index_file import HASH
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import is_marked, live_entries
 from headwater.storage.scan.sections import key_sections
-from headwater.storage.scan.split import ScanPlan, Split
+from headwater.storage.scan.split import ScanPlan, Split, bucket_split
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -63,8 +62,8 @@ def plan_difference(
     Raises:
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
         Invalid: Rows of a key may have lain in another bucket.
-        Unsupported: The table has no primary key, but deletion vectors; or files of the earlier
-            snapshot were rewritten since.
+        Unsupported: The table has no primary key, and files of the earlier snapshot were rewritten
+            since; or keys of the table are unique across partitions.
     """
     storage.refuse(Operation.READ)
     if storage.schema.crosses_partitions:
@@ -72,43 +71,23 @@ def plan_difference(
             "difference across partitions",
             f"table {storage.name} has keys that are unique across partitions",
         )
-    if not storage.schema.primary_keys:
-        _refuse_vectors(storage, before, after)
     _check_buckets(storage, before, after)
     old = _by_bucket(storage, before, predicate)
     new = _by_bucket(storage, after, predicate)
     _check_partitions(storage, before, after, old, new)
+    buckets = list(dict.fromkeys([*old, *new]))
+    vectors = [
+        deletion_files_by_bucket(storage, index_entries(storage, snapshot), buckets)
+        for snapshot in (before, after)
+    ]
     splits: list[Split] = []
-    if storage.schema.primary_keys:
-        buckets = list(dict.fromkeys([*old, *new]))
-        vectors = [
-            deletion_files_by_bucket(storage, index_entries(storage, snapshot), buckets)
-            for snapshot in (before, after)
-        ]
-        for bucket in buckets:
-            sides = [
-                _Side(storage, side.get(bucket, ()), places.get(bucket, {}))
-                for side, places in zip((old, new), vectors, strict=True)
-            ]
-            splits += _keyed(storage, after, *sides)
-    else:
-        for bucket in dict.fromkeys([*old, *new]):
-            entries = [*old.get(bucket, ()), *new.get(bucket, ())]
-            earlier = _files(old.get(bucket, ()))
-            later = _files(new.get(bucket, ()))
-            splits += _appended(storage, before, after, entries[0], earlier, later)
+    for bucket in buckets:
+        earlier, later = (
+            _Side(storage, snapshot, side.get(bucket, ()), places.get(bucket, {}))
+            for snapshot, side, places in zip((before, after), (old, new), vectors, strict=True)
+        )
+        splits += (_keyed if storage.schema.primary_keys else _appended)(earlier, later)
     return ScanPlan(tuple(splits), after)
-
-
-def _refuse_vectors(storage: TableStorage, *snapshots: Snapshot) -> None:
-    for snapshot in snapshots:
-        if any(
-            e.index_file.index_type == DELETION_VECTORS for e in index_entries(storage, snapshot)
-        ):
-            raise unsupported_mode(
-                "deletion vectors in a difference",
-                f"table {storage.name}: snapshot {snapshot.id} has deletion vectors",
-            )
 
 
 def _check_buckets(storage: TableStorage, before: Snapshot, after: Snapshot) -> None:
@@ -183,21 +162,18 @@ def _by_bucket(
     return found
 
 
-def _files(entries: Iterable[ManifestEntry]) -> dict[str, DataFile]:
-    return {entry.file.file_name: entry.file for entry in entries}
-
-
 @dataclass(frozen=True)
 class _Side:
     """A bucket as one of the two snapshots has it."""
 
     storage: TableStorage
+    snapshot: Snapshot
     entries: Sequence[ManifestEntry]
     vectors: Mapping[str, DeletionFile]
 
     @cached_property
     def files(self) -> dict[str, DataFile]:
-        return _files(self.entries)
+        return {entry.file.file_name: entry.file for entry in self.entries}
 
     @cached_property
     def is_marked(self) -> bool:
@@ -214,33 +190,62 @@ class _Side:
         return read_deletion_vector(self.storage.files, place).positions
 
 
-def _keyed(storage: TableStorage, after: Snapshot, earlier: _Side, later: _Side) -> Iterator[Split]:
+def _keyed(earlier: _Side, later: _Side) -> Iterator[Split]:
     # A file that only changed its level holds the same rows.
-    differing = earlier.files.keys() ^ later.files.keys()
-    differing |= {
-        name for name in earlier.files.keys() & later.files if _marks_differ(name, earlier, later)
-    }
+    differing = (earlier.files.keys() ^ later.files.keys()) | _remarked(earlier, later)
     marked = earlier.is_marked and later.is_marked
     wanted = differing
     if not marked:
         wanted = {
             file.file_name
-            for section in key_sections(storage, {**earlier.files, **later.files}.values())
+            for section in key_sections(later.storage, {**earlier.files, **later.files}.values())
             if any(file.file_name in differing for file in section.files)
             for file in section.files
         }
-    if not wanted:
-        return
+    if wanted:
+        yield replace(_compared(earlier, later, wanted), is_marked=marked)
+
+
+def _appended(earlier: _Side, later: _Side) -> Iterator[Split]:
+    gone = earlier.files.keys() - later.files.keys()
+    if gone:
+        raise unsupported_mode(
+            "rewritten files in a difference",
+            f"table {later.storage.name}: {min(gone)} of snapshot {earlier.snapshot.id} is not in "
+            f"snapshot {later.snapshot.id} any more",
+        )
+    added = tuple(file for name, file in later.files.items() if name not in earlier.files)
+    if added:
+        split = bucket_split(later.storage, later.entries, added, False, True)
+        yield replace(split, deletion_files=later.vectors_of(added))
+    remarked = _remarked(earlier, later)
+    if remarked:
+        yield replace(_compared(earlier, later, remarked), is_marked=True)
+
+
+def _compared(earlier: _Side, later: _Side, names: Collection[str]) -> Split:
+    """A split of the rows in which some files differ."""
     files, before = (
-        tuple(file for name, file in side.files.items() if name in wanted)
+        tuple(file for name, file in side.files.items() if name in names)
         for side in (later, earlier)
     )
-    yield replace(
-        _split(storage, after, [*earlier.entries, *later.entries][0], files, before),
+    split = bucket_split(later.storage, [*earlier.entries, *later.entries], files, True, False)
+    return replace(
+        split,
+        row_count=split.row_count + sum(file.row_count for file in before),
         deletion_files=later.vectors_of(files),
+        before=before,
         before_deletion_files=earlier.vectors_of(before),
-        is_marked=marked,
     )
+
+
+def _remarked(earlier: _Side, later: _Side) -> set[str]:
+    """The files of both snapshots of which these do not mark the same rows as deleted."""
+    return {
+        name
+        for name in earlier.files.keys() & later.files.keys()
+        if _marks_differ(name, earlier, later)
+    }
 
 
 def _marks_differ(name: str, earlier: _Side, later: _Side) -> bool:
@@ -256,44 +261,3 @@ def _marks_differ(name: str, earlier: _Side, later: _Side) -> bool:
     if len(counts) > 1 and None not in counts:
         return True
     return not np.array_equal(earlier.positions(name), later.positions(name))
-
-
-def _appended(
-    storage: TableStorage,
-    before: Snapshot,
-    after: Snapshot,
-    place: ManifestEntry,
-    earlier: dict[str, DataFile],
-    later: dict[str, DataFile],
-) -> list[Split]:
-    gone = earlier.keys() - later.keys()
-    if gone:
-        raise unsupported_mode(
-            "rewritten files in a difference",
-            f"table {storage.name}: {min(gone)} of snapshot {before.id} is not in snapshot "
-            f"{after.id} any more",
-        )
-    added = tuple(file for name, file in later.items() if name not in earlier)
-    return [_split(storage, after, place, added, None)] if added else []
-
-
-def _split(
-    storage: TableStorage,
-    snapshot: Snapshot,
-    place: ManifestEntry,
-    files: tuple[DataFile, ...],
-    before: tuple[DataFile, ...] | None,
-) -> Split:
-    return Split(
-        snapshot.id,
-        place.partition,
-        partition_values(storage, place.partition),
-        place.bucket,
-        place.total_buckets,
-        bucket_directory(storage, place.partition, place.bucket),
-        files,
-        before is not None,
-        sum(file.row_count for file in (*files, *(before or ()))),
-        streaming=before is None,
-        before=before,
-    )

@@ -200,7 +200,7 @@ def plan_snapshot(
                 files = sorted(
                     (entry.file for entry in bucket), key=lambda file: file.creation_time or 0
                 )
-                splits.append(bucket_split(storage, snapshot, bucket, files, False, True))
+                splits.append(bucket_split(storage, bucket, files, False, True))
         elif is_marked(storage, bucket):
             splits += _marked_splits(storage, snapshot, bucket, pruner, found)
         else:
@@ -265,7 +265,7 @@ def _plan_changes(
         if snapshot.commit_kind is not CommitKind.COMPACT:
             # A compaction's changelog is sorted by key, whatever the rows' numbers.
             files = _as_written(files)
-        splits.append(bucket_split(storage, snapshot, bucket, files, False, True))
+        splits.append(bucket_split(storage, bucket, files, False, True))
     return _plan(snapshot, splits, found)
 
 
@@ -390,7 +390,6 @@ def _packed(
             last = max(first + 1, fitting - 1)
             splits.append(
                 Split(
-                    snapshot.id,
                     partition,
                     values,
                     bucket,
@@ -484,7 +483,6 @@ def _keyed_splits(
     return [
         bucket_split(
             storage,
-            snapshot,
             bucket,
             (file for files in each for file in files),
             any(file.file_name in merged for files in each for file in files),

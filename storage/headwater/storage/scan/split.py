@@ -23,7 +23,6 @@ class Split:
     """Files of one bucket that are read together. It pickles.
 
     Attributes:
-        snapshot_id: The snapshot that was planned.
         partition: Serialised partition values.
         partition_values: The same as storage values, in partition-key order.
         bucket: The bucket's number.
@@ -40,7 +39,8 @@ class Split:
             split's buckets are merged with its rows.
         buckets: With `postponed`, the buckets; the names of all files are whole paths then.
         before: The files of an earlier snapshot: wanted are the rows that differ; None for the
-            rows themselves.
+            rows themselves. Of a table without a primary key they are the same files, and the rows
+            differ that one snapshot marks and the other does not.
         before_deletion_files: The places of these files' deletion vectors in that snapshot.
         branch: The branch by whose schema the files are read, where two are read as one table.
         is_marked: True if deletion vectors mark all rows that are superseded, so that none is
@@ -48,7 +48,6 @@ class Split:
             that one snapshot marks and the other does not.
     """
 
-    snapshot_id: int
     partition: bytes
     partition_values: tuple[StorageValue, ...]
     bucket: int
@@ -111,7 +110,6 @@ class ScanPlan:
 
 def bucket_split(
     storage: TableStorage,
-    snapshot: Snapshot,
     bucket: Sequence[ManifestEntry],
     files: Iterable[DataFile],
     needs_merge: bool,
@@ -121,7 +119,6 @@ def bucket_split(
     first = bucket[0]
     chosen = tuple(files)
     return Split(
-        snapshot.id,
         first.partition,
         partition_values(storage, first.partition),
         first.bucket,
