@@ -1,14 +1,69 @@
-"""A lake that the suites of queries read, made once."""
+"""Statements over a catalog without a Spark session, and a lake that suites of queries read."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from tests.conftest import NewSqlite
 
 from headwater.catalog.model.column import Column
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewSchema
+from headwater.catalog.sql import SqlCatalog
+from headwater.client import Lake
+from headwater.client.connect import DATABASE_FILE
 from headwater.spark import SparkLake, connect
+from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.options import Connection
+from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.session import run_statement
+from headwater.spark.sql.statement import split_statements
+from headwater.storage.jobs.executor import LocalExecutor
+
+Run = Callable[[str], list[tuple[object, ...]]]
+
+
+@pytest.fixture
+def context(tmp_path: Path, new_sqlite: NewSqlite) -> Iterator[SqlContext]:
+    """A session in which the database ``db`` is in use, and Spark is not."""
+    url = new_sqlite(tmp_path / DATABASE_FILE)
+    catalog = SqlCatalog.open(
+        url, warehouse="main", location=str(tmp_path / "lake"), undrop_millis=60_000
+    )
+    with Lake(catalog) as lake:
+        lake.create_database("db")
+        without_spark = cast("SparkSession", None)
+        connection = Connection(str(tmp_path))
+        session = CatalogSession(without_spark, connection, lake, LocalExecutor(2), "headwater")
+        yield SqlContext(session, "db")
+
+
+@pytest.fixture
+def answered(context: SqlContext) -> Callable[[str], pa.Table]:
+    """Runs a statement that answers with rows known already; the rows."""
+
+    def run(text: str) -> pa.Table:
+        (statement,) = split_statements(text)
+        found = run_statement(statement, context)
+        assert found is None or isinstance(found, pa.Table)
+        return pa.table({}) if found is None else found
+
+    return run
+
+
+@pytest.fixture
+def run(answered: Callable[[str], pa.Table]) -> Run:
+    """Runs a statement; its rows as tuples."""
+
+    def rows(text: str) -> list[tuple[object, ...]]:
+        return [tuple(row.values()) for row in answered(text).to_pylist()]
+
+    return rows
 
 
 @pytest.fixture(scope="package")

@@ -7,15 +7,28 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.context import Answer, Handler, SqlContext
+from headwater.spark.sql.ddl.create_table import HANDLERS as CREATE_TABLE
+from headwater.spark.sql.ddl.databases import HANDLERS as DATABASES
+from headwater.spark.sql.ddl.tables import HANDLERS as TABLES
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
+from headwater.spark.sql.show.describe import HANDLERS as DESCRIBE
+from headwater.spark.sql.show.listings import HANDLERS as SHOW
 from headwater.spark.sql.statement import Statement, split_statements
 from headwater.spark.sql.use import HANDLERS as USE
 from headwater.storage.errors import Invalid, Unsupported
 
-__all__ = ["run_sql"]
+__all__ = ["run_sql", "run_statement"]
 
-_HANDLERS: Mapping[tuple[str, ...], Handler] = {**QUERY, **USE}
+_HANDLERS: Mapping[tuple[str, ...], Handler] = {
+    **QUERY,
+    **USE,
+    **DATABASES,
+    **CREATE_TABLE,
+    **TABLES,
+    **SHOW,
+    **DESCRIBE,
+}
 _MOST_WORDS = max(len(words) for words in _HANDLERS)
 
 
@@ -36,11 +49,16 @@ def run_sql(text: str, context: SqlContext) -> DataFrame:
     statements = split_statements(text)
     if len(statements) != 1:
         raise Invalid(f"one statement is expected, and there are {len(statements)}")
+    answer = run_statement(statements[0], context)
     spark = context.session.spark
-    answer = _handler(statements[0])(statements[0], context)
     if answer is None:
         return spark.createDataFrame(pa.table({}))
     return spark.createDataFrame(answer) if isinstance(answer, pa.Table) else answer
+
+
+def run_statement(statement: Statement, context: SqlContext) -> Answer:
+    """Run one statement and give what its handler gives."""
+    return _handler(statement)(statement, context)
 
 
 def _handler(statement: Statement) -> Handler:

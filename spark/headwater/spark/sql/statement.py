@@ -169,6 +169,14 @@ class Statement:
         """True when all of it has been read."""
         return self._at == len(self._words)
 
+    def mark(self) -> int:
+        """The present place, to which `reset` goes back."""
+        return self._at
+
+    def reset(self, mark: int) -> None:
+        """Go back to a place that was marked."""
+        self._at = mark
+
     def peek(self, *keywords: str) -> bool:
         """True if these keywords, in capitals, or symbols come next."""
         found = self._words[self._at : self._at + len(keywords)]
@@ -212,6 +220,11 @@ class Statement:
         self._at += 1
         return word.text
 
+    def peek_string(self) -> bool:
+        """True if a string comes next."""
+        word = self._next()
+        return word is not None and word.kind is WordKind.STRING
+
     def integer(self) -> int:
         """Read an integer."""
         sign = -1 if self.accept("-") else 1
@@ -228,13 +241,23 @@ class Statement:
         while not self.accept(")"):
             if found:
                 self.expect(",")
-            word = self._next()
-            quoted = word is not None and word.kind is WordKind.STRING
-            key = self.string() if quoted else ".".join(self.name_parts())
+            key = self.string() if self.peek_string() else ".".join(self.name_parts())
             if key in found:
                 raise Invalid(f"the key '{key}' stands twice in {self._excerpt()}")
             self.expect("=")
             found[key] = self.constant()
+        return found
+
+    def keys(self) -> list[str]:
+        """Read ``('key', other.key)``."""
+        self.expect("(")
+        found: list[str] = []
+        while not self.accept(")"):
+            if found:
+                self.expect(",")
+            found.append(self.string() if self.peek_string() else ".".join(self.name_parts()))
+        if not found:
+            raise Invalid("() names no key")
         return found
 
     def constant(self) -> str:

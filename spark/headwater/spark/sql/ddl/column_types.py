@@ -1,0 +1,221 @@
+"""Types as Spark's SQL writes them, read and written.
+
+Beyond Spark, TIMESTAMP_NTZ, TIMESTAMP_LTZ, BINARY and VARBINARY take a parameter, MULTISET is a
+type, and NOT NULL may follow a type within ARRAY and MAP: so every type of a table has a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headwater.spark.names import quoted
+from headwater.spark.sql.names import quoted_identifier, string_literal
+from headwater.spark.sql.statement import Statement
+from headwater.storage.errors import Invalid
+from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root
+from headwater.storage.types.data_type import (
+    ArrayType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VariantType,
+)
+
+__all__ = ["read_type", "short_type_text", "type_text"]
+
+# Spark's precision of times, in digits of a second.
+_MICROSECONDS = 6
+# Paimon's files hold milliseconds of a time of day.
+_MOST_TIME_DIGITS = 3
+
+_PLAIN: Mapping[str, AtomicType] = {
+    "BOOLEAN": AtomicType(Root.BOOLEAN),
+    "TINYINT": AtomicType(Root.TINYINT),
+    "BYTE": AtomicType(Root.TINYINT),
+    "SMALLINT": AtomicType(Root.SMALLINT),
+    "SHORT": AtomicType(Root.SMALLINT),
+    "INT": AtomicType(Root.INT),
+    "INTEGER": AtomicType(Root.INT),
+    "BIGINT": AtomicType(Root.BIGINT),
+    "LONG": AtomicType(Root.BIGINT),
+    "FLOAT": AtomicType(Root.FLOAT),
+    "REAL": AtomicType(Root.FLOAT),
+    "DOUBLE": AtomicType(Root.DOUBLE),
+    "DATE": AtomicType(Root.DATE),
+    "STRING": AtomicType(Root.VARCHAR, length=MAX_LENGTH),
+}
+_DECIMALS = frozenset({"DECIMAL", "DEC", "NUMERIC"})
+# The root, and what stands for the parameter where there is none; None where there must be one.
+_LENGTHS: Mapping[str, tuple[Root, int | None]] = {
+    "CHAR": (Root.CHAR, None),
+    "CHARACTER": (Root.CHAR, None),
+    "VARCHAR": (Root.VARCHAR, None),
+    "BINARY": (Root.BINARY, 0),
+    "VARBINARY": (Root.VARBINARY, None),
+}
+_TIMES: Mapping[str, Root] = {
+    "TIMESTAMP": Root.TIMESTAMP_LTZ,
+    "TIMESTAMP_LTZ": Root.TIMESTAMP_LTZ,
+    "TIMESTAMP_NTZ": Root.TIMESTAMP,
+    "TIME": Root.TIME,
+}
+_MOST_DIGITS = 38
+_MOST_FRACTION = 9
+
+
+def read_type(statement: Statement) -> DataType:
+    """Read a type; null is a value of it. Fields of structs have no ids yet.
+
+    TIMESTAMP is the type of a moment, with the local time zone, as in Spark unless it is told
+    otherwise.
+
+    Raises:
+        Invalid: There is no type.
+    """
+    refused = statement.unexpected("a type")
+    name = statement.name().upper()
+    match name:
+        case "ARRAY" | "MULTISET":
+            statement.expect("<")
+            element = _read_inner(statement)
+            statement.expect(">")
+            return ArrayType(element) if name == "ARRAY" else MultisetType(element)
+        case "MAP":
+            statement.expect("<")
+            key = _read_inner(statement, nullable=False)
+            statement.expect(",")
+            value = _read_inner(statement)
+            statement.expect(">")
+            return MapType(key, value)
+        case "STRUCT":
+            return RowType(_read_fields(statement))
+        case "VARIANT":
+            return VariantType()
+    if name in _PLAIN:
+        return _PLAIN[name]
+    parameters = _read_parameters(statement)
+    first = parameters[0] if parameters else None
+    if name in _DECIMALS and len(parameters) <= 2:
+        precision = 10 if first is None else first
+        scale = parameters[1] if len(parameters) > 1 else 0
+        if not (1 <= precision <= _MOST_DIGITS and 0 <= scale <= precision):
+            raise Invalid(
+                f"DECIMAL({precision}, {scale}): the precision must be between 1 and "
+                f"{_MOST_DIGITS}, and the scale between 0 and it"
+            )
+        return AtomicType(Root.DECIMAL, precision=precision, scale=scale)
+    if name in _TIMES and len(parameters) <= 1:
+        digits = _MICROSECONDS if first is None else first
+        if not 0 <= digits <= _MOST_FRACTION:
+            raise Invalid(f"{name}({digits}): the precision must be between 0 and {_MOST_FRACTION}")
+        root = _TIMES[name]
+        return AtomicType(
+            root, precision=min(digits, _MOST_TIME_DIGITS) if root is Root.TIME else digits
+        )
+    if name in _LENGTHS and len(parameters) <= 1:
+        root, default = _LENGTHS[name]
+        if first is None and default is not None:
+            return AtomicType(Root.VARBINARY, length=MAX_LENGTH)
+        if first is None:
+            raise Invalid(f"type {name} needs a length: write {name}(10)")
+        if not 1 <= first <= MAX_LENGTH:
+            raise Invalid(f"{name}({first}): the length must be between 1 and {MAX_LENGTH}")
+        return AtomicType(root, length=first)
+    raise refused
+
+
+def _read_parameters(statement: Statement) -> list[int]:
+    found: list[int] = []
+    if statement.accept("("):
+        found.append(statement.integer())
+        while statement.accept(","):
+            found.append(statement.integer())
+        statement.expect(")")
+    return found
+
+
+def _read_inner(statement: Statement, *, nullable: bool = True) -> DataType:
+    data_type = read_type(statement)
+    if statement.accept("NOT", "NULL"):
+        nullable = False
+    elif statement.accept("NULL"):
+        nullable = True
+    return replace(data_type, nullable=nullable)
+
+
+def _read_fields(statement: Statement) -> tuple[DataField, ...]:
+    statement.expect("<")
+    fields: list[DataField] = []
+    while not statement.accept(">"):
+        if fields:
+            statement.expect(",")
+        name = statement.name()
+        statement.accept(":")
+        data_type = _read_inner(statement)
+        comment = statement.string() if statement.accept("COMMENT") else None
+        fields.append(DataField(-1, name, data_type, comment))
+    return tuple(fields)
+
+
+def type_text(data_type: DataType) -> str:
+    """The text that `read_type` reads as a type, whatever its own nullability."""
+    match data_type:
+        case AtomicType():
+            return _atomic_text(data_type)
+        case VariantType():
+            return "VARIANT"
+        case ArrayType():
+            return f"ARRAY<{_inner_text(data_type.element)}>"
+        case MultisetType():
+            return f"MULTISET<{_inner_text(data_type.element)}>"
+        case MapType():
+            key = type_text(data_type.key) + (" NULL" if data_type.key.nullable else "")
+            return f"MAP<{key}, {_inner_text(data_type.value)}>"
+        case RowType():
+            return f"STRUCT<{', '.join(map(_field_text, data_type.fields))}>"
+
+
+def _inner_text(data_type: DataType) -> str:
+    return type_text(data_type) + ("" if data_type.nullable else " NOT NULL")
+
+
+def _field_text(field: DataField) -> str:
+    comment = "" if field.description is None else f" COMMENT {string_literal(field.description)}"
+    return f"{quoted_identifier(field.name)}: {_inner_text(field.type)}{comment}"
+
+
+def _atomic_text(data_type: AtomicType) -> str:
+    match data_type.root:
+        case Root.VARBINARY if data_type.length == MAX_LENGTH:
+            return "BINARY"
+        case Root.TIMESTAMP | Root.TIMESTAMP_LTZ if data_type.precision == _MICROSECONDS:
+            return "TIMESTAMP_NTZ" if data_type.root is Root.TIMESTAMP else "TIMESTAMP"
+        case Root.TIMESTAMP:
+            return f"TIMESTAMP_NTZ({data_type.precision})"
+        case Root.TIMESTAMP_LTZ:
+            return f"TIMESTAMP_LTZ({data_type.precision})"
+        case _:
+            return str(replace(data_type, nullable=True))
+
+
+def short_type_text(data_type: DataType) -> str:
+    """A type as DESCRIBE shows it: in small letters, without nullability and comments."""
+    match data_type:
+        case AtomicType() | VariantType():
+            return type_text(data_type).lower().replace(", ", ",")
+        case ArrayType():
+            return f"array<{short_type_text(data_type.element)}>"
+        case MultisetType():
+            return f"multiset<{short_type_text(data_type.element)}>"
+        case MapType():
+            return f"map<{short_type_text(data_type.key)},{short_type_text(data_type.value)}>"
+        case RowType():
+            fields = (f"{_short_name(f.name)}:{short_type_text(f.type)}" for f in data_type.fields)
+            return f"struct<{','.join(fields)}>"
+
+
+def _short_name(name: str) -> str:
+    return quoted(name) if quoted_identifier(name) != name and not name.isidentifier() else name

@@ -1,0 +1,157 @@
+"""Definitions of columns, and of partitions, in CREATE TABLE and ALTER TABLE."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from headwater.spark.sql.ddl.column_types import read_type, type_text
+from headwater.spark.sql.names import quoted_identifier, string_literal
+from headwater.spark.sql.statement import Statement
+from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.types.atomic_type import AtomicType
+from headwater.storage.types.data_type import DataField, DataType, VariantType
+
+__all__ = ["column_text", "read_column", "read_default", "read_partition"]
+
+_AFTER_DEFAULT = (",", "COMMENT", "NOT", "DEFAULT", "FIRST", "AFTER", "PRIMARY")
+_TYPED_LITERALS = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME")
+_NUMBER = re.compile(r"(?P<value>-?\s*(\d+(\.\d*)?|\.\d+)(E[+-]?\d+)?)(BD|[LSYDF])?", re.IGNORECASE)
+_ONLY_CONSTANTS = "the default of a column is a constant: a string, a number, TRUE or FALSE"
+
+
+def read_column(statement: Statement) -> DataField:
+    """Read ``name type [NOT NULL] [DEFAULT value] [COMMENT text]``, in any order after the type.
+
+    Raises:
+        Invalid: Something stands twice.
+        Unsupported: The column is generated, or has a constraint that is not kept.
+    """
+    name = statement.name()
+    statement.accept(":")
+    field = DataField(-1, name, read_type(statement))
+    seen: set[str] = set()
+
+    def once(clause: str) -> None:
+        if clause in seen:
+            raise Invalid(f"column '{name}' has {clause} twice")
+        seen.add(clause)
+
+    while True:
+        if statement.accept("NOT", "NULL"):
+            once("NOT NULL")
+            field = replace(field, type=replace(field.type, nullable=False))
+        elif statement.accept("DEFAULT"):
+            once("DEFAULT")
+            field = replace(field, default_value=read_default(statement, field.type))
+        elif statement.accept("COMMENT"):
+            once("COMMENT")
+            field = replace(field, description=statement.string())
+        elif statement.peek("GENERATED"):
+            raise Unsupported(
+                f"column '{name}': tables have no generated columns; compute the value in the "
+                "query that writes it"
+            )
+        elif any(statement.peek(word) for word in ("PRIMARY", "UNIQUE", "REFERENCES", "CHECK")):
+            raise Unsupported(
+                f"column '{name}': a column has no constraint but NOT NULL; for a primary key "
+                "write TBLPROPERTIES ('primary-key' = '…')"
+            )
+        else:
+            return field
+
+
+def read_default(statement: Statement, data_type: DataType) -> str | None:
+    """Read a default: the text that a table's schema keeps of it, None for NULL.
+
+    A string becomes its value in quotes, and ``DATE '…'`` and the like their string: readers of a
+    schema cast the text between the quotes. The default of a nested type is kept as it is written.
+
+    Args:
+        statement: The statement.
+        data_type: The column's type.
+
+    Raises:
+        Invalid: There is none.
+        Unsupported: It is no constant, and the type is not nested.
+    """
+    if statement.accept("NULL"):
+        return None
+    is_plain = isinstance(data_type, AtomicType | VariantType)
+    if is_plain and any(statement.accept(word) for word in _TYPED_LITERALS):
+        return f"'{statement.string()}'"
+    if is_plain and statement.peek_string():
+        value = f"'{statement.string()}'"
+        if statement.at_end or any(statement.peek(word) for word in (*_AFTER_DEFAULT, ")")):
+            return value
+        raise Unsupported(_ONLY_CONSTANTS)
+    written = statement.until(*_AFTER_DEFAULT)
+    if not written:
+        raise statement.unexpected("a default")
+    if not is_plain:
+        return written
+    number = _NUMBER.fullmatch(written)
+    if number is not None:
+        return number["value"].replace(" ", "")
+    if written.upper() in ("TRUE", "FALSE"):
+        return written.lower()
+    raise Unsupported(f"{_ONLY_CONSTANTS}, not {written}")
+
+
+def column_text(field: DataField) -> str:
+    """The definition that `read_column` reads as a column."""
+    parts = [quoted_identifier(field.name), type_text(field.type)]
+    if not field.type.nullable:
+        parts.append("NOT NULL")
+    if field.default_value is not None:
+        parts.append(f"DEFAULT {_default_text(field.type, field.default_value)}")
+    if field.description is not None:
+        parts.append(f"COMMENT {string_literal(field.description)}")
+    return " ".join(parts)
+
+
+def _default_text(data_type: DataType, text: str) -> str:
+    if len(text) > 1 and text.startswith("'") and text.endswith("'"):
+        return string_literal(text[1:-1])
+    is_plain = isinstance(data_type, AtomicType | VariantType)
+    if is_plain and not _NUMBER.fullmatch(text) and text not in ("true", "false"):
+        return string_literal(text)
+    return text
+
+
+def read_partition(statement: Statement, *, names_alone: bool = False) -> dict[str, str | None]:
+    """Read ``PARTITION (a = 1, b = 'x')``: the columns' values as text; None is null.
+
+    Args:
+        statement: The statement.
+        names_alone: True if columns may stand without a value; they are left out.
+
+    Raises:
+        Invalid: A column stands twice.
+    """
+    statement.expect("PARTITION", "(")
+    found: dict[str, str | None] = {}
+    seen: set[str] = set()
+    while not statement.accept(")"):
+        if seen:
+            statement.expect(",")
+        name = statement.name()
+        if name in seen:
+            raise Invalid(f"the partition has '{name}' twice")
+        seen.add(name)
+        if names_alone and not statement.peek("="):
+            continue
+        statement.expect("=")
+        found[name] = _read_value(statement)
+    if not seen:
+        raise Invalid("PARTITION () names no column")
+    return found
+
+
+def _read_value(statement: Statement) -> str | None:
+    if statement.accept("NULL"):
+        return None
+    for word in _TYPED_LITERALS:
+        if statement.accept(word):
+            return statement.string()
+    return statement.constant()

@@ -1,0 +1,165 @@
+"""``CREATE TABLE`` and ``REPLACE TABLE``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.table.table import Table
+from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.ddl.clauses import TableClauses, read_clauses
+from headwater.spark.sql.ddl.columns import read_column
+from headwater.spark.sql.ddl.options import PATH
+from headwater.spark.sql.names import column_name, object_identifier
+from headwater.spark.sql.statement import Statement
+from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.schema.table_type import TableType, table_type
+from headwater.storage.types.data_type import DataField
+
+__all__ = ["HANDLERS", "provider"]
+
+
+def _create(statement: Statement, context: SqlContext) -> None:
+    """``CREATE [EXTERNAL] TABLE [IF NOT EXISTS] t …``."""
+    statement.expect("CREATE")
+    external = statement.accept("EXTERNAL")
+    statement.expect("TABLE")
+    ignore = statement.accept("IF", "NOT", "EXISTS")
+    name = object_identifier(statement, context)
+    if statement.accept("LIKE"):
+        source = context.catalog.table(str(object_identifier(statement, context)))
+        clauses = read_clauses(statement)
+        schema = _schema_like(source, clauses)
+    else:
+        fields = _read_columns(statement)
+        clauses = read_clauses(statement)
+        schema = _schema(fields, clauses)
+    if external and PATH not in schema.options:
+        raise Invalid(f"CREATE EXTERNAL TABLE {name} needs a LOCATION")
+    if clauses.query:
+        raise _as_query()
+    _create_table(context, name, schema, ignore=ignore)
+
+
+def _replace(statement: Statement, context: SqlContext) -> None:
+    """``[CREATE OR] REPLACE TABLE t …``: another schema and no rows; the history stays."""
+    create = statement.accept("CREATE", "OR")
+    statement.expect("REPLACE", "TABLE")
+    name = object_identifier(statement, context)
+    if statement.peek("LIKE"):
+        raise Unsupported("REPLACE TABLE … LIKE is not supported: write the columns")
+    fields = _read_columns(statement)
+    clauses = read_clauses(statement)
+    schema = _schema(fields, clauses)
+    if clauses.query:
+        raise _as_query()
+    try:
+        context.catalog.replace_table(str(name), schema)
+    except NotFound as error:
+        if not create or error.resource_type is not ResourceType.TABLE:
+            raise
+        _create_table(context, name, schema, ignore=False)
+
+
+def _as_query() -> Unsupported:
+    return Unsupported("CREATE TABLE … AS a query is not supported: create the table, then INSERT")
+
+
+def _create_table(context: SqlContext, name: Identifier, schema: Schema, *, ignore: bool) -> bool:
+    """Create a table; false when there is one, and that is no error."""
+    _refuse_view(context, name)
+    # Those that this engine does not write are for others, and named so (USING csv).
+    foreign = not table_type(schema.options).has_snapshots
+    try:
+        context.catalog.create_table(str(name), schema, for_another_engine=foreign)
+    except AlreadyExists as error:
+        if not ignore or error.resource_type is not ResourceType.TABLE:
+            raise
+        return False
+    return True
+
+
+def _refuse_view(context: SqlContext, name: Identifier) -> None:
+    try:
+        context.catalog.catalog.views.get(name)
+    except NotFound:
+        return
+    raise AlreadyExists(
+        f"there is a view {name}: queries could not tell which is meant",
+        resource_type=ResourceType.VIEW,
+        resource_name=str(name),
+    )
+
+
+def _read_columns(statement: Statement) -> list[DataField]:
+    """Read ``(a INT, b STRING)``; nothing where there are none."""
+    fields: list[DataField] = []
+    if not statement.peek("("):
+        return fields
+    mark = statement.mark()
+    statement.expect("(")
+    if statement.peek("SELECT") or statement.peek("WITH") or statement.peek("("):
+        statement.reset(mark)
+        return fields
+    while not statement.accept(")"):
+        if fields:
+            statement.expect(",")
+        if statement.peek("PRIMARY", "KEY") or statement.peek("CONSTRAINT"):
+            raise Unsupported(
+                "CREATE TABLE takes no constraints but NOT NULL; for a primary key write "
+                "TBLPROPERTIES ('primary-key' = 'a,b')"
+            )
+        fields.append(read_column(statement))
+    if not fields:
+        raise Invalid("a table needs at least one column")
+    return fields
+
+
+def _schema(fields: list[DataField], clauses: TableClauses) -> Schema:
+    if not fields and not clauses.query:
+        if PATH not in clauses.options:
+            raise Invalid("a table needs columns, a query, or the LOCATION of a table")
+        if clauses.partition_keys:
+            raise Invalid("the table at the LOCATION has its own partitions; leave them out")
+    if fields and clauses.query:
+        raise Invalid("CREATE TABLE … AS takes its columns from the query; leave them out")
+    columns = (*fields, *clauses.partition_columns)
+    keys = clauses.partition_keys
+    if columns:
+        keys = [column_name(columns, key) for key in keys]
+    return Schema(columns, tuple(keys), (), clauses.options, clauses.comment)
+
+
+def _schema_like(source: Table, clauses: TableClauses) -> Schema:
+    """The schema of a table like another (``CopyDataFromSource`` is for data; this copies none).
+
+    Properties are copied where both are of one provider, and those that are given win.
+    """
+    if clauses.partition_keys or clauses.query:
+        raise Invalid("CREATE TABLE … LIKE takes partitions and columns from the other table")
+    schema = source.schema.to_schema()
+    own = dict(schema.options)
+    own.pop(PATH, None)
+    comment = schema.comment if clauses.comment is None else clauses.comment
+    if clauses.provider is None or provider(own) == provider(clauses.options):
+        options = {**own, **clauses.options}
+        keys = () if "primary-key" in clauses.options else schema.primary_keys
+        return replace(schema, options=options, primary_keys=keys, comment=comment)
+    return replace(schema, options=clauses.options, primary_keys=(), comment=comment)
+
+
+def provider(options: Mapping[str, str]) -> str:
+    """The name that ``USING`` has for a table: ``paimon``, or a format of files alone."""
+    if table_type(options) is TableType.FORMAT:
+        return options.get("file.format", "parquet").lower()
+    return "paimon"
+
+
+HANDLERS: Mapping[tuple[str, ...], Handler] = {
+    ("CREATE", "TABLE"): _create,
+    ("CREATE", "EXTERNAL", "TABLE"): _create,
+    ("CREATE", "OR", "REPLACE", "TABLE"): _replace,
+    ("REPLACE", "TABLE"): _replace,
+}

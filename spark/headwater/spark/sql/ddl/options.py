@@ -1,0 +1,71 @@
+"""The properties that a table is made with: keys, and options of Paimon's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+from headwater.storage.capabilities.checks import OPTIONS, find_option
+from headwater.storage.errors import Invalid, Unsupported
+
+__all__ = ["COMMENT", "FORMATS", "PATH", "check_options", "provider_options"]
+
+COMMENT = "comment"
+PATH = "path"
+# Not among the options of a table's data, but of what it is.
+_OF_TABLES = frozenset({"primary-key", "partition", "type", "path"})
+FORMATS = ("csv", "json", "orc", "parquet", "text")
+"""The formats of files without snapshots that ``USING`` names."""
+# What readers of such files take besides, by their own names (``FormatTable.java``).
+_OF_FORMATS = frozenset(
+    (
+        "seq", "delimiter", "lineSep", "quote", "escape", "nullvalue", "header", "mode",
+        "field-delimiter", "line-delimiter", "compression", "encoding",
+    )
+)  # fmt: skip
+_OWN = ("headwater", "paimon")
+
+
+def provider_options(provider: str | None) -> dict[str, str]:
+    """The options that ``USING`` stands for.
+
+    Raises:
+        Unsupported: The catalog does not keep such tables.
+    """
+    name = "paimon" if provider is None else provider.lower()
+    if name in _OWN:
+        return {}
+    if name in FORMATS:
+        return {"type": "format-table", "file.format": name}
+    raise Unsupported(
+        f"USING {provider}: a table is of {', '.join(_OWN)}, or of files in "
+        f"{', '.join(FORMATS)} alone"
+    )
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Refuse options that mean nothing to anybody.
+
+    Raises:
+        Invalid: The message names each, and what may have been meant.
+    """
+    is_format = options.get("type") == "format-table"
+    unknown = [
+        key
+        for key in options
+        if key not in _OF_TABLES
+        and find_option(key) is None
+        and not (is_format and (key in _OF_FORMATS or key.partition(".")[0] in FORMATS))
+    ]
+    if unknown:
+        raise Invalid("; ".join(_refusal(key, _known()) for key in sorted(unknown)))
+
+
+def _refusal(key: str, known: Iterable[str]) -> str:
+    close = get_close_matches(key, known, n=1)
+    meant = f"; do you mean '{close[0]}'?" if close else ""
+    return f"'{key}' is no option of a table{meant}"
+
+
+def _known() -> list[str]:
+    return [*_OF_TABLES, *(key for each in OPTIONS for key in (each.key, *each.aliases))]

@@ -1,0 +1,162 @@
+"""Statements about tables as a whole: drop, restore, empty, describe with a comment, analyse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headwater.catalog.model.dropped_tables import DroppedTableInfo
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import all_pages
+from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.ddl.columns import read_partition
+from headwater.spark.sql.ddl.databases import set_database_comment
+from headwater.spark.sql.names import (
+    accept_database_word,
+    column_name,
+    database_name,
+    object_identifier,
+)
+from headwater.spark.sql.statement import Statement
+from headwater.storage.errors import NotFound, ResourceType, Unsupported
+from headwater.storage.schema.change import UpdateComment
+
+__all__ = ["HANDLERS", "dropped_tables"]
+
+
+def _drop(statement: Statement, context: SqlContext) -> None:
+    """``DROP TABLE [IF EXISTS] t [PURGE]``."""
+    statement.expect("DROP", "TABLE")
+    ignore = statement.accept("IF", "EXISTS")
+    name = object_identifier(statement, context)
+    purge = statement.accept("PURGE")
+    statement.end()
+    _refuse_branch(name, "DROP TABLE", "CALL sys.delete_branch")
+    tables = context.catalog.catalog.tables
+    try:
+        table_id = tables.get(name).id
+        tables.drop(name)
+    except NotFound as error:
+        if ignore and error.resource_type in (ResourceType.TABLE, ResourceType.DATABASE):
+            return
+        raise
+    if purge:
+        try:
+            context.catalog.catalog.dropped_tables.purge(table_id)
+        except NotFound as error:
+            # Where dropped tables are not kept there is none.
+            if error.resource_type is not ResourceType.TABLE:
+                raise
+
+
+def _undrop(statement: Statement, context: SqlContext) -> None:
+    """``UNDROP TABLE t [AS other]`` or ``UNDROP TABLE WITH ID 'id' [AS other]``."""
+    statement.expect("UNDROP", "TABLE")
+    if statement.accept("WITH", "ID"):
+        table_id = statement.string()
+    else:
+        name = object_identifier(statement, context)
+        found = [each for each in dropped_tables(context, name.database) if each.identifier == name]
+        if not found:
+            raise NotFound(
+                f"no dropped table {name} can be restored; SHOW TABLES DROPPED has those that can",
+                resource_type=ResourceType.TABLE,
+                resource_name=str(name),
+            )
+        table_id = max(found, key=lambda each: each.dropped_at).id
+    destination = object_identifier(statement, context) if statement.accept("AS") else None
+    statement.end()
+    context.catalog.catalog.dropped_tables.restore(table_id, destination)
+
+
+def dropped_tables(context: SqlContext, database: str | None) -> list[DroppedTableInfo]:
+    """The dropped tables that can be restored, of one database or of all."""
+    dropped = context.catalog.catalog.dropped_tables
+    return all_pages(lambda token: dropped.list(database=database, page_token=token))
+
+
+def _truncate(statement: Statement, context: SqlContext) -> None:
+    """``TRUNCATE TABLE t [PARTITION (a = 1)]``."""
+    statement.expect("TRUNCATE", "TABLE")
+    table = context.catalog.table(str(object_identifier(statement, context)))
+    partition: dict[str, str | None] | None = None
+    if statement.peek("PARTITION"):
+        partition = read_partition(statement)
+    statement.end()
+    if partition is None:
+        table.truncate()
+        return
+    fields = table.schema.partition_fields
+    table.drop_partitions({column_name(fields, key): value for key, value in partition.items()})
+
+
+def _comment(statement: Statement, context: SqlContext) -> None:
+    """``COMMENT ON {DATABASE | TABLE} name IS {'text' | NULL}``."""
+    statement.expect("COMMENT", "ON")
+    if accept_database_word(statement):
+        database = database_name(statement, context)
+        set_database_comment(context, database, _comment_text(statement))
+    elif statement.accept("TABLE"):
+        name = object_identifier(statement, context)
+        context.catalog.alter_table(str(name), UpdateComment(_comment_text(statement)))
+    else:
+        raise statement.unexpected("DATABASE or TABLE")
+
+
+def _comment_text(statement: Statement) -> str | None:
+    statement.expect("IS")
+    text = None if statement.accept("NULL") else statement.string()
+    statement.end()
+    return text
+
+
+def _analyze(statement: Statement, context: SqlContext) -> None:
+    """``ANALYZE TABLE t COMPUTE STATISTICS [FOR COLUMNS a, b | FOR ALL COLUMNS]``."""
+    statement.expect("ANALYZE", "TABLE")
+    table = context.catalog.table(str(object_identifier(statement, context)))
+    if statement.peek("PARTITION"):
+        raise Unsupported("ANALYZE TABLE … PARTITION is not supported: statistics are of a table")
+    statement.expect("COMPUTE", "STATISTICS")
+    columns: list[str] | None = []
+    if statement.accept("NOSCAN"):
+        raise Unsupported(
+            "ANALYZE TABLE … NOSCAN is not supported: leave NOSCAN out, and the rows are counted"
+        )
+    if statement.accept("FOR", "ALL", "COLUMNS"):
+        columns = None
+    elif statement.accept("FOR", "COLUMNS"):
+        fields = table.schema.fields
+        columns = [column_name(fields, statement.name())]
+        while statement.accept(","):
+            columns.append(column_name(fields, statement.name()))
+    statement.end()
+    table.analyze(columns, executor=context.session.executor)
+
+
+def _refresh(statement: Statement, context: SqlContext) -> None:
+    """``REFRESH TABLE t``: nothing is kept of a table between statements."""
+    statement.expect("REFRESH", "TABLE")
+    context.catalog.table(str(object_identifier(statement, context)))
+    statement.end()
+
+
+def _repair(statement: Statement, context: SqlContext) -> None:
+    raise Unsupported(
+        "MSCK REPAIR TABLE is for tables of files alone; for a table that other engines wrote "
+        "without the catalog write CALL sys.repair('database.table')"
+    )
+
+
+def _refuse_branch(name: Identifier, verb: str, instead: str) -> None:
+    if "$" in name.name:
+        raise Unsupported(f"{verb} {name}: name the table; for a branch write {instead}")
+
+
+HANDLERS: Mapping[tuple[str, ...], Handler] = {
+    ("DROP", "TABLE"): _drop,
+    ("UNDROP", "TABLE"): _undrop,
+    ("TRUNCATE", "TABLE"): _truncate,
+    ("COMMENT", "ON"): _comment,
+    ("ANALYZE", "TABLE"): _analyze,
+    ("REFRESH", "TABLE"): _refresh,
+    ("MSCK", "REPAIR", "TABLE"): _repair,
+}

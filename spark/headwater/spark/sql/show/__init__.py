@@ -1,0 +1,1 @@
+"""Statements that list and describe what is in a catalog: SHOW and DESCRIBE."""

@@ -1,0 +1,262 @@
+"""``SHOW``: what is in the catalog, in a database, and in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from headwater.catalog.model.page import all_pages
+from headwater.catalog.table.table import Table
+from headwater.spark.sql.answers import answer
+from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.ddl.columns import read_partition
+from headwater.spark.sql.ddl.tables import dropped_tables
+from headwater.spark.sql.names import column_name, database_name, matching, object_identifier
+from headwater.spark.sql.show.texts import shown_options, table_information
+from headwater.spark.sql.statement import Statement
+from headwater.storage.errors import Invalid, NotFound, ResourceType
+from headwater.storage.files.layout import escape_path_name
+from headwater.storage.options import TableOptions
+from headwater.storage.rows.partition import static_partition
+from headwater.storage.types.values import partition_text
+
+__all__ = ["HANDLERS"]
+
+_READABLE = TableOptions({"partition.legacy-name": "false"})
+_TABLES: Mapping[str, type] = {"namespace": str, "tableName": str, "isTemporary": bool}
+
+
+def _databases(statement: Statement, context: SqlContext) -> pa.Table:
+    """``SHOW {DATABASES | SCHEMAS | NAMESPACES} [LIKE 'pattern']``."""
+    statement.expect("SHOW")
+    statement.name()
+    pattern = _pattern(statement)
+    names = matching(context.catalog.list_databases(), pattern)
+    return answer({"namespace": str}, [(name,) for name in names])
+
+
+def _tables(statement: Statement, context: SqlContext) -> pa.Table:
+    """``SHOW TABLES [DROPPED] [{FROM | IN} d] [LIKE 'pattern']``."""
+    statement.expect("SHOW", "TABLES")
+    if statement.accept("DROPPED"):
+        return _dropped(statement, context)
+    database = _in_database(statement, context)
+    pattern = _pattern(statement)
+    names = matching(context.catalog.list_tables(database), pattern)
+    return answer(_TABLES, [(database, name, False) for name in names])
+
+
+def _dropped(statement: Statement, context: SqlContext) -> pa.Table:
+    database = None
+    if statement.accept("IN") or statement.accept("FROM"):
+        database = database_name(statement, context)
+    statement.end()
+    columns: Mapping[str, type] = {
+        "namespace": str, "tableName": str, "tableId": str, "droppedAt": int, "keptUntil": int,
+    }  # fmt: skip
+    return answer(
+        columns,
+        [
+            (found.identifier.database, found.identifier.name, found.id, found.dropped_at,
+             found.kept_until)
+            for found in dropped_tables(context, database)
+        ],
+    )  # fmt: skip
+
+
+def _table_extended(statement: Statement, context: SqlContext) -> pa.Table:
+    """``SHOW TABLE EXTENDED [{FROM | IN} d] LIKE 'pattern' [PARTITION (a = 1)]``."""
+    statement.expect("SHOW", "TABLE", "EXTENDED")
+    database = _in_database(statement, context)
+    statement.expect("LIKE")
+    pattern = statement.string()
+    partition = read_partition(statement) if statement.peek("PARTITION") else None
+    statement.end()
+    columns = {**_TABLES, "information": str}
+    if partition is not None:
+        return answer(columns, [_partition_row(context, database, pattern, partition)])
+    found = matching(context.catalog.list_tables(database), pattern)
+    tables = [context.catalog.table(f"{database}.{name}") for name in found]
+    return answer(
+        columns,
+        [(database, table.identifier.name, False, table_information(table)) for table in tables],
+    )
+
+
+def _partition_row(
+    context: SqlContext, database: str, name: str, partition: Mapping[str, str | None]
+) -> tuple[str, str, bool, str]:
+    table = context.catalog.table(f"{database}.{name}")
+    wanted = _partition_values(table, partition)
+    found = [each for each in table.partitions() if wanted == dict(each.spec)]
+    if not found:
+        raise NotFound(
+            f"table {table.name} has no partition {dict(partition)}; name all of its columns, "
+            f"{', '.join(table.schema.partition_keys)}",
+            resource_type=ResourceType.PARTITION,
+            resource_name=str(dict(partition)),
+        )
+    values = ", ".join(f"{key}={value}" for key, value in found[0].spec.items())
+    text = (
+        f"Partition Values: [{values}]\n"
+        f"Partition Statistics: {found[0].record_count} rows, "
+        f"{found[0].file_size_in_bytes} bytes, {found[0].file_count} files\n"
+    )
+    return database, table.identifier.name, False, text
+
+
+def _views(statement: Statement, context: SqlContext) -> pa.Table:
+    """``SHOW VIEWS [{FROM | IN} d] [LIKE 'pattern']``."""
+    statement.expect("SHOW", "VIEWS")
+    database = _in_database(statement, context)
+    pattern = _pattern(statement)
+    views = context.catalog.catalog.views
+    names = all_pages(lambda token: views.list(database, page_token=token))
+    columns: Mapping[str, type] = {"namespace": str, "viewName": str, "isTemporary": bool}
+    return answer(columns, [(database, name, False) for name in matching(names, pattern)])
+
+
+def _functions(statement: Statement, context: SqlContext) -> pa.Table:
+    """``SHOW USER FUNCTIONS [{FROM | IN} d] [LIKE 'pattern']``: those of the catalog."""
+    statement.expect("SHOW", "USER", "FUNCTIONS")
+    database = _in_database(statement, context)
+    pattern = _pattern(statement)
+    functions = context.catalog.catalog.functions
+    names = all_pages(lambda token: functions.list(database, page_token=token))
+    found = matching(names, pattern)
+    return answer({"function": str}, [(f"{database}.{name}",) for name in found])
+
+
+def _partitions(statement: Statement, context: SqlContext) -> pa.Table:
+    """``SHOW PARTITIONS t [PARTITION (a = 1)]``."""
+    statement.expect("SHOW", "PARTITIONS")
+    table = _table(statement, context)
+    partition = read_partition(statement, names_alone=True) if not statement.at_end else {}
+    statement.end()
+    if not table.schema.partition_keys:
+        raise Invalid(f"table {table.name} has no partitions")
+    wanted = _partition_values(table, partition).items()
+    rows = [
+        (_shown_partition(table, found.spec),)
+        for found in table.partitions()
+        if wanted <= found.spec.items()
+    ]
+    return answer({"partition": str}, rows)
+
+
+def _partition_values(table: Table, partition: Mapping[str, str | None]) -> dict[str, str]:
+    """A partition's values as in directory names; raises Invalid, NotFound."""
+    schema = table.schema
+    named = {column_name(schema.partition_fields, key): v for key, v in partition.items()}
+    values = static_partition(table.storage, named)
+    return {
+        name: partition_text(value, schema.column(name), schema.table_options)
+        for name, value in values.items()
+    }
+
+
+def _shown_partition(table: Table, spec: Mapping[str, str]) -> str:
+    """A partition's name as Spark shows it: a date is a date, whatever its directory's name is."""
+    parts = []
+    for name, value in static_partition(table.storage, spec).items():
+        field = table.schema.column(name)
+        text = "null" if value is None else partition_text(value, field, _READABLE)
+        parts.append(f"{escape_path_name(name)}={escape_path_name(text)}")
+    return "/".join(parts)
+
+
+def _properties(statement: Statement, context: SqlContext) -> pa.Table:
+    """``SHOW TBLPROPERTIES t [('key')]``."""
+    statement.expect("SHOW", "TBLPROPERTIES")
+    table = _table(statement, context)
+    options = shown_options(table)
+    rows = sorted(options.items())
+    if not statement.at_end:
+        (key,) = statement.keys() if statement.peek("(") else [statement.string()]
+        missing = f"Table {table.name} does not have property: {key}"
+        rows = [(key, options.get(key, missing))]
+    statement.end()
+    return answer({"key": str, "value": str}, rows)
+
+
+def _columns(statement: Statement, context: SqlContext) -> pa.Table:
+    """``SHOW COLUMNS {FROM | IN} t [{FROM | IN} d]``."""
+    statement.expect("SHOW", "COLUMNS")
+    if not (statement.accept("IN") or statement.accept("FROM")):
+        raise statement.unexpected("IN or FROM")
+    parts = statement.name_parts()
+    if statement.accept("IN") or statement.accept("FROM"):
+        database = database_name(statement, context)
+        if len(parts) > 1 and parts[-2] != database:
+            raise Invalid(f"SHOW COLUMNS names two databases, {parts[-2]} and {database}")
+        parts = (database, parts[-1])
+    statement.end()
+    schema = context.catalog.table(context.full_name(parts)).schema
+    return answer({"col_name": str}, [(field.name,) for field in schema.fields])
+
+
+def _tags(statement: Statement, context: SqlContext) -> pa.Table:
+    """``SHOW TAGS t``."""
+    statement.expect("SHOW", "TAGS")
+    table = _table(statement, context)
+    statement.end()
+    tags = context.catalog.catalog.tags
+    names = all_pages(lambda token: tags.list(table.identifier, page_token=token))
+    return answer({"tag": str}, [(name,) for name in names])
+
+
+def _branches(statement: Statement, context: SqlContext) -> pa.Table:
+    """``SHOW BRANCHES t``."""
+    statement.expect("SHOW", "BRANCHES")
+    table = _table(statement, context)
+    statement.end()
+    return answer({"branch": str}, [(name,) for name in table.branches()])
+
+
+def _current(statement: Statement, context: SqlContext) -> pa.Table:
+    """``SHOW CURRENT {NAMESPACE | DATABASE | SCHEMA}``."""
+    statement.expect("SHOW", "CURRENT")
+    if not any(statement.accept(word) for word in ("NAMESPACE", "DATABASE", "SCHEMA")):
+        raise statement.unexpected("NAMESPACE")
+    statement.end()
+    rows = [(context.catalog.warehouse, context.database)]
+    return answer({"catalog": str, "namespace": str}, rows)
+
+
+def _table(statement: Statement, context: SqlContext) -> Table:
+    return context.catalog.table(str(object_identifier(statement, context)))
+
+
+def _in_database(statement: Statement, context: SqlContext) -> str:
+    if statement.accept("IN") or statement.accept("FROM"):
+        return database_name(statement, context)
+    if context.database is None:
+        raise Invalid("no database is in use: write IN database, or USE a database first")
+    return context.database
+
+
+def _pattern(statement: Statement) -> str | None:
+    if statement.at_end:
+        return None
+    statement.accept("LIKE")
+    pattern = statement.string()
+    statement.end()
+    return pattern
+
+
+HANDLERS: Mapping[tuple[str, ...], Handler] = {
+    ("SHOW", "DATABASES"): _databases,
+    ("SHOW", "SCHEMAS"): _databases,
+    ("SHOW", "NAMESPACES"): _databases,
+    ("SHOW", "TABLES"): _tables,
+    ("SHOW", "TABLE", "EXTENDED"): _table_extended,
+    ("SHOW", "VIEWS"): _views,
+    ("SHOW", "USER", "FUNCTIONS"): _functions,
+    ("SHOW", "PARTITIONS"): _partitions,
+    ("SHOW", "TBLPROPERTIES"): _properties,
+    ("SHOW", "COLUMNS"): _columns,
+    ("SHOW", "TAGS"): _tags,
+    ("SHOW", "BRANCHES"): _branches,
+    ("SHOW", "CURRENT"): _current,
+}
