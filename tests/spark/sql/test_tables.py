@@ -254,7 +254,8 @@ def test_tables_of_files_alone_are_kept_for_those_who_read_them(run: Run) -> Non
         ("(id INT PRIMARY KEY)", Unsupported, "primary-key"),
         ("(id INT GENERATED ALWAYS AS IDENTITY)", Unsupported, "generated"),
         ("(id INT NOT NULL NOT NULL)", Invalid, "NOT NULL twice"),
-        ("(id INT, ID INT DEFAULT 'x')", Invalid, "no value of INT"),
+        ("(id INT DEFAULT 'x')", Invalid, "no value of INT"),
+        ("(id INT, ID INT)", Invalid, "two columns 'id'"),
         ("(id STRING DEFAULT concat('a', 'b'))", Unsupported, "constant"),
         ("(id STRING DEFAULT 'a' || 'b')", Unsupported, "constant"),
         ("(id INT DEFAULT)", Invalid, "a default"),
@@ -365,7 +366,9 @@ TYPES: st.SearchStrategy[DataType] = st.recursive(
     comment=st.none() | TEXTS,
     default=st.none() | TEXTS,
 )  # fmt: skip
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_a_shown_statement_creates_the_same_table(
     run: Run,
     context: SqlContext,

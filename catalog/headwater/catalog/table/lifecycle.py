@@ -11,10 +11,17 @@ from headwater.catalog.table.reading import ReadableTable
 from headwater.storage.capabilities import Operation
 from headwater.storage.commit.manifest_compaction import compact_manifests
 from headwater.storage.compaction.options import CompactionOptions
-from headwater.storage.errors import HeadwaterError, Invalid
-from headwater.storage.jobs.expire import expire_snapshots
+from headwater.storage.errors import Conflict, HeadwaterError, Invalid, NotFound, ResourceType
+from headwater.storage.jobs.expire import delete_tag_data, expire_snapshots
 from headwater.storage.jobs.partitions import expire_partitions
-from headwater.storage.jobs.tags import TagEnds, create_due_tags, delete_tag
+from headwater.storage.jobs.tags import (
+    TagEnds,
+    create_due_tags,
+    delete_tag,
+    rename_tag,
+    replace_tag,
+    restore_tag,
+)
 from headwater.storage.maintenance.lifecycle_options import (
     DoneAction,
     LifecycleOptions,
@@ -145,6 +152,50 @@ class TableLifecycle(ReadableTable):
             Invalid: An option has a value that it cannot have.
         """
         return create_due_tags(self._storage, self.pointer.latest())
+
+    def rename_tag(self, name: str, new_name: str) -> None:
+        """Give a tag another name; its snapshot and its retention stay (``TagManager.java``).
+
+        Raises:
+            AlreadyExists: There is a tag of the new name.
+            Invalid: The new name cannot be one of a tag.
+            NotFound: There is no such tag.
+        """
+        rename_tag(self._storage, name, new_name)
+
+    def replace_tag(
+        self, name: str, snapshot_id: int | None = None, *, retained: timedelta | None = None
+    ) -> None:
+        """Let a tag name another snapshot, and delete the files that it alone kept.
+
+        Args:
+            name: The tag.
+            snapshot_id: The snapshot; None names the latest.
+            retained: As for `create_tag`, from now on.
+
+        Raises:
+            Conflict: The snapshot went away meanwhile; the tag is as it was.
+            NotFound: There is no such tag or snapshot.
+        """
+        millis = None if retained is None else retained // _MILLISECOND
+        if millis is not None and millis < 1:
+            raise Invalid(f"tag '{name}': it must be kept for at least 1 ms")
+        wanted = self.pointer.latest() if snapshot_id is None else self.snapshot(snapshot_id)
+        if wanted is None:
+            raise NotFound(
+                f"table {self.name} has no snapshot to name",
+                resource_type=ResourceType.SNAPSHOT,
+                resource_name=self.name,
+            )
+        replaced = replace_tag(self._storage, name, wanted, millis)
+        try:
+            there = self.snapshot(wanted.id)
+        except NotFound:
+            there = None
+        if there is None or there.uuid != wanted.uuid:
+            restore_tag(self._storage, replaced)
+            raise Conflict(f"snapshot {wanted.id} of table {self.name} went away; look, then retry")
+        delete_tag_data(self._storage, replaced.snapshot, self.pointer.latest())
 
     def compact_manifests(self) -> Snapshot | None:
         """List the table's files anew, in the order of their partitions; no data changes.

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headwater.spark.sql.context import Answer, Handler, SqlContext
+from headwater.spark.sql.ddl.alter_table import HANDLERS as ALTER_TABLE
 from headwater.spark.sql.ddl.create_table import HANDLERS as CREATE_TABLE
 from headwater.spark.sql.ddl.databases import HANDLERS as DATABASES
 from headwater.spark.sql.ddl.tables import HANDLERS as TABLES
@@ -25,6 +26,7 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **USE,
     **DATABASES,
     **CREATE_TABLE,
+    **ALTER_TABLE,
     **TABLES,
     **SHOW,
     **DESCRIBE,

@@ -10,9 +10,10 @@ Source: ``TagAutoCreation.java``, ``TagBatchCreation.java``, ``SuccessFileTagCal
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
 from headwater.storage.jobs.expire import delete_tag_data
 from headwater.storage.maintenance.lifecycle_options import LifecycleOptions, TagCreation
 from headwater.storage.maintenance.partition_done import delete_success_file, write_success_file
@@ -21,6 +22,7 @@ from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_i
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import (
     Tag,
+    check_tag_name,
     delete_tag_file,
     list_tag_files,
     read_tag_file,
@@ -29,7 +31,15 @@ from headwater.storage.snapshot.tag import (
 )
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["TagEnds", "create_due_tags", "delete_tag", "tell_of_tag"]
+__all__ = [
+    "TagEnds",
+    "create_due_tags",
+    "delete_tag",
+    "rename_tag",
+    "replace_tag",
+    "restore_tag",
+    "tell_of_tag",
+]
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -112,6 +122,69 @@ def delete_tag(storage: TableStorage, name: str, latest: Snapshot | None) -> Non
     delete_tag_file(storage.files, storage.layout, name)
     delete_success_file(storage.files, storage.layout.tag_success_file(name))
     delete_tag_data(storage, tag.snapshot, latest)
+
+
+def rename_tag(storage: TableStorage, name: str, new_name: str) -> None:
+    """Give a tag another name; one that is killed leaves the tag under both.
+
+    Raises:
+        AlreadyExists: There is a tag of the new name.
+        CorruptData: The tag cannot be read.
+        Invalid: The new name cannot be one of a tag.
+        NotFound: There is no such tag.
+    """
+    tag = _existing(storage, name)
+    if not write_tag_file(storage.files, storage.layout, replace(tag, name=new_name)):
+        raise AlreadyExists(
+            f"table {storage.name} has a tag '{new_name}' already",
+            resource_type=ResourceType.TAG,
+            resource_name=new_name,
+        )
+    tell_of_tag(storage, new_name)
+    delete_tag_file(storage.files, storage.layout, name)
+    delete_success_file(storage.files, storage.layout.tag_success_file(name))
+
+
+def replace_tag(
+    storage: TableStorage, name: str, snapshot: Snapshot, retained_millis: int | None
+) -> Tag:
+    """Let a tag name another snapshot; the tag as it was.
+
+    Args:
+        storage: The table.
+        name: The tag.
+        snapshot: The snapshot.
+        retained_millis: The time for which the tag is kept from now on, milliseconds; None takes
+            the table's ``tag.default-time-retained``.
+
+    Raises:
+        CorruptData: The tag cannot be read.
+        NotFound: There is no such tag.
+    """
+    before = _existing(storage, name)
+    if retained_millis is None:
+        retained_millis = storage.schema.table_options.tag_time_retained
+    tag = Tag(name, snapshot, storage.runtime.now_millis(), retained_millis)
+    storage.files.write(storage.layout.tag(name), tag.to_json().encode())
+    tell_of_tag(storage, name)
+    return before
+
+
+def restore_tag(storage: TableStorage, tag: Tag) -> None:
+    """Make a tag again what it was before `replace_tag`."""
+    storage.files.write(storage.layout.tag(tag.name), tag.to_json().encode())
+
+
+def _existing(storage: TableStorage, name: str) -> Tag:
+    check_tag_name(name)
+    tag = read_tag_file(storage.files, storage.layout, name)
+    if tag is None:
+        raise NotFound(
+            f"table {storage.name} has no tag '{name}'",
+            resource_type=ResourceType.TAG,
+            resource_name=name,
+        )
+    return tag
 
 
 def _tag_periods(storage: TableStorage, options: LifecycleOptions, latest: Snapshot) -> list[str]:

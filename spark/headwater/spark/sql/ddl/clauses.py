@@ -26,7 +26,7 @@ _REFUSED = {
 
 @dataclass
 class TableClauses:
-    """What a table is made with besides its columns.
+    """The clauses of a table besides its columns.
 
     Attributes:
         provider: The name after ``USING``; None without it.

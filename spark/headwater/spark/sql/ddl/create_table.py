@@ -126,6 +126,10 @@ def _schema(fields: list[DataField], clauses: TableClauses) -> Schema:
     if fields and clauses.query:
         raise Invalid("CREATE TABLE … AS takes its columns from the query; leave them out")
     columns = (*fields, *clauses.partition_columns)
+    names = [column.name.lower() for column in columns]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Invalid(f"there are two columns '{twice}': the case of names does not matter")
     keys = clauses.partition_keys
     if columns:
         keys = [column_name(columns, key) for key in keys]

@@ -11,8 +11,9 @@ from headwater.catalog.table.table import Table
 from headwater.spark.sql.answers import answer
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_partition
+from headwater.spark.sql.ddl.partitions import partition_texts
 from headwater.spark.sql.ddl.tables import dropped_tables
-from headwater.spark.sql.names import column_name, database_name, matching, object_identifier
+from headwater.spark.sql.names import database_name, matching, object_identifier
 from headwater.spark.sql.show.texts import shown_options, table_information
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid, NotFound, ResourceType
@@ -88,7 +89,7 @@ def _partition_row(
     context: SqlContext, database: str, name: str, partition: Mapping[str, str | None]
 ) -> tuple[str, str, bool, str]:
     table = context.catalog.table(f"{database}.{name}")
-    wanted = _partition_values(table, partition)
+    wanted = partition_texts(table, partition)
     found = [each for each in table.partitions() if wanted == dict(each.spec)]
     if not found:
         raise NotFound(
@@ -136,24 +137,13 @@ def _partitions(statement: Statement, context: SqlContext) -> pa.Table:
     statement.end()
     if not table.schema.partition_keys:
         raise Invalid(f"table {table.name} has no partitions")
-    wanted = _partition_values(table, partition).items()
+    wanted = partition_texts(table, partition).items()
     rows = [
         (_shown_partition(table, found.spec),)
         for found in table.partitions()
         if wanted <= found.spec.items()
     ]
     return answer({"partition": str}, rows)
-
-
-def _partition_values(table: Table, partition: Mapping[str, str | None]) -> dict[str, str]:
-    """A partition's values as in directory names; raises Invalid, NotFound."""
-    schema = table.schema
-    named = {column_name(schema.partition_fields, key): v for key, v in partition.items()}
-    values = static_partition(table.storage, named)
-    return {
-        name: partition_text(value, schema.column(name), schema.table_options)
-        for name, value in values.items()
-    }
 
 
 def _shown_partition(table: Table, spec: Mapping[str, str]) -> str:

@@ -1,0 +1,170 @@
+"""The columns of ``ALTER TABLE … ADD COLUMNS`` and ``ALTER COLUMN``, as changes of a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headwater.spark.sql.ddl.column_types import read_type
+from headwater.spark.sql.ddl.columns import read_column, read_default
+from headwater.spark.sql.names import column_name, column_path
+from headwater.spark.sql.statement import Statement
+from headwater.storage.errors import AlreadyExists, NotFound, ResourceType, Unsupported
+from headwater.storage.schema.change import (
+    AddColumn,
+    Move,
+    MoveKind,
+    SchemaChange,
+    UpdateColumnComment,
+    UpdateColumnDefaultValue,
+    UpdateColumnNullability,
+    UpdateColumnPosition,
+    UpdateColumnType,
+)
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.types.data_type import (
+    ArrayType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+
+__all__ = ["read_added_columns", "read_altered_columns"]
+
+
+def read_added_columns(statement: Statement, schema: TableSchema) -> list[SchemaChange]:
+    """Read what follows ``ADD COLUMNS``: columns, in brackets or not.
+
+    Raises:
+        AlreadyExists: There is a column of a name, whatever its case.
+        Unsupported: A column has a default: rows there would not have it.
+    """
+    brackets = statement.accept("(")
+    changes: list[SchemaChange] = []
+    names = [field.name for field in schema.fields]
+    while True:
+        change = _read_added_column(statement, schema, names)
+        changes.append(change)
+        if len(change.path) == 1:
+            names.append(change.path[0])
+        if not statement.accept(","):
+            break
+    if brackets:
+        statement.expect(")")
+    statement.end()
+    return changes
+
+
+def _read_added_column(
+    statement: Statement, schema: TableSchema, names: Sequence[str]
+) -> AddColumn:
+    outer: list[str] = []
+    mark = statement.mark()
+    parts = statement.name_parts()
+    if len(parts) > 1:
+        outer = list(column_path(schema.fields, parts[:-1]))
+    elif parts[0].lower() in (name.lower() for name in names):
+        raise AlreadyExists(
+            f"column '{parts[0]}' exists already",
+            resource_type=ResourceType.COLUMN,
+            resource_name=parts[0],
+        )
+    # The definition begins with the path's last name.
+    statement.reset(mark + 2 * (len(parts) - 1))
+    field = read_column(statement)
+    if field.default_value is not None:
+        raise Unsupported(
+            f"column '{'.'.join(parts)}' cannot be added with a DEFAULT, which the rows there "
+            "would not have: add it, then ALTER COLUMN … SET DEFAULT for rows to come"
+        )
+    move = _read_move(statement, schema, names, (*outer, field.name))
+    return AddColumn((*outer, field.name), field.type, field.description, move)
+
+
+def _read_move(
+    statement: Statement, schema: TableSchema, names: Sequence[str], path: Sequence[str]
+) -> Move | None:
+    if statement.accept("FIRST"):
+        return Move(path[-1], MoveKind.FIRST)
+    if statement.accept("AFTER"):
+        reference = statement.name()
+        if len(path) == 1:
+            known = [DataField(-1, name, schema.fields[0].type) for name in names]
+            reference = column_name(known, reference)
+        return Move(path[-1], MoveKind.AFTER, reference)
+    return None
+
+
+def read_altered_columns(statement: Statement, schema: TableSchema) -> list[SchemaChange]:
+    """Read what follows ``ALTER COLUMN``: columns with what is to become of them.
+
+    Raises:
+        Invalid: Nothing is to become of one.
+        NotFound: There is no such column.
+    """
+    changes: list[SchemaChange] = []
+    while True:
+        path = column_path(schema.fields, statement.name_parts())
+        before = len(changes)
+        while (change := _read_alteration(statement, schema, path)) is not None:
+            changes.append(change)
+        if len(changes) == before:
+            raise statement.unexpected(
+                "TYPE, COMMENT, FIRST, AFTER, SET or DROP NOT NULL, or SET or DROP DEFAULT"
+            )
+        if not statement.accept(","):
+            break
+    statement.end()
+    return changes
+
+
+def _read_alteration(
+    statement: Statement, schema: TableSchema, path: tuple[str, ...]
+) -> SchemaChange | None:
+    if statement.accept("TYPE"):
+        # Whether nulls are allowed is another change.
+        return UpdateColumnType(path, read_type(statement), keep_nullability=True)
+    if statement.accept("COMMENT"):
+        return UpdateColumnComment(path, statement.string())
+    if statement.accept("SET", "NOT", "NULL"):
+        return UpdateColumnNullability(path, nullable=False)
+    if statement.accept("DROP", "NOT", "NULL"):
+        return UpdateColumnNullability(path, nullable=True)
+    if statement.accept("SET", "DEFAULT"):
+        default = read_default(statement, _type_at(schema.fields, path))
+        return UpdateColumnDefaultValue(path, default)
+    if statement.accept("DROP", "DEFAULT"):
+        return UpdateColumnDefaultValue(path, None)
+    move = _read_move(statement, schema, [field.name for field in schema.fields], path)
+    if move is None:
+        return None
+    if len(path) > 1:
+        raise Unsupported(
+            f"'{'.'.join(path)}' is not moved: only whole columns change their places"
+        )
+    return UpdateColumnPosition(move)
+
+
+def _type_at(fields: Sequence[DataField], path: Sequence[str]) -> DataType:
+    """The type of a column, or of what is in one; raises NotFound."""
+    found = next(field.type for field in fields if field.name == path[0])
+    for name in path[1:]:
+        match found:
+            case RowType(fields=inner):
+                matching = [field.type for field in inner if field.name == name]
+            case ArrayType(element=element) | MultisetType(element=element):
+                matching = [element] if name == "element" else []
+            case MapType(key=key, value=value):
+                matching = [{"key": key, "value": value}[name]] if name in ("key", "value") else []
+            case _:
+                matching = []
+        if not matching:
+            raise NotFound(
+                f"column '{'.'.join(path)}' does not exist",
+                resource_type=ResourceType.COLUMN,
+                resource_name=".".join(path),
+            )
+        found = matching[0]
+    return replace(found, nullable=True)

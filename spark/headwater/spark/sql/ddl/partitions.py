@@ -1,0 +1,100 @@
+"""``ALTER TABLE … ADD PARTITION`` and ``DROP PARTITION``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from headwater.catalog.table.table import Table
+from headwater.spark.sql.ddl.columns import read_partition
+from headwater.spark.sql.names import column_name
+from headwater.spark.sql.statement import Statement
+from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.rows.partition import static_partition
+from headwater.storage.types.values import partition_text
+
+__all__ = ["PARTITION_CLAUSES", "partition_texts"]
+
+
+def partition_texts(table: Table, partition: Mapping[str, str | None]) -> dict[str, str]:
+    """A partition's values as in directory names, by the columns' own names.
+
+    Raises:
+        Invalid: A value is not of its column's type.
+        NotFound: A column is no partition column.
+    """
+    schema = table.schema
+    named = {column_name(schema.partition_fields, key): v for key, v in partition.items()}
+    values = static_partition(table.storage, named)
+    return {
+        key: partition_text(values[key], schema.column(key), schema.table_options)
+        for key in schema.partition_keys
+        if key in values
+    }
+
+
+def _read_partitions(statement: Statement, table: Table) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = []
+    while True:
+        found.append(partition_texts(table, read_partition(statement)))
+        statement.accept(",")
+        if not statement.peek("PARTITION"):
+            return found
+
+
+def _add(statement: Statement, table: Table) -> None:
+    """``ADD [IF NOT EXISTS] PARTITION (a = 1) [PARTITION (…)]``, where the catalog keeps them."""
+    statement.expect("ADD")
+    ignore = statement.accept("IF", "NOT", "EXISTS")
+    specs = _read_partitions(statement, table)
+    if statement.peek("LOCATION"):
+        raise Unsupported("ADD PARTITION … LOCATION is not supported: the files of a table are its")
+    statement.end()
+    for spec in specs:
+        _require_all(table, spec)
+    table.catalog.partitions.create(table.identifier, specs, ignore_if_exists=ignore)
+
+
+def _require_all(table: Table, spec: Mapping[str, str]) -> None:
+    missing = [key for key in table.schema.partition_keys if key not in spec]
+    if missing:
+        raise Invalid(f"table {table.name}: name the partition's '{missing[0]}', too")
+
+
+def _drop(statement: Statement, table: Table) -> None:
+    """``DROP [IF EXISTS] PARTITION (a = 1) [, PARTITION (…)] [PURGE]``, all as one commit."""
+    statement.expect("DROP")
+    ignore = statement.accept("IF", "EXISTS")
+    specs = _read_partitions(statement, table)
+    statement.accept("PURGE")
+    statement.end()
+    present = [each.spec for each in table.partitions()]
+    meant = [_matching(present, spec) for spec in specs]
+    for spec, found in zip(specs, meant, strict=True):
+        if not found and not ignore:
+            name = "/".join(f"{key}={value}" for key, value in spec.items())
+            raise NotFound(
+                f"table {table.name} has no partition {name}",
+                resource_type=ResourceType.PARTITION,
+                resource_name=name,
+            )
+    wanted = [spec for spec, found in zip(specs, meant, strict=True) if found]
+    if not wanted:
+        return
+    table.drop_partitions(*wanted)
+    if table.schema.table_options.partitions_in_catalog and not table.info.is_external:
+        gone = [spec for found in meant for spec in found]
+        table.catalog.partitions.drop(table.identifier, gone)
+
+
+def _matching(
+    present: Sequence[Mapping[str, str]], spec: Mapping[str, str]
+) -> list[Mapping[str, str]]:
+    return [each for each in present if spec.items() <= each.items()]
+
+
+PARTITION_CLAUSES: Mapping[tuple[str, ...], Callable[[Statement, Table], None]] = {
+    ("ADD", "PARTITION"): _add,
+    ("ADD", "IF", "NOT", "EXISTS"): _add,
+    ("DROP", "PARTITION"): _drop,
+    ("DROP", "IF", "EXISTS"): _drop,
+}

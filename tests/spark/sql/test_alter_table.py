@@ -1,0 +1,192 @@
+"""``ALTER TABLE``: properties, names, columns, partitions."""
+
+import pyarrow as pa
+import pytest
+from tests.spark.sql.conftest import Run
+
+from headwater.spark.sql.context import SqlContext
+from headwater.storage.errors import AlreadyExists, Invalid, NotFound, Unsupported
+
+
+@pytest.fixture
+def table(run: Run) -> str:
+    """A table with columns of each kind."""
+    run(
+        "CREATE TABLE t (id BIGINT NOT NULL, a INT, s STRUCT<x: INT, y: STRING>, "
+        "l ARRAY<STRUCT<x: INT>>, m MAP<STRING, STRUCT<x: INT>>, dt STRING) "
+        "PARTITIONED BY (dt) TBLPROPERTIES ('file.format' = 'parquet')"
+    )
+    return "db.t"
+
+
+def columns(context: SqlContext, name: str = "db.t") -> list[str]:
+    schema = context.catalog.table(name).schema
+    return [f"{field.name} {field.type}" for field in schema.fields]
+
+
+def test_properties_are_set_and_unset_as_one_version(
+    run: Run, context: SqlContext, table: str
+) -> None:
+    run("ALTER TABLE t SET TBLPROPERTIES ('write-only' = true, comment = 'c', 'file.format'='orc')")
+    schema = context.catalog.table(table).schema
+    assert (schema.id, schema.comment) == (1, "c")
+    assert schema.options == {"write-only": "true", "file.format": "orc"}
+    run("ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS ('write-only', 'comment', 'none')")
+    schema = context.catalog.table(table).schema
+    assert (schema.id, schema.comment, schema.options) == (2, None, {"file.format": "orc"})
+    run("COMMENT ON TABLE t IS 'again'")
+    assert context.catalog.table(table).schema.comment == "again"
+    with pytest.raises(Invalid, match="do you mean 'write-only'"):
+        run("ALTER TABLE t SET TBLPROPERTIES ('write-buffer-size' = '1 mb', 'writeonly' = 'true')")
+    assert "write-buffer-size" not in context.catalog.table(table).schema.options
+
+
+def test_a_table_is_renamed(run: Run, context: SqlContext, table: str) -> None:
+    run("CREATE DATABASE other")
+    run("ALTER TABLE db.t RENAME TO u")
+    run("ALTER TABLE u RENAME TO other.v")
+    assert context.catalog.list_tables("other") == ["v"]
+    context.database = "other"
+    run("CREATE TABLE db.w (id INT)")
+    run("ALTER TABLE db.w RENAME TO x")
+    assert context.catalog.list_tables("db") == ["x"]
+
+
+@pytest.mark.usefixtures("table")
+def test_columns_are_added_where_they_are_wanted(run: Run, context: SqlContext) -> None:
+    run(
+        "ALTER TABLE t ADD COLUMNS (b INT COMMENT 'new' FIRST, c DATE AFTER A, d INT AFTER b, "
+        "s.z DOUBLE AFTER x, l.element.y INT, M.value.y INT FIRST)"
+    )
+    assert context.catalog.table("db.t").schema.id == 1
+    assert columns(context) == [
+        "b INT",
+        "d INT",
+        "id BIGINT NOT NULL",
+        "a INT",
+        "c DATE",
+        "s ROW<`x` INT, `z` DOUBLE, `y` STRING>",
+        "l ARRAY<ROW<`x` INT, `y` INT>>",
+        "m MAP<STRING NOT NULL, ROW<`y` INT, `x` INT>>",
+        "dt STRING",
+    ]
+    assert context.catalog.table("db.t").schema.column("b").description == "new"
+    run("ALTER TABLE t ADD COLUMN e STRING")
+    assert columns(context)[-1] == "e STRING"
+
+
+@pytest.mark.usefixtures("table")
+def test_columns_are_renamed_and_dropped(run: Run, context: SqlContext) -> None:
+    run("ALTER TABLE t RENAME COLUMN A TO b")
+    run("ALTER TABLE t RENAME COLUMN l.element.x TO z")
+    run("ALTER TABLE t DROP COLUMNS (b, s.x)")
+    run("ALTER TABLE t DROP COLUMN IF EXISTS none, m")
+    assert columns(context) == [
+        "id BIGINT NOT NULL",
+        "s ROW<`y` STRING>",
+        "l ARRAY<ROW<`z` INT>>",
+        "dt STRING",
+    ]
+    run("ALTER TABLE t DROP COLUMN IF EXISTS none")
+    assert context.catalog.table("db.t").schema.id == 4
+
+
+@pytest.mark.usefixtures("table")
+def test_columns_change(run: Run, context: SqlContext) -> None:
+    run("ALTER TABLE t ALTER COLUMN id TYPE DECIMAL(20, 0), a COMMENT 'x', dt FIRST")
+    run("ALTER TABLE t ALTER COLUMN a AFTER m, s.x TYPE BIGINT")
+    run("ALTER TABLE t ALTER COLUMN id DROP NOT NULL")
+    run("ALTER TABLE t ALTER a SET DEFAULT 7")
+    run("ALTER TABLE t ALTER COLUMN l SET DEFAULT ARRAY(STRUCT(1))")
+    schema = context.catalog.table("db.t").schema
+    assert schema.id == 5
+    assert columns(context) == [
+        "dt STRING",
+        "id DECIMAL(20, 0)",
+        "s ROW<`x` BIGINT, `y` STRING>",
+        "l ARRAY<ROW<`x` INT>>",
+        "m MAP<STRING NOT NULL, ROW<`x` INT>>",
+        "a INT",
+    ]
+    assert schema.column("a").description == "x"
+    assert schema.column("a").default_value == "7"
+    assert schema.column("l").default_value == "ARRAY(STRUCT(1))"
+    run("ALTER TABLE t ALTER COLUMN a DROP DEFAULT")
+    run("ALTER TABLE t SET TBLPROPERTIES ('alter-column-null-to-not-null.disabled' = 'false')")
+    run("ALTER TABLE t ALTER COLUMN a SET NOT NULL")
+    assert context.catalog.table("db.t").schema.column("a").default_value is None
+    assert columns(context)[-1] == "a INT NOT NULL"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("ADD COLUMN A INT", AlreadyExists, "'A' exists"),
+        ("ADD COLUMNS (b INT, B INT)", AlreadyExists, "'B' exists"),
+        ("ADD COLUMN b INT DEFAULT 5", Unsupported, "SET DEFAULT"),
+        ("ADD COLUMNS (b INT, c INT AFTER none)", NotFound, "none"),
+        ("DROP COLUMNS (a, none)", NotFound, "none"),
+        ("ALTER COLUMN a TYPE STRING, none TYPE INT", NotFound, "none"),
+        ("ALTER COLUMN a", Invalid, "TYPE, COMMENT, FIRST"),
+        ("ALTER COLUMN a SET DEFAULT 'x'", Invalid, "no value of INT"),
+        ("ALTER COLUMN a SET DEFAULT 1 + 1", Unsupported, "constant"),
+        ("ALTER COLUMN s.x FIRST", Unsupported, "whole columns"),
+        ("RENAME COLUMN a TO b c", Invalid, "end of the statement"),
+        ("CHANGE COLUMN a b INT", Unsupported, "RENAME COLUMN"),
+        ("REPLACE COLUMNS (a INT)", Unsupported, "ADD, DROP"),
+        ("SET LOCATION '/x'", Unsupported, "stays"),
+        ("PARTITION (dt = '1') RENAME TO PARTITION (dt = '2')", Unsupported, "drop this one"),
+        ("EXPLODE", Invalid, "RENAME COLUMN"),
+    ],
+)
+@pytest.mark.usefixtures("table")
+def test_what_is_not_understood_changes_nothing(
+    run: Run, context: SqlContext, text: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        run(f"ALTER TABLE t {text}")
+    assert context.catalog.table("db.t").schema.id == 0
+
+
+def test_partitions_are_dropped_as_one_commit(run: Run, context: SqlContext) -> None:
+    run("CREATE TABLE p (id INT) PARTITIONED BY (d DATE, h INT)")
+    table = context.catalog.table("db.p")
+    days = pa.array([0, 0, 1, 2], pa.int32()).cast(pa.date32())
+    table.write(
+        pa.table(
+            {
+                "id": pa.array([1, 2, 3, 4], pa.int32()),
+                "d": days,
+                "h": pa.array([1, 2, 1, 1], pa.int32()),
+            }
+        )
+    )
+    with pytest.raises(NotFound, match="has no partition"):
+        run("ALTER TABLE p DROP PARTITION (d = '1970-01-01', h = 2), PARTITION (h = 9)")
+    assert table.scan().count() == 4
+    run(
+        "ALTER TABLE p DROP IF EXISTS PARTITION (d = '1970-01-01', h = 2), PARTITION (h = 9), "
+        "PARTITION (d = '1970-01-03')"
+    )
+    assert sorted(table.scan().to_arrow().column("id").to_pylist()) == [1, 3]
+    latest = table.latest_snapshot()
+    assert latest is not None
+    assert latest.id == 2
+    with pytest.raises(Unsupported, match="metastore"):
+        run("ALTER TABLE p ADD PARTITION (d = '1970-01-01', h = 2)")
+
+
+def test_partitions_that_the_catalog_keeps_come_and_go(run: Run, context: SqlContext) -> None:
+    run(
+        "CREATE TABLE p (id INT) PARTITIONED BY (d DATE, h INT) "
+        "TBLPROPERTIES ('metastore.partitioned-table' = 'true')"
+    )
+    run("ALTER TABLE p ADD PARTITION (d = '1970-01-01', h = 2) PARTITION (d = '1970-01-01', h = 3)")
+    with pytest.raises(AlreadyExists):
+        run("ALTER TABLE p ADD PARTITION (D = '1970-01-01', h = 2)")
+    run("ALTER TABLE p ADD IF NOT EXISTS PARTITION (d = '1970-01-01', h = 2)")
+    with pytest.raises(Invalid, match="name the partition's 'h'"):
+        run("ALTER TABLE p ADD PARTITION (d = '1970-01-01')")
+    assert run("SHOW PARTITIONS p") == [("d=1970-01-01/h=2",), ("d=1970-01-01/h=3",)]
+    run("ALTER TABLE p DROP PARTITION (h = 2)")
+    assert run("SHOW PARTITIONS p") == [("d=1970-01-01/h=3",)]
