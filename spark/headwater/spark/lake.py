@@ -33,6 +33,7 @@ from headwater.spark.session import ensure_interpreter
 from headwater.spark.source.table_frame import frame_of_branches, frame_of_table
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.session import run_sql
+from headwater.spark.stream.batch import BatchLake, running_query
 from headwater.spark.types import paimon_schema
 from headwater.spark.write.frame import delete_keys, write_frame
 from headwater.storage.errors import Invalid
@@ -256,6 +257,24 @@ class SparkLake:
         """
         table = self.catalog.table(name)
         write_frame(self._session, df, table, mode, partition=partition, dynamic=dynamic)
+
+    def for_batch(self, batch_id: int, *, query: str | None = None) -> BatchLake:
+        """The lake for a function of ``foreachBatch``: what it writes is written once.
+
+        Spark calls the function again with a batch that was not noted as done before a crash.
+        Writes of this object to any number of tables are then found and left out.
+
+        Args:
+            batch_id: The batch's number, as Spark passes it.
+            query: The query's id; None is that of the running query. With Spark Connect it has to
+                be given. It must be another for another checkpoint, as batches are counted anew.
+
+        Raises:
+            Invalid: The running query is not known.
+        """
+        if query is None:
+            query = running_query(self.spark)
+        return BatchLake(self._session, query, batch_id)
 
     def delete(self, name: str, where: str | None = None, *, keys: DataFrame | None = None) -> None:
         """Delete rows as one commit.

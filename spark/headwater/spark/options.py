@@ -61,6 +61,8 @@ _PASSED = frozenset(
         "headwater.created-since",
         "headwater.clustered",
         "headwater.compacts",
+        "headwater.commit-user",
+        "headwater.commit-identifier",
         "headwater.unchanged-since",
     }
 )
@@ -284,6 +286,8 @@ class WriteOptions:
         unchanged_since: Refuse when a later snapshot changed rows of the same buckets, or this one
             was rolled back; likewise.
         compacts: False if the caller does the compaction that is due after the commit; likewise.
+        numbered: The commit user and its number of this commit, by which it is found again when
+            it is repeated; likewise.
     """
 
     connection: Connection
@@ -294,6 +298,7 @@ class WriteOptions:
     clustered: bool = False
     unchanged_since: Snapshot | None = None
     compacts: bool = True
+    numbered: tuple[str, int] | None = None
 
     @staticmethod
     def parse(connection: Connection, options: Mapping[str, str], overwrite: bool) -> WriteOptions:
@@ -315,6 +320,7 @@ class WriteOptions:
             _boolean(options, "headwater.clustered") or False,
             _snapshot(options, "headwater.unchanged-since"),
             _boolean(options, "headwater.compacts") is not False,
+            _numbered(options),
         )
 
     def to_options(self) -> dict[str, str]:
@@ -329,6 +335,10 @@ class WriteOptions:
             if self.unchanged_since is None
             else self.unchanged_since.to_json(),
             "headwater.compacts": _text(self.compacts),
+            "headwater.commit-user": None if self.numbered is None else self.numbered[0],
+            "headwater.commit-identifier": None
+            if self.numbered is None
+            else _text(self.numbered[1]),
         }
         return {key: text for key, text in texts.items() if text is not None}
 
@@ -393,6 +403,12 @@ def _chosen(options: Mapping[str, str]) -> tuple[Snapshot, int] | None:
 def _snapshot(options: Mapping[str, str], key: str) -> Snapshot | None:
     text = options.get(key)
     return None if text is None else Snapshot.from_json(text, f"option '{key}'")
+
+
+def _numbered(options: Mapping[str, str]) -> tuple[str, int] | None:
+    user = options.get("headwater.commit-user")
+    identifier = _integer(options, "headwater.commit-identifier")
+    return None if user is None or identifier is None else (user, identifier)
 
 
 def _columns(text: str | None) -> tuple[str, ...] | None:

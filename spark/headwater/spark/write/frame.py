@@ -16,6 +16,7 @@ from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.types import spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
 from headwater.storage.capabilities import Operation
+from headwater.storage.commit.table_commit import BATCH_IDENTIFIER
 from headwater.storage.errors import Invalid
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import until_no_conflict
@@ -38,6 +39,7 @@ def write_frame(
     partition: Mapping[str, object] | None = None,
     dynamic: bool | None = None,
     unchanged_since: Snapshot | None = None,
+    numbered: tuple[str, int] | None = None,
 ) -> None:
     """Write a frame as one commit, and do the compaction that is due then.
 
@@ -50,6 +52,8 @@ def write_frame(
         dynamic: With ``overwrite``: replace only partitions that there are rows for.
         unchanged_since: Refuse when a later snapshot changed rows of the same buckets, or this one
             was rolled back.
+        numbered: The commit user and its number of this commit; nothing is written if that user
+            has committed that number.
 
     Raises:
         Invalid: The frame does not fit the table; nothing is written.
@@ -75,6 +79,7 @@ def write_frame(
         unchanged_since=unchanged_since,
         # The process that commits has no session to compact with.
         compacts=False,
+        numbered=numbered,
     )
     before = table.latest_snapshot()
     with own_errors():
@@ -86,7 +91,8 @@ def write_frame(
             .save(table.name)
         )
     since = SnapshotIdentity.of(before)
-    compact_since(table.storage, table.pointer, session.executor, since)
+    identifier = BATCH_IDENTIFIER if numbered is None else numbered[1]
+    compact_since(table.storage, table.pointer, session.executor, since, identifier=identifier)
 
 
 def delete_keys(session: CatalogSession, table: Table, keys: DataFrame) -> None:

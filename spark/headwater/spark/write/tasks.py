@@ -34,7 +34,7 @@ from pyspark.sql.datasource import (
 )
 
 from headwater.spark.options import WriteOptions
-from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.errors import Invalid
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.staged import commit_staged, needs_staging, staging_writer
@@ -202,12 +202,17 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         files = _Files.of(messages)
         if files is not None:
             table = self._options.open()
-            commit = TableCommit(table.storage, table.pointer, files.writer)
+            user, identifier = self._options.numbered or (files.writer, BATCH_IDENTIFIER)
+            commit = TableCommit(table.storage, table.pointer, user)
+            if self._options.numbered and not commit.filter_committed([identifier]):
+                # Another run of the batch came first.
+                commit.abort(files.messages)
+                return
             plan = _plan(self._options, table.storage, self._is_stream)
             if _stages(self._options, table.storage):
-                commit_staged(plan, commit, files.messages, _THIS_PROCESS)
+                commit_staged(plan, commit, files.messages, _THIS_PROCESS, identifier=identifier)
             else:
-                plan.commit(commit, files.messages, _THIS_PROCESS)
+                plan.commit(commit, files.messages, _THIS_PROCESS, identifier=identifier)
             table.keep_up(written=files.partitions)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

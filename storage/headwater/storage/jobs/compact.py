@@ -257,6 +257,7 @@ def compact_since(
     *,
     inclusive: bool = False,
     tells_overwrites: bool = False,
+    identifier: int = BATCH_IDENTIFIER,
 ) -> Snapshot | None:
     """Do the compaction that the commits after a snapshot have made due, see `compact_written`.
 
@@ -268,6 +269,7 @@ def compact_since(
         inclusive: True if it made some of them due itself.
         tells_overwrites: True if a lookup writes a changelog though the last of these commits
             replaced files, as a change of rows does.
+        identifier: The number of the compaction for the user of the last of these commits.
     """
     latest = pointer.latest()
     changes = (
@@ -284,7 +286,7 @@ def compact_since(
     commit = TableCommit(storage, pointer, latest.commit_user)
     # Of the rows that an overwrite replaces others by no stream is told.
     tells = tells_overwrites or latest.commit_kind is not CommitKind.OVERWRITE
-    return compact_written(commit, buckets, executor, tells_lookups=tells)
+    return compact_written(commit, buckets, executor, identifier, tells_lookups=tells)
 
 
 def may_be_due(
