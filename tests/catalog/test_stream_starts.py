@@ -18,9 +18,9 @@ from headwater.storage.scan.stream import (
     StreamPosition,
     after,
     bounded_end,
-    plans_before,
     starting_position,
 )
+from headwater.storage.scan.stream_batches import plans_before
 
 if TYPE_CHECKING:
     from tests.catalog.conftest import Clock

@@ -13,7 +13,8 @@ from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.start import ReadStart
-from headwater.storage.scan.stream import after, plans_before, starting_position
+from headwater.storage.scan.stream import after, starting_position
+from headwater.storage.scan.stream_batches import plans_before
 
 from .conftest import TOKEN, Service
 from .java_client import JavaClient

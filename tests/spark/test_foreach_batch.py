@@ -14,7 +14,7 @@ from tests.spark.conftest import Numbered, data_files, named_files, rows
 from headwater.spark import SparkLake
 from headwater.storage.errors import Invalid
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.modes]
 
 SOURCE, FIRST, SECOND = "db.source", "db.first", "db.second"
 

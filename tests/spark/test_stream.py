@@ -451,6 +451,7 @@ def test_options_that_a_stream_does_not_have_are_refused(
 
 
 @pytest.mark.usefixtures("keyed")
+@pytest.mark.modes
 def test_two_queries_do_not_share_a_consumer(
     lake: SparkLake, numbered: Numbered, follow: Follow, folder: Path
 ) -> None:
@@ -470,6 +471,7 @@ def test_two_queries_do_not_share_a_consumer(
 
 
 @pytest.mark.usefixtures("keyed")
+@pytest.mark.modes
 def test_a_query_whose_consumer_is_moved_by_force_ends(
     spark: SparkSession, lake: SparkLake, follow: Follow, tmp_path: Path
 ) -> None:
@@ -495,6 +497,7 @@ def test_a_query_whose_consumer_is_moved_by_force_ends(
 
 
 @pytest.mark.usefixtures("keyed")
+@pytest.mark.modes
 def test_a_query_may_ignore_what_its_consumer_has_read(
     lake: SparkLake, numbered: Numbered, follow: Follow
 ) -> None:
@@ -515,6 +518,69 @@ def test_options_about_consumers_are_checked(lake: SparkLake, folder: Path) -> N
         ({"consumer.ignore-progress": "true"}, "set consumer-id, too"),
         ({"consumer-id": "c", "consumer.mode": "twice"}, "must be one of exactly-once, at-least"),
         ({"consumer-id": "c", "headwater.consumer.lease-time": "0 s"}, "more than 0 and at most"),
+    ]
+    for options, message in wrong:
+        with pytest.raises(Invalid, match=message):
+            data_source(folder, SOURCE, **options).schema()
+
+
+@pytest.mark.usefixtures("keyed")
+@pytest.mark.modes
+def test_micro_batches_are_limited_in_size(
+    lake: SparkLake, numbered: Numbered, follow: Follow
+) -> None:
+    for start in (0, 20, 40):
+        write(lake, start, start + 20)
+    write(lake, 0, 20, "second")
+    limits = {"read.stream.maxFilesPerTrigger": "1", "scan.mode": "from-snapshot"}
+    query = follow("one", consumer_id="copy", **limits, **{"scan.snapshot-id": "1"})
+    assert catch_up(query) == 80
+    # Each commit has a file in each of two buckets.
+    assert len([p for p in query.recentProgress if p.numInputRows]) == 8
+    assert position(lake, "copy") == 5
+    assert rows(lake.table(TARGET)) == rows(lake.table(SOURCE))
+    write(lake, 60, 70)
+    assert catch_up(follow("one", consumer_id="copy", **limits, **{"scan.snapshot-id": "1"})) == 10
+    assert rows(lake.table(TARGET)) == rows(lake.table(SOURCE))
+
+
+@pytest.mark.usefixtures("appended")
+@pytest.mark.modes
+def test_a_micro_batch_waits_for_rows_but_not_for_ever(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered, tmp_path: Path
+) -> None:
+    write(lake, 0, 10)
+    stream = spark.readStream.format("headwater")
+    stream = stream.option("read.stream.minRowsPerTrigger", "15")
+    query = (
+        stream.option("read.stream.maxTriggerDelayMs", "600000")
+        .load(SOURCE)
+        .writeStream.format("headwater")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start(TARGET)
+    )
+    try:
+        query.processAllAvailable()
+        assert latest(lake, TARGET) == 1  # the first has not waited
+        write(lake, 10, 20)
+        query.processAllAvailable()
+        assert latest(lake, TARGET) == 1
+        write(lake, 20, 30)
+        query.processAllAvailable()
+        assert latest(lake, TARGET) == 2
+        assert rows(lake.table(TARGET)) == rows(numbered(0, 30))
+    finally:
+        query.stop()
+
+
+def test_limits_of_micro_batches_are_checked(lake: SparkLake, folder: Path) -> None:
+    lake.create_table(SOURCE, st.StructType([st.StructField("id", st.LongType())]))
+    least, most = "read.stream.minRowsPerTrigger", "read.stream.maxRowsPerTrigger"
+    wrong = [
+        ({most: "0"}, "must be 1 or more, not 0"),
+        ({most: "many"}, "must be an integer"),
+        ({least: "5"}, "need each other"),
+        ({least: "5", "read.stream.maxTriggerDelayMs": "9", most: "4"}, "at least 5 rows"),
     ]
     for options, message in wrong:
         with pytest.raises(Invalid, match=message):

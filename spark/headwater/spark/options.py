@@ -20,6 +20,7 @@ from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid
 from headwater.storage.options import parse_boolean, parse_duration
 from headwater.storage.scan.start import INCREMENTAL_OPTIONS
+from headwater.storage.scan.stream_batches import BatchLimits
 from headwater.storage.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -49,6 +50,14 @@ _CHOICES = (*_STARTS, *_MOMENTS, *INCREMENTAL_OPTIONS, "scan.mode", _BOUND)
 _COLUMNS = ("columns", "where")
 _LEASE = "headwater.consumer.lease-time"
 _OF_CONSUMERS = ("consumer.mode", "consumer.ignore-progress", _LEASE)
+_LIMITS = {
+    "files": "read.stream.maxFilesPerTrigger",
+    "size": "read.stream.maxBytesPerTrigger",
+    "rows": "read.stream.maxRowsPerTrigger",
+    "snapshots": "read.stream.maxSnapshotsPerTrigger",
+}
+_MIN_ROWS = "read.stream.minRowsPerTrigger"
+_MAX_DELAY = "read.stream.maxTriggerDelayMs"
 _CONSUMER_MODES = ("exactly-once", "at-least-once")
 # Set by Headwater itself, or by Spark: `load` and `save` pass their argument as ``path``.
 _PASSED = frozenset(
@@ -84,6 +93,9 @@ class Operation(Enum):
             *_COLUMNS,
             "consumer-id",
             *_OF_CONSUMERS,
+            *_LIMITS.values(),
+            _MIN_ROWS,
+            _MAX_DELAY,
             "include-row-kind",
         ),
     )
@@ -112,7 +124,11 @@ def refuse_other_options(options: Mapping[str, str], *operations: Operation) -> 
             continue
         calls = " or ".join(each.call for each in operations)
         listed = f"there are {', '.join(taken)}"
-        others = [each.call for each in Operation if name.lower() in each.options]
+        others = [
+            each.call
+            for each in Operation
+            if name.lower() in (option.lower() for option in each.options)
+        ]
         near = get_close_matches(name.lower(), taken, 1)
         if others:
             hint = f"it is for {' and '.join(others)}"
@@ -205,6 +221,9 @@ class ReadOptions:
         ignores_progress: ``consumer.ignore-progress``: the consumer's position does not count for
             where a stream starts; it is moved from there on.
         lease: The time for which the consumer of a query that died is kept from others.
+        limits: The most that a stream's batch holds: ``read.stream.max…PerTrigger``.
+        least: The rows that a stream's batch waits for, and the milliseconds that it waits at most:
+            ``read.stream.minRowsPerTrigger``, ``read.stream.maxTriggerDelayMs``.
         row_kind: ``include-row-kind``: true for a stream, or changes, with a column
             ``_ROW_KIND``; None leaves it to the table.
     """
@@ -219,12 +238,16 @@ class ReadOptions:
     consumer_id: str | None = None
     ignores_progress: bool = False
     lease: timedelta = LEASE
+    limits: BatchLimits | None = None
+    least: tuple[int, int] | None = None
     row_kind: bool | None = None
 
     @property
     def for_stream(self) -> bool:
         """True when an option is among them that only streams have."""
         if self.consumer_id is not None or {"scan.mode", _BOUND} & self.start.keys():
+            return True
+        if self.limits is not None or self.least is not None:
             return True
         return self.row_kind is not None and not self.for_changes
 
@@ -247,6 +270,8 @@ class ReadOptions:
             consumer_id=_consumer_id(options),
             ignores_progress=_boolean(options, "consumer.ignore-progress") or False,
             lease=_lease(options),
+            limits=_limits(options),
+            least=_least(options),
             row_kind=_boolean(options, "include-row-kind"),
         )
 
@@ -261,6 +286,12 @@ class ReadOptions:
             "headwater.snapshot": None if snapshot is None else snapshot.to_json(),
             "headwater.schema-id": _text(schema_id),
             "headwater.created-since": _text(self.created_since),
+            **{
+                option: None if self.limits is None else _text(getattr(self.limits, name))
+                for name, option in _LIMITS.items()
+            },
+            _MIN_ROWS: None if self.least is None else _text(self.least[0]),
+            _MAX_DELAY: None if self.least is None else _text(self.least[1]),
             "consumer-id": self.consumer_id,
             "consumer.ignore-progress": _text(self.ignores_progress or None),
             _LEASE: None
@@ -367,6 +398,35 @@ def _consumer_id(options: Mapping[str, str]) -> str | None:
             f"option 'consumer.mode' must be one of {', '.join(_CONSUMER_MODES)}; not '{mode}'"
         )
     return consumer_id
+
+
+def _limits(options: Mapping[str, str]) -> BatchLimits | None:
+    """The limits of a batch; raises Invalid."""
+    found = {name: _positive(options, option) for name, option in _LIMITS.items()}
+    return None if all(limit is None for limit in found.values()) else BatchLimits(**found)
+
+
+def _least(options: Mapping[str, str]) -> tuple[int, int] | None:
+    """The rows that a batch waits for, and how many milliseconds; raises Invalid."""
+    rows, delay = _positive(options, _MIN_ROWS), _positive(options, _MAX_DELAY)
+    if rows is None and delay is None:
+        return None
+    if rows is None or delay is None:
+        raise Invalid(f"options '{_MIN_ROWS}' and '{_MAX_DELAY}' need each other: set both or none")
+    most = _positive(options, _LIMITS["rows"])
+    if most is not None and most < rows:
+        raise Invalid(
+            f"a batch of at least {rows} rows ('{_MIN_ROWS}') cannot have at most {most} "
+            f"('{_LIMITS['rows']}')"
+        )
+    return rows, delay
+
+
+def _positive(options: Mapping[str, str], key: str) -> int | None:
+    number = _integer(options, key)
+    if number is not None and number < 1:
+        raise Invalid(f"option '{key}' must be 1 or more, not {number}")
+    return number
 
 
 def _lease(options: Mapping[str, str]) -> timedelta:

@@ -29,8 +29,8 @@ from headwater.storage.scan.stream import (
     latest,
     latest_full,
     next_plan,
-    plans_before,
 )
+from headwater.storage.scan.stream_batches import plans_before
 from headwater.storage.snapshot.files import FileSnapshotPointer, write_latest_hint
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage

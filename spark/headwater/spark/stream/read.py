@@ -22,7 +22,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyspark.sql.types as st
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 from headwater.catalog.table.scan import Rows
 from headwater.spark.options import Connection, ReadOptions
@@ -39,9 +44,9 @@ from headwater.storage.scan.stream import (
     bounded_end,
     check_history,
     from_consumer,
-    plans_before,
     starting_position,
 )
+from headwater.storage.scan.stream_batches import BatchLimits, StreamBatches
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import Json
 
@@ -54,6 +59,7 @@ __all__ = ["StreamReader"]
 
 # Spark asks for news a hundred times a second; the catalog is asked again after so long.
 _POLL_SECONDS = 0.1
+_ALL_ROWS = 2**63 - 1
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -87,6 +93,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: StreamPosition | None = None
         self._target: StreamPosition | None = None
         self._last: Snapshot | None = None
+        self._batches = StreamBatches(storage, predicate)
+        # The end of the last batch that was not empty, as a monotonic time in seconds.
+        self._triggered: float | None = None
         self._polled: float | None = None
         self._hold: ConsumerHold | None = None
         # The consumer's position as this query knows it.
@@ -94,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, object]:
         # Tasks read files; they have no business with the catalog.
-        return {**self.__dict__, "_table": None, "_hold": None}
+        return {**self.__dict__, "_table": None, "_hold": None, "_batches": None}
 
     # On the driver ----------------------------------------------------------------------------
 
@@ -116,13 +125,47 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Args:
             start: The end of the last one, which is now done.
-            limit: Not used: a batch is never less than a snapshot.
+            limit: `ReadAllAvailable` when the query's trigger lets no limit count.
         """
         self._hold_consumer()
         position = StreamPosition.from_json(start)
+        options = self._options
+        is_limited = (options.limits or options.least) and not isinstance(limit, ReadAllAvailable)
         if not position.changes:
-            # The full read makes a batch of its own, whose splits need no order.
-            return position.following.to_json()
+            # The full read makes batches of its own, whose splits need no order.
+            end, newest = position.following, None
+            if is_limited:
+                newest = self._newest()
+                check_history(self._rows.storage, position, newest)
+        else:
+            end, newest = self._end(position)
+        return (self._limited(position, end, newest) if is_limited else end).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit that Spark passes unless the query's trigger has all rows read at once."""
+        if self._options.limits is None and self._options.least is None:
+            return ReadAllAvailable()
+        # Spark has one limit at a time; what counts is in the options.
+        return ReadMaxRows(_ALL_ROWS)
+
+    def _limited(
+        self, position: StreamPosition, end: StreamPosition, newest: Snapshot | None
+    ) -> StreamPosition:
+        """The end of a batch within its limits; its beginning while it is to wait for rows."""
+        limits = self._options.limits or BatchLimits()
+        end, rows = self._batches.end_within(position, end, newest, limits)
+        least, now = self._options.least, self._rows.storage.runtime.monotonic()
+        # A query that ends when it has caught up would wait for ever.
+        if least is not None and self._target is None and self._triggered is not None:
+            waited = (now - self._triggered) * 1000
+            if rows < least[0] and waited < least[1]:
+                return position
+        if rows:
+            self._triggered = now
+        return end
+
+    def _end(self, position: StreamPosition) -> tuple[StreamPosition, Snapshot | None]:
+        """The end of all changes that there are, or that the query wants; the newest snapshot."""
         known = self._target is not None and self._bound is None
         newest = self._last if known else self._newest()
         check_history(self._rows.storage, position, newest)
@@ -132,7 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = max(position, self._target)
         if self._bound is not None:
             end = bounded_end(self._rows.storage, position, end, newest, self._bound)
-        return end.to_json()
+        return end, newest
 
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
@@ -144,7 +187,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         rows = self._rows
         newest = self._catalog_table().pointer.latest()
-        plans = list(plans_before(rows.storage, first, last, newest, predicate=rows.predicate))
+        plans = list(self._batches.plans(first, last, newest))
         options = rows.storage.schema.table_options
         packed = pack_splits(_in_order(plans), options, self._parallelism)
         return [SplitsPartition(each) for each in packed]

@@ -11,8 +11,7 @@ Source: ``DataTableStreamScan.java``, ``DeltaFollowUpScanner.java``,
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType
@@ -42,7 +41,7 @@ __all__ = [
     "latest",
     "latest_full",
     "next_plan",
-    "plans_before",
+    "next_plan_unchecked",
     "starting_position",
 ]
 
@@ -58,12 +57,17 @@ class StreamPosition:
             milliseconds since the epoch.
         known: The last snapshot that was read, or is; None if none was. When it is no longer part
             of the table's history, the position is not one of it either.
+        parts: The parts of the wanted snapshot that have been read already, as
+            `headwater.storage.scan.stream_batches` divides it.
+        digest: With `parts`, says which they are.
     """
 
     snapshot_id: int
     changes: bool = True
     created_since: int | None = field(default=None, compare=False)
     known: SnapshotIdentity | None = field(default=None, compare=False)
+    parts: int = 0
+    digest: str | None = field(default=None, compare=False)
 
     @property
     def next_snapshot(self) -> int:
@@ -85,6 +89,8 @@ class StreamPosition:
             document["createdSince"] = self.created_since
         if self.known is not None:
             document["known"] = self.known.to_json()
+        if self.parts:
+            document |= {"parts": self.parts, "digest": self.digest}
         return document
 
     @staticmethod
@@ -96,7 +102,12 @@ class StreamPosition:
                 found = more.get("known")
                 known = None if found is None else SnapshotIdentity.from_json(found)
                 if since is None or isinstance(since, int):
-                    return StreamPosition(number, changes, since, known)
+                    position = StreamPosition(number, changes, since, known)
+                    match more.get("parts"), more.get("digest"):
+                        case None, None:
+                            return position
+                        case int(parts), str(digest) if parts > 0:
+                            return replace(position, parts=parts, digest=digest)
         raise Invalid(f"{document!r} is not a stream position")
 
 
@@ -331,15 +342,16 @@ def next_plan(
     """
     storage.refuse(Operation.STREAM)
     check_history(storage, position, newest)
-    return _next_plan(storage, position, newest, predicate)
+    return next_plan_unchecked(storage, position, newest, predicate)
 
 
-def _next_plan(
+def next_plan_unchecked(
     storage: TableStorage,
     position: StreamPosition,
     newest: Snapshot | None,
     predicate: Predicate | None,
 ) -> tuple[ScanPlan | None, StreamPosition]:
+    """As `next_plan`, for a position that has been checked."""
     while True:
         snapshot = _find(storage, newest, position.snapshot_id, changes=position.changes)
         if snapshot is None:
@@ -348,39 +360,6 @@ def _next_plan(
         following = after(snapshot)
         if plan is not None and (plan.splits or not position.changes):
             return plan, following
-        position = following
-
-
-def plans_before(
-    storage: TableStorage,
-    position: StreamPosition,
-    end: StreamPosition,
-    newest: Snapshot | None,
-    *,
-    predicate: Predicate | None = None,
-) -> Iterator[ScanPlan]:
-    """The plans from a position up to another, which is not included: one batch of a stream.
-
-    Planning the same range again gives the same rows, as long as its snapshots have not expired.
-
-    Raises:
-        As `next_plan`; also Invalid when `end` is not reached by what has been committed.
-    """
-    storage.refuse(Operation.STREAM)
-    for each in (position, end):
-        check_history(storage, each, newest)
-    while position < end:
-        plan, following = _next_plan(storage, position, newest, predicate)
-        if plan is None:
-            if following < end:
-                raise Invalid(
-                    f"table {storage.name}: snapshot {following.snapshot_id} is not there yet, but "
-                    f"the batch goes up to snapshot {end.snapshot_id}"
-                )
-            return
-        if plan.snapshot.id >= end.snapshot_id and end.changes:
-            return
-        yield plan
         position = following
 
 
