@@ -268,3 +268,43 @@ def test_a_null_in_a_not_null_field_of_a_row_is_refused() -> None:
     assert filled_below_nulls(rows, data_type, "r").to_pylist() == [{"x": 1}, None]
     with pytest.raises(Invalid, match="'r': its field 'x' is NOT NULL"):
         filled_below_nulls(pa.array([{"x": None}], to_arrow(data_type)), data_type, "r")
+
+
+@pytest.mark.parametrize("row_group_rows", [7_000, 20_000])
+def test_text_of_few_values_is_read_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row_group_rows: int
+) -> None:
+    # A batch of the long values would hold a few of them only.
+    monkeypatch.setattr("headwater.storage.formats.parquet._MOST_TEXT_BYTES", 40_000)
+    fields = (
+        _field(0, "n", "BIGINT"),
+        _field(1, "few", "STRING"),
+        _field(2, "many", "STRING"),
+        _field(3, "bytes", "BYTES"),
+        _field(4, "none", "STRING"),
+        _field(5, "long", "STRING"),
+        _field(6, "later", "STRING"),
+    )
+    numbers = range(20_000)
+    rows = pa.table(
+        {
+            "n": numbers,
+            "few": [None if n % 11 == 0 else f"é{n % 7}" for n in numbers],
+            "many": [f"value {n}" for n in numbers],
+            "bytes": [b"\xff" * (n % 3) for n in numbers],
+            "none": [None] * len(numbers),
+            "long": ["y" * 30 if n % 5 else "z" * 900 for n in numbers],
+            # Only the beginning is encoded: the dictionary is full.
+            "later": ["a" if n < 19_000 else f"b{n}" for n in numbers],
+        },
+        parquet_schema(fields),
+    )
+    path = tmp_path / "f.parquet"
+    pq.write_table(rows, path, row_group_size=row_group_rows, dictionary_pagesize_limit=4096)
+    reader = ParquetReader(_FILES, local_uri(path), row_count=20_000)
+    for wanted in (fields, fields[5:0:-1]):
+        found = pa.Table.from_batches(reader.batches(wanted, batch_rows=4096))
+        assert found.equals(rows.select([item.name for item in wanted]))
+    chosen = list(reader.batches(fields[1:2], [0], batch_rows=1000, batch_bytes=3000))
+    assert pa.Table.from_batches(chosen).equals(rows.select(["few"]).slice(0, row_group_rows))
+    assert max(batch.nbytes for batch in chosen[1:]) < 6000, "bytes are those of the values"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from itertools import accumulate, islice
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headwater.storage.errors import CorruptData, Unsupported
@@ -44,6 +46,13 @@ __all__ = ["PARQUET", "ParquetFormat", "ParquetReader"]
 _FIRST_SHARE = 16
 _MOST_FIRST_ROWS = 4096
 _LEAST_ROWS = 64
+# Bytes of a row, uncompressed, at which a text column is nearly all numbers of the values in its
+# dictionary: a value by itself takes 4 and more.
+_MOST_CODE_BYTES = 2
+# In smaller files nothing is gained.
+_LEAST_ENCODED_ROWS = 4096
+# Text of one Arrow column ends at 2 GiB.
+_MOST_TEXT_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -108,10 +117,10 @@ class ParquetReader:
     """
 
     def __init__(self, files: FileAccess, path: str, *, row_count: int | None = None) -> None:
-        self._files = files
         self.path = path
         with readable(path):
-            self._file = self._open(None)
+            self._source = files.open_input(path)
+            self._file = self._open()
         metadata = self._file.metadata
         self._metadata: pq.FileMetaData = metadata
         if row_count is not None and metadata.num_rows != row_count:
@@ -127,10 +136,18 @@ class ParquetReader:
             self._leaves[field.name] = range(first, first + _leaf_count(field.type))
             first = self._leaves[field.name].stop
 
-    def _open(self, int96_unit: str | None) -> pq.ParquetFile:
+    def _open(
+        self,
+        metadata: pq.FileMetaData | None = None,
+        *,
+        int96_unit: str | None = None,
+        encoded: Sequence[int] | None = None,
+    ) -> pq.ParquetFile:
         try:
             return pq.ParquetFile(
-                self._files.open_input(self.path),
+                self._source,
+                metadata=metadata,
+                read_dictionary=encoded,
                 coerce_int96_timestamp_unit=int96_unit,
                 page_checksum_verification=True,
                 # Local files are mapped; only a store gains from fetching columns together.
@@ -141,6 +158,35 @@ class ParquetReader:
             raise CorruptData(
                 f"file {self.path} names a column by bytes that are no text"
             ) from error
+
+    @cached_property
+    def _encoded_columns(self) -> frozenset[str]:
+        """The text columns that are nearly all numbers of the values in a dictionary.
+
+        Arrow reads the numbers, and then looks the values up, in less than half the time that it
+        takes to build the text value by value.
+        """
+        if self.row_count < _LEAST_ENCODED_ROWS:
+            return frozenset()
+        return frozenset(
+            field.name
+            for field in self._schema
+            if (pa.types.is_string(field.type) or pa.types.is_binary(field.type))
+            and self._is_encoded(self._leaves[field.name].start)
+        )
+
+    def _is_encoded(self, leaf: int) -> bool:
+        chunks = [self._metadata.row_group(group).column(leaf) for group in self.row_groups]
+        size = sum(chunk.total_uncompressed_size for chunk in chunks)
+        return size <= _MOST_CODE_BYTES * self.row_count and all(
+            chunk.has_dictionary_page for chunk in chunks
+        )
+
+    @cached_property
+    def _encoded_file(self) -> pq.ParquetFile:
+        """The file, of which such columns are read as they are encoded."""
+        leaves = [self._leaves[name].start for name in self._encoded_columns]
+        return self._open(self._metadata, encoded=leaves)
 
     @property
     def row_count(self) -> int:
@@ -219,7 +265,10 @@ class ParquetReader:
         ]
         names = [item.name for item in columns]
         with readable(self.path):
-            micros = self._open("us") if wide else None
+            micros = self._open(self._metadata, int96_unit="us") if wide else None
+            # Numbers of values may come in smaller batches, which those of another stream miss.
+            encoded = not wide and not self._encoded_columns.isdisjoint(plain)
+            file = self._encoded_file if encoded else self._file
         rows = batch_rows
         if batch_bytes is not None:
             rows = max(1, min(batch_rows // _FIRST_SHARE, _MOST_FIRST_ROWS))
@@ -227,7 +276,7 @@ class ParquetReader:
             streams = []
             with readable(self.path):
                 if plain:
-                    streams.append(self._stream(self._file, rows, group, plain))
+                    streams.append(_decoded(self._stream(file, rows, group, plain)))
                 if micros is not None:
                     streams.append(self._stream(micros, rows, group, list(wide)))
             while True:
@@ -246,9 +295,9 @@ class ParquetReader:
                 if batch_bytes is not None:
                     fitting = batch_bytes * batch.num_rows // max(batch.nbytes, 1)
                     rows = max(min(_LEAST_ROWS, batch_rows), min(fitting, batch_rows))
-                    for file in (self._file, micros):
-                        if file is not None:
-                            file.reader.set_batch_size(rows)
+                    for source in (file, micros):
+                        if source is not None:
+                            source.reader.set_batch_size(rows)
                 yield batch
 
     @staticmethod
@@ -325,6 +374,26 @@ class ParquetReader:
                 f"2262, which nanoseconds do not reach ({error}); leave the column out"
             ) from error
         return nanos
+
+
+def _decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches with the values of columns that were read as they are encoded."""
+    for batch in batches:
+        encoded = [column for column in batch.columns if pa.types.is_dictionary(column.type)]
+        if not encoded:
+            yield batch
+            continue
+        rows = batch.num_rows
+        for column in encoded:
+            longest = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+            rows = min(rows, max(1, _MOST_TEXT_BYTES // max(longest, 1)))
+        for start in range(0, batch.num_rows, max(rows, 1)):
+            part = batch.slice(start, rows)
+            columns = [
+                column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+                for column in part.columns
+            ]
+            yield pa.RecordBatch.from_arrays(columns, names=part.schema.names)
 
 
 def _without_needless_bitmap(array: pa.Array) -> pa.Array:
