@@ -107,6 +107,9 @@ def test_contradictions_are_refused(table: Table) -> None:
         ({"scan__mode": "from-snapshot-full", "scan__tag_name": "second"}, "scan.snapshot-id, not"),
         ({"scan__mode": "never"}, "must be one of"),
         ({"scan__snapshot_id": "one"}, "must be an integer"),
+        ({"scan__creation_time_millis": "1" + "0" * 30}, "more than can be counted"),
+        ({"scan__file_creation_time_millis": "9" * 5000}, "more than can be counted"),
+        ({"scan__creation_time_millis": "1e9"}, "must be an integer"),
         ({"scan__timestamp": "yesterday"}, "not a time"),
     ):
         with pytest.raises(Invalid, match=message):

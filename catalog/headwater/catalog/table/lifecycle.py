@@ -22,17 +22,17 @@ from headwater.storage.jobs.tags import (
     replace_tag,
     restore_tag,
 )
-from headwater.storage.maintenance.lifecycle_options import (
-    DoneAction,
-    LifecycleOptions,
-    TagCreation,
-)
 from headwater.storage.maintenance.partition_done import (
     idle_partitions,
     partition_success_file,
     write_success_file,
 )
 from headwater.storage.maintenance.partition_expiry import ExpiredPartitions, PartitionRetention
+from headwater.storage.options.lifecycle_options import (
+    DoneAction,
+    LifecycleOptions,
+    TagCreation,
+)
 from headwater.storage.rows.partition import partition_spec, static_partition
 from headwater.storage.snapshot.files import read_snapshot_file
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -124,7 +124,7 @@ class TableLifecycle(ReadableTable):
         self._storage.refuse(Operation.MARK_DONE)
         if not self.schema.partition_keys and not partitions:
             return []
-        actions = LifecycleOptions.of(self._storage).done_actions
+        actions = LifecycleOptions(self._storage.schema.options).done_actions
         for action in actions:
             if action is not DoneAction.SUCCESS_FILE and not self._keeps_partitions:
                 raise Invalid(
@@ -225,7 +225,7 @@ class TableLifecycle(ReadableTable):
             at_end: True after a batch, false between the batches of a stream.
             written: The partitions that were written to, serialised.
         """
-        options = LifecycleOptions.of(self._storage)
+        options = LifecycleOptions(self._storage.schema.options)
         write_only = CompactionOptions(options.raw).write_only
         steps: list[tuple[str, Callable[[], object]]] = []
         try:
@@ -267,7 +267,7 @@ class TableLifecycle(ReadableTable):
         latest = self.pointer.latest()
         if latest is None:
             return
-        interval = LifecycleOptions.of(self._storage).partition_check_interval
+        interval = LifecycleOptions(self._storage.schema.options).partition_check_interval
         is_first = always or not interval
         if not is_first:
             before = read_snapshot_file(self._files, self._storage.layout, latest.id - 1)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from headwater.catalog.table.table import Table
 from headwater.storage.jobs.executor import Executor
-from headwater.storage.maintenance.lifecycle_options import LifecycleOptions, TagCreation
+from headwater.storage.options.lifecycle_options import LifecycleOptions, TagCreation
 
 __all__ = ["DEFAULT_ACTIONS", "Action", "Due", "Rules", "do", "due"]
 
@@ -102,7 +102,7 @@ def _size(size: int) -> str:
 
 
 def _tags_due(table: Table, rules: Rules) -> Due | None:
-    creation = LifecycleOptions.of(table.storage).tag_creation
+    creation = LifecycleOptions(table.storage.schema.options).tag_creation
     # Those of a batch are made by the batch.
     if creation in (TagCreation.NONE, TagCreation.BATCH):
         return None
@@ -114,7 +114,7 @@ def _create_tags(table: Table, rules: Rules, executor: Executor) -> str:
 
 
 def _past_partitions(table: Table, rules: Rules) -> Due | None:
-    expires = LifecycleOptions.of(table.storage).partition_expiration is not None
+    expires = LifecycleOptions(table.storage.schema.options).partition_expiration is not None
     if not (expires and table.schema.partition_keys):
         return None
     found = table.expire_partitions(dry_run=True)

@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
 from headwater.storage.jobs.expire import delete_tag_data
-from headwater.storage.maintenance.lifecycle_options import LifecycleOptions, TagCreation
 from headwater.storage.maintenance.partition_done import delete_success_file, write_success_file
 from headwater.storage.maintenance.tag_periods import TagPeriods, tag_time
+from headwater.storage.options.lifecycle_options import LifecycleOptions, TagCreation
 from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import (
@@ -58,7 +58,7 @@ def create_due_tags(storage: TableStorage, latest: Snapshot | None) -> list[str]
         Invalid: An option has a value that it cannot have.
         CorruptData: A tag or a snapshot cannot be read.
     """
-    options = LifecycleOptions.of(storage)
+    options = LifecycleOptions(storage.schema.options)
     if latest is None or options.tag_creation is TagCreation.NONE:
         return []
     if options.tag_creation is TagCreation.BATCH:
@@ -72,7 +72,7 @@ def tell_of_tag(storage: TableStorage, name: str) -> None:
     Raises:
         CorruptData: There is one, and it is malformed.
     """
-    if LifecycleOptions.of(storage).writes_tag_success_file:
+    if LifecycleOptions(storage.schema.options).writes_tag_success_file:
         path = storage.layout.tag_success_file(name)
         write_success_file(storage.files, path, storage.runtime.now_millis())
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.files.access import FileAccess
-from headwater.storage.maintenance.lifecycle_options import LifecycleOptions
 from headwater.storage.maintenance.partition_expiry import local_time, partition_updates
 from headwater.storage.maintenance.partition_times import PartitionTimes
+from headwater.storage.options.lifecycle_options import LifecycleOptions
 from headwater.storage.rows.partition import partition_spec
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -89,7 +89,7 @@ def idle_partitions(
         Invalid: The time is not set, or the formatter is not one that Headwater reads.
         CorruptData: A manifest or a success file is missing or malformed.
     """
-    options = LifecycleOptions.of(storage)
+    options = LifecycleOptions(storage.schema.options)
     idle = options.partition_idle if idle_millis is None else idle_millis
     if idle is None:
         raise Invalid(

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from headwater.storage.maintenance.lifecycle_options import ExpirationStrategy, LifecycleOptions
 from headwater.storage.maintenance.partition_times import PartitionTimes
 from headwater.storage.manifest.data_file import epoch_millis
+from headwater.storage.options.lifecycle_options import ExpirationStrategy, LifecycleOptions
 from headwater.storage.rows.partition import partition_spec, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import Snapshot

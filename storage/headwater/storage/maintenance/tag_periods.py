@@ -5,13 +5,10 @@ Times are local, without a zone. Source: ``TagPeriodHandler.java``, ``TagTimeExt
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import UTC, datetime, timedelta, tzinfo
 
-from headwater.storage.errors import Invalid
-from headwater.storage.maintenance.lifecycle_options import (
+from headwater.storage.options.lifecycle_options import (
     LifecycleOptions,
     TagCreation,
     TagPeriod,
@@ -19,6 +16,7 @@ from headwater.storage.maintenance.lifecycle_options import (
 )
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.local_time import named_zone
 
 __all__ = ["TagPeriods", "tag_time"]
 
@@ -26,7 +24,6 @@ _EPOCH = datetime(1970, 1, 1)
 _MILLISECOND = timedelta(milliseconds=1)
 # What Java's watermark is before there is one.
 _NO_WATERMARK = -(2**63)
-_OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 
 _HOURS = {
     TagPeriodFormatter.WITH_DASHES: "%Y-%m-%d %H",
@@ -63,25 +60,17 @@ class TagPeriods:
         Raises:
             Invalid: The delay of the tags is not shorter than a period, or a period is empty.
         """
-        millis = options.tag_period_millis
-        if millis is not None:
-            periods = TagPeriods(millis * _MILLISECOND, "%Y%m%d%H%M")
-        else:
-            match options.tag_period:
-                case TagPeriod.DAILY:
-                    form = _DAYS[options.tag_formatter]
-                    periods = TagPeriods(timedelta(days=1), form, is_daily=True)
-                case TagPeriod.HOURLY:
-                    periods = TagPeriods(timedelta(hours=1), _HOURS[options.tag_formatter])
-                case TagPeriod.TWO_HOURS:
-                    form = _HOURS[TagPeriodFormatter.WITH_DASHES]
-                    periods = TagPeriods(timedelta(hours=2), form)
-        if periods.length <= options.tag_delay * _MILLISECOND:
-            raise Invalid(
-                "option 'tag.creation-delay' must be shorter than the period of the tags, "
-                f"{periods.length}"
-            )
-        return periods
+        options.check()
+        length = options.tag_period_length * _MILLISECOND
+        if options.tag_period_millis is not None:
+            return TagPeriods(length, "%Y%m%d%H%M")
+        match options.tag_period:
+            case TagPeriod.DAILY:
+                return TagPeriods(length, _DAYS[options.tag_formatter], is_daily=True)
+            case TagPeriod.HOURLY:
+                return TagPeriods(length, _HOURS[options.tag_formatter])
+            case TagPeriod.TWO_HOURS:
+                return TagPeriods(length, _HOURS[TagPeriodFormatter.WITH_DASHES])
 
     def before(self, time: datetime) -> datetime:
         """The beginning of the last period that has ended by a time."""
@@ -115,11 +104,11 @@ def tag_time(
             mark = snapshot.watermark
             if mark is None or mark == _NO_WATERMARK:
                 return None
-            return _local(mark, _zone("sink.watermark-time-zone", options.watermark_time_zone))
+            return _local(mark, named_zone("sink.watermark-time-zone", options.watermark_time_zone))
         case TagCreation.PROCESS_TIME | TagCreation.BATCH:
             name = options.process_time_zone
             own = storage.runtime.time_zone()
-            zone = own if name is None else _zone("sink.process-time-zone", name)
+            zone = own if name is None else named_zone("sink.process-time-zone", name)
             return _local(snapshot.time_millis, zone)
         case TagCreation.NONE:
             return None
@@ -128,15 +117,3 @@ def tag_time(
 def _local(millis: int, zone: tzinfo) -> datetime:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + millis * _MILLISECOND
     return moment.astimezone(zone).replace(tzinfo=None)
-
-
-def _zone(key: str, name: str) -> tzinfo:
-    offset = _OFFSET.fullmatch(name.strip())
-    if offset is not None:
-        minutes = int(offset[2]) * 60 + int(offset[3] or 0)
-        if minutes <= 18 * 60:
-            return timezone(timedelta(minutes=-minutes if offset[1] == "-" else minutes))
-    try:
-        return ZoneInfo("UTC" if name.strip() == "Z" else name.strip())
-    except (OSError, ValueError, ZoneInfoNotFoundError):
-        raise Invalid(f"option '{key}': '{name}' is no time zone such as Europe/Berlin") from None

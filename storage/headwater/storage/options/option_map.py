@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from headwater.storage.errors import Invalid
-from headwater.storage.options.quantities import LONGEST
+from headwater.storage.options.quantities import parse_integer
 
 __all__ = ["OptionMap", "parse_boolean"]
 
@@ -37,15 +37,7 @@ class OptionMap:
 
     def _integer(self, key: str, default: int) -> int:
         text = self.raw.get(key)
-        if text is None:
-            return default
-        try:
-            number = int(text.strip())
-        except ValueError:
-            raise Invalid(f"option '{key}' must be an integer, not '{text}'") from None
-        if abs(number) > LONGEST:
-            raise Invalid(f"option '{key}': {number} is more than can be counted")
-        return number
+        return default if text is None else parse_integer(text, key)
 
     def _boolean(self, key: str, default: bool) -> bool:
         text = self.raw.get(key)

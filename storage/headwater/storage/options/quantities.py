@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["LONGEST", "parse_bytes", "parse_duration"]
+__all__ = ["LONGEST", "parse_bytes", "parse_duration", "parse_integer"]
 
 _BYTE_UNITS = {"": 1, "b": 1, "bytes": 1}
 for _power, _names in enumerate((("k", "kb"), ("m", "mb"), ("g", "gb"), ("t", "tb")), 1):
@@ -23,6 +23,7 @@ _TIME_UNITS: Mapping[str, float] = {
 LONGEST = 2**63 - 1
 """The greatest number that an option can have: Java's long."""
 
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _QUANTITY = re.compile(r"^\s*(\d+)\s*([a-zµ]*)\s*$", re.IGNORECASE)
 
 
@@ -37,6 +38,17 @@ def _quantity(text: str, units: Mapping[str, float], key: str, example: str) -> 
     if quantity > LONGEST:
         raise Invalid(f"option '{key}': '{text}' is more than can be counted")
     return quantity
+
+
+def parse_integer(text: str, key: str) -> int:
+    """A whole number that Java's long holds; raises Invalid for other text."""
+    if _INTEGER.fullmatch(text.strip()) is None:
+        raise Invalid(f"option '{key}' must be an integer, not '{text}'")
+    # By its length first: Python reads no number of thousands of digits.
+    number = int(text) if len(text) < 999 else LONGEST + 1
+    if abs(number) > LONGEST:
+        raise Invalid(f"option '{key}': {text.strip()[:99]} is more than can be counted")
+    return number
 
 
 def parse_bytes(text: str, key: str = "size") -> int:

@@ -14,6 +14,7 @@ from enum import StrEnum
 import numpy as np
 
 from headwater.storage.errors import Invalid
+from headwater.storage.options.quantities import parse_integer
 from headwater.storage.types.local_time import Zone, moments
 from headwater.storage.types.values import parse_moment
 
@@ -133,10 +134,7 @@ class ReadStart:
 
     def integer(self) -> int:
         """The option's value as a number; raises Invalid when it is none."""
-        try:
-            return int(self.value)
-        except ValueError:
-            raise Invalid(f"option '{self.key}' must be an integer, not '{self.value}'") from None
+        return parse_integer(self.value, str(self.key))
 
     def pair(self) -> tuple[str, str]:
         """The option's value as a start, which is left out, and an end, which is not.

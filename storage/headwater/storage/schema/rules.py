@@ -14,6 +14,7 @@ from headwater.storage.options import (
     MergeEngine,
     TableOptions,
 )
+from headwater.storage.options.lifecycle_options import LifecycleOptions
 from headwater.storage.schema.bucket_key import check_bucket_function
 from headwater.storage.schema.column_directives import apply_directives
 from headwater.storage.schema.default_values import check_default_value
@@ -39,6 +40,7 @@ from headwater.storage.types.data_type import (
     RowType,
     VariantType,
 )
+from headwater.storage.types.local_time import named_zone
 
 __all__ = [
     "KEY_FIELD_PREFIX",
@@ -226,12 +228,16 @@ def _check_options(schema: TableSchema) -> None:
     check_record_time(schema)
     if schema.primary_keys and options.highest_level < 1:
         raise Invalid(f"option 'num-levels' must be at least 2, not {options.highest_level + 1}")
-    if options.snapshot_retained_min < 1:
-        raise Invalid("'snapshot.num-retained.min' must be at least 1")
-    if options.snapshot_retained_min > options.snapshot_retained_max:
-        raise Invalid(
-            "'snapshot.num-retained.min' must not be greater than 'snapshot.num-retained.max'"
-        )
+    for what, least, most in (
+        ("snapshot", options.snapshot_retained_min, options.snapshot_retained_max),
+        ("changelog", options.changelog_retained_min, options.changelog_retained_max),
+    ):
+        if least < 1:
+            raise Invalid(f"'{what}.num-retained.min' must be at least 1")
+        if least > most:
+            raise Invalid(
+                f"'{what}.num-retained.min' must not be greater than '{what}.num-retained.max'"
+            )
     # Reading each of them once tells a malformed value now, not at the first write.
     _ = (
         options.merge_engine,
@@ -240,8 +246,12 @@ def _check_options(schema: TableSchema) -> None:
         options.record_expire_time,
         options.zstd_level,
         options.target_file_size(bool(schema.primary_keys)),
+        options.snapshot_expire_limit,
         options.snapshot_time_retained,
+        options.changelog_time_retained,
         options.consumer_expiration,
+        options.consumer_changelog_only,
+        options.tag_time_retained,
         options.deletion_vectors_enabled,
         options.marks_superseded_rows,
         options.deletion_vectors_bitmap64,
@@ -251,6 +261,15 @@ def _check_options(schema: TableSchema) -> None:
         options.split_target_size,
         options.manifest_target_file_size,
     )
+    _check_upkeep(LifecycleOptions(schema.options))
+
+
+def _check_upkeep(options: LifecycleOptions) -> None:
+    """Refuse what the upkeep after each commit would stumble over."""
+    options.check()
+    named_zone("sink.watermark-time-zone", options.watermark_time_zone)
+    if options.process_time_zone is not None:
+        named_zone("sink.process-time-zone", options.process_time_zone)
 
 
 def _check_deletion_vectors(options: TableOptions) -> None:

@@ -7,18 +7,22 @@ zone skips, and of a local time that occurs twice the earlier occurrence is mean
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable
 from typing import TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
+from headwater.storage.errors import Invalid
 from headwater.storage.types.arrow_numbers import Integers
 
-__all__ = ["Zone", "local_seconds", "moments", "utc"]
+__all__ = ["Zone", "local_seconds", "moments", "named_zone", "utc"]
 
 # Gives a zone, where one is needed.
 Zone: TypeAlias = Callable[[], dt.tzinfo]
 
+_OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 _EPOCH = dt.datetime(1970, 1, 1)
 # The Gregorian calendar, its weekdays included, repeats every 400 years.
 _CYCLE = 146_097 * 86_400
@@ -31,6 +35,23 @@ _STRETCHES = (3 * 86_400, 900, 1)
 def utc() -> dt.tzinfo:
     """The zone whose local times are moments."""
     return dt.UTC
+
+
+def named_zone(key: str, name: str) -> dt.tzinfo:
+    """The zone that an option names: by its place, or as an offset such as ``+02:00``.
+
+    Raises:
+        Invalid: It names none; the message names the option.
+    """
+    offset = _OFFSET.fullmatch(name.strip())
+    if offset is not None:
+        minutes = int(offset[2]) * 60 + int(offset[3] or 0)
+        if minutes <= 18 * 60:
+            return dt.timezone(dt.timedelta(minutes=-minutes if offset[1] == "-" else minutes))
+    try:
+        return ZoneInfo("UTC" if name.strip() == "Z" else name.strip())
+    except (OSError, ValueError, ZoneInfoNotFoundError):
+        raise Invalid(f"option '{key}': '{name}' is no time zone such as Europe/Berlin") from None
 
 
 def local_seconds(seconds: Integers, zone: dt.tzinfo) -> Integers:

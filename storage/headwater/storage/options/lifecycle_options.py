@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from headwater.storage.errors import Invalid
-from headwater.storage.options import TableOptions, parse_duration
-from headwater.storage.table_storage import TableStorage
+from headwater.storage.options.quantities import parse_duration
+from headwater.storage.options.table_options import TableOptions
 
 __all__ = [
     "DoneAction",
@@ -60,13 +61,27 @@ class TagPeriodFormatter(StrEnum):
     WITHOUT_DASHES_AND_SPACES = "without_dashes_and_spaces"
 
 
+_HOUR = 3_600_000
+_PERIODS: Mapping[TagPeriod, int] = {
+    TagPeriod.DAILY: 24 * _HOUR,
+    TagPeriod.HOURLY: _HOUR,
+    TagPeriod.TWO_HOURS: 2 * _HOUR,
+}
+
+
 class LifecycleOptions(TableOptions):
     """A table's option map, for its upkeep."""
 
-    @staticmethod
-    def of(storage: TableStorage) -> LifecycleOptions:
-        """Those that are in force."""
-        return LifecycleOptions(storage.schema.options)
+    def check(self) -> None:
+        """Raise Invalid if a value is malformed, or values contradict each other."""
+        for name, item in vars(LifecycleOptions).items():
+            if isinstance(item, property):
+                getattr(self, name)
+        if self.tag_period_length <= self.tag_delay:
+            raise Invalid(
+                "option 'tag.creation-delay' must be shorter than the period of the tags, "
+                f"{self.tag_period_length} ms"
+            )
 
     def _duration(self, key: str) -> int | None:
         text = self.raw.get(key)
@@ -152,6 +167,12 @@ class LifecycleOptions(TableOptions):
     def tag_period_millis(self) -> int | None:
         """The same in milliseconds, where that is set."""
         return self._duration("tag.creation-period-duration")
+
+    @property
+    def tag_period_length(self) -> int:
+        """The time between two such tags, milliseconds."""
+        millis = self.tag_period_millis
+        return _PERIODS[self.tag_period] if millis is None else millis
 
     @property
     def tag_delay(self) -> int:
