@@ -90,7 +90,7 @@ VALUES: Mapping[str, object] = {
     "numbers": [(-5, [{"x": 1, "y": None, "z": Decimal("0.001")}, None]), (6, None), (7, [])],
     "bag": [("a", 2)],
     "days": [(dt.date(2024, 2, 29), 2)],
-    "row": {"x": 1, "y": ["p", None], "z": Decimal("-1.000")},
+    "row": {"x": 1, "y": ["p", None], "z": Decimal("-0.128")},
     "deep": [[[("k", 1)], None], None, []],
     "rows": [("r", {"x": None, "y": [], "z": Decimal("-0.129")}), ("n", None)],
 }

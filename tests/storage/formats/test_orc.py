@@ -108,6 +108,22 @@ def test_statistics_bound_any_numbers(
             assert (found.minimum, found.maximum) == (min(known), max(known))
 
 
+def test_statistics_of_more_values_than_rows_are_none(tmp_path: Path) -> None:
+    field = _field("BIGINT")
+    uri = local_uri(tmp_path / "f")
+    with ORC.writer(_FILES, uri, [field], compression="none") as writer:
+        writer.write(pa.table({"c": pa.array([-3, 4, 5, 6, 7], pa.int64())}))
+    whole = (tmp_path / "f").read_bytes()
+    # The number of values, whether there are nulls (not), and the ends: -3 to 7, zigzag.
+    counted = b"\x08\x05\x12"
+    at = whole.rindex(counted, 0, whole.rindex(counted))
+    for count, expected in ((5, (-3, 7, 0)), (4, (-3, 7, 1)), (6, None)):
+        (tmp_path / "f").write_bytes(whole[: at + 1] + bytes([count]) + whole[at + 2 :])
+        found = ORC.reader(_FILES, uri).statistics(0, field)
+        ends = None if found is None else (found.minimum, found.maximum, found.null_count)
+        assert ends == expected, count
+
+
 @pytest.mark.parametrize("codec", ["none", "zlib", "snappy", "lz4", "zstd"])
 def test_every_codec_comes_back(tmp_path: Path, codec: str) -> None:
     data = _rows(range(3000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -224,6 +225,18 @@ def test_statistics_are_those_of_the_column_not_of_a_path_that_reads_alike(tmp_p
     (batch,) = reader.batches([fields[1], fields[0]])
     assert batch.column(0).to_pylist() == [10, 20]
     assert batch.column(1).to_pylist() == [{"b": 100}, {"b": 200}]
+
+
+@pytest.mark.parametrize("precision", [9, 18, 38])
+def test_statistics_of_decimals_have_their_sign(tmp_path: Path, precision: int) -> None:
+    fields = (_field(0, "d", f"DECIMAL({precision}, 2)"),)
+    low, high = Decimal(f"-{'9' * (precision - 2)}.99"), Decimal("-0.01")
+    uri = local_uri(tmp_path / "f.parquet")
+    with ParquetWriter(_FILES, uri, fields) as writer:
+        writer.write(pa.table({"d": pa.array([high, low], to_arrow(fields[0].type))}))
+    found = ParquetReader(_FILES, uri).statistics(0, fields[0])
+    assert found is not None
+    assert (found.minimum, found.maximum) == (low, high)
 
 
 def test_columns_of_a_primary_key_table_stand_in_paimons_order() -> None:
