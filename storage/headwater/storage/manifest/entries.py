@@ -37,6 +37,7 @@ __all__ = [
     "EntryColumn",
     "Form",
     "entry_types",
+    "left_entries",
     "merge_entries",
 ]
 
@@ -324,9 +325,14 @@ def merge_entries(entries: Entries) -> Entries:
     Raises:
         CorruptData: A file is added or deleted twice.
     """
+    return entries.where(left_entries(entries))
+
+
+def left_entries(entries: Entries) -> Mask:
+    """A mask of the entries that `merge_entries` gives; raises CorruptData as it does."""
     again = entries.names_occurring_again
     if not again.any():
-        return entries
+        return ~again
     several = entries.where(again)
     identities = several.identities
     # Entries of one file follow each other, in order.
@@ -340,7 +346,7 @@ def merge_entries(entries: Entries) -> Entries:
         _raise_twice(several.take(order))
     kept = ~again
     kept[np.flatnonzero(again)[order[ends & ~is_second]]] = True
-    return entries.where(kept)
+    return kept
 
 
 def _raise_twice(entries: Sequence[ManifestEntry]) -> None:

@@ -5,17 +5,13 @@ Source: ``ManifestFileMerger.java``, ``ManifestFileLegacyMerger.java``.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
-from headwater.storage.manifest.data_file import FileKind, ManifestEntry
-from headwater.storage.manifest.entries import merge_entries
-from headwater.storage.manifest.manifest import (
-    ManifestFile,
-    read_entries,
-    read_manifest,
-    write_manifests,
-)
+import numpy as np
+
+from headwater.storage.manifest.data_file import FileKind
+from headwater.storage.manifest.entries import Entries, left_entries, merge_entries
+from headwater.storage.manifest.manifest import ManifestFile, read_entries, write_manifests
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import StorageValue
@@ -49,23 +45,12 @@ def _wants_rewriting(manifest: ManifestFile, target: int) -> bool:
     return manifest.num_deleted_files > 0 or manifest.file_size < target
 
 
-def _entries(storage: TableStorage, manifest: ManifestFile) -> list[ManifestEntry]:
-    return read_manifest(storage, manifest.file_name, expected=manifest)
-
-
 def _apply_deletes(
     storage: TableStorage, manifests: Sequence[ManifestFile], target: int
 ) -> list[ManifestFile] | None:
     """Apply every delete; None when there is nothing to gain."""
-    changed = {
-        entry.partition
-        for manifest in manifests
-        if manifest.num_deleted_files
-        for entry in _entries(storage, manifest)
-        if entry.kind is FileKind.DELETE
-    }
     types = [field.type for field in storage.schema.partition_fields]
-    partitions = [deserialize_row(partition, types) for partition in changed]
+    partitions = [deserialize_row(each, types) for each in _changed(storage, manifests)]
     touched: list[ManifestFile] = []
     kept: list[ManifestFile] = []
     for manifest in manifests:
@@ -73,23 +58,34 @@ def _apply_deletes(
         (touched if affected else kept).append(manifest)
     if len(touched) <= 1:
         return None
-    left: dict[object, tuple[int, ManifestEntry]] = {}
-    for number, manifest in enumerate(touched):
-        for entry in _entries(storage, manifest):
-            # A file may be added again after its deletion: a rollback does so.
-            if entry.kind is FileKind.ADD:
-                left[entry.identity] = (number, entry)
-            else:
-                left.pop(entry.identity, None)
-    counts = Counter(number for number, _ in left.values())
-    whole = {
+    parts = [read_entries(storage, [manifest]) for manifest in touched]
+    entries = Entries.concat(parts)
+    numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    left = left_entries(entries)
+    counts = np.bincount(numbers[left], minlength=len(parts)).tolist()
+    whole = [
         number
         for number, manifest in enumerate(touched)
         if not _wants_rewriting(manifest, target) and counts[number] == manifest.num_added_files
-    }
-    kept += [touched[number] for number in sorted(whole)]
-    rewritten = [entry for number, entry in left.values() if number not in whole]
-    return [*kept, *write_manifests(storage, rewritten)]
+    ]
+    rewritten = entries.where(left & ~np.isin(numbers, whole))
+    return [
+        *kept,
+        *(touched[number] for number in whole),
+        *write_manifests(storage, list(rewritten)),
+    ]
+
+
+def _changed(storage: TableStorage, manifests: Sequence[ManifestFile]) -> set[bytes]:
+    """The partitions of which some manifest deletes a file."""
+    changed: set[bytes] = set()
+    for manifest in manifests:
+        if manifest.num_deleted_files:
+            entries = read_entries(storage, [manifest])
+            partitions, codes = entries.partitions
+            deleted = codes[entries.numbers("kind") == FileKind.DELETE]
+            changed.update(partitions[code] for code in np.unique(deleted).tolist())
+    return changed
 
 
 def _may_hold(
