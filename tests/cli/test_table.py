@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pytest
 from tests import plain_http
+
+from headwater.client import connect
 
 Headwater = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -152,6 +155,24 @@ def test_consumers(look: Look) -> None:
     assert (row["consumer"], row["next snapshot"]) == ("billing", 2)
     assert (row["lag"], row["lag records"]) == (1, 1)
     assert isinstance(row["lag ms"], int)
+    assert row["rolled back"] is False
+
+
+def test_a_consumer_of_a_snapshot_that_was_rolled_back_is_shown(
+    headwater: Headwater, tmp_path: Path
+) -> None:
+    with connect(tmp_path) as lake:
+        lake.create_database("d")
+        table = lake.create_table("d.t", pa.schema([("k", pa.int64())]))
+        for key in range(3):
+            table.write({"k": [key]})
+        for consumer, position in (("early", 2), ("late", 4)):
+            lake.catalog.consumers.reset(table.info.identifier, consumer, position)
+        table.rollback(snapshot_id=2)
+    result = headwater("consumer", "list", "d.t", "--json", "--catalog", str(tmp_path))
+    lines = map(json.loads, result.stdout.splitlines())
+    rows = {row["consumer"]: row["rolled back"] for row in lines}
+    assert rows == {"early": False, "late": True}
 
 
 def test_a_consumer_is_moved_and_forgotten(headwater: Headwater, folder: Path, look: Look) -> None:

@@ -32,7 +32,8 @@ def list_consumers(lake: Lake, table: TableName, as_json: AsJson = False) -> Non
     """List a table's consumers, their positions and how far they lag behind.
 
     The lag is in snapshots, in rows of them yet to be read, and in milliseconds since the oldest
-    of them was committed.
+    of them was committed. A consumer is rolled back if a snapshot that it has consumed is gone by
+    a rollback: reset it.
     """
     rows = [
         (
@@ -41,12 +42,13 @@ def list_consumers(lake: Lake, table: TableName, as_json: AsJson = False) -> Non
             None if consumer.lag is None else consumer.lag.snapshots,
             None if consumer.lag is None else consumer.lag.records,
             None if consumer.lag is None else consumer.lag.millis,
+            consumer.is_rolled_back,
             time_text(consumer.updated_at),
         )
         for consumer in lake.table(str(table)).consumers()
     ]
     print_rows(
-        ["consumer", "next snapshot", "lag", "lag records", "lag ms", "moved at"],
+        ["consumer", "next snapshot", "lag", "lag records", "lag ms", "rolled back", "moved at"],
         rows,
         as_json=as_json,
     )
