@@ -82,7 +82,7 @@ def test_only_parquet_files_go_through_sparks_own_scan(
     frame = lake.table(table)
     assert rows(frame) == rows(numbered(0, 120).where("part = '0' OR id < 90"))
     assert "FileScan parquet" in plan(frame)
-    assert "(Python)" in plan(frame)
+    assert "MapInArrow" in plan(frame)
     lake.compact(table)
     assert rows(lake.table(table).where("part = '0'").select("id")) == rows(
         numbered(0, 120).where("part = '0'").select("id")
@@ -96,7 +96,7 @@ def test_only_buckets_that_overlap_go_through_python(
     frame = lake.table(table)
     text = plan(frame)
     assert "FileScan parquet" in text
-    assert "(Python)" in text
+    assert "MapInArrow" in text
     expected = rows(
         numbered(0, 30, "second")
         .where("part = '0'")
@@ -174,7 +174,7 @@ def test_evolved_columns_read_alike_natively_and_in_python(
         .union(new)
     )  # fmt: skip
     native = lake.table("db.e")
-    assert "(Python)" not in plan(native)
+    assert "MapInArrow" not in plan(native)
     assert rows(native) == expected
     assert rows(spark.read.format("headwater").load("db.e")) == expected
     assert rows(lake.table("db.e", snapshot_id=1)) == rows(old)
@@ -190,9 +190,9 @@ def test_a_widened_column_is_read_by_python_until_it_is_rewritten(
     new = spark.range(10, 20).selectExpr("id", "id + 5000000000 AS n")
     lake.write(new, "db.w")
     expected = rows(old.union(new))
-    assert "(Python)" in plan(lake.table("db.w"))
-    assert "(Python)" not in plan(lake.table("db.w", ["id"]))
+    assert "MapInArrow" in plan(lake.table("db.w"))
+    assert "MapInArrow" not in plan(lake.table("db.w", ["id"]))
     assert rows(lake.table("db.w")) == expected
     lake.compact("db.w")
-    assert "(Python)" not in plan(lake.table("db.w"))
+    assert "MapInArrow" not in plan(lake.table("db.w"))
     assert rows(lake.table("db.w")) == expected

@@ -25,22 +25,19 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from headwater.catalog.table.scan import Rows, Scan
+from headwater.catalog.table.scan import Rows
 from headwater.spark.options import (
     Connection,
     Operation,
     ReadOptions,
-    SplitChoice,
     WriteOptions,
     refuse_other_options,
 )
 from headwater.spark.source.batch_read import BatchReader
-from headwater.spark.source.parquet_scan import divide
 from headwater.spark.stream.read import StreamReader
 from headwater.spark.types import spark_schema
 from headwater.spark.write.tasks import BatchWriter, StreamWriter
 from headwater.storage.errors import Invalid
-from headwater.storage.predicate.filter import parse_predicate
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.schema.table_schema import TableSchema
 
@@ -100,10 +97,7 @@ class HeadwaterSource(DataSource):
         names = [name for name in schema.fieldNames() if name in own.field_by_name]
         _check_schema(schema, own)
         rows = whole.narrowed(names, whole.predicate)
-        splits = rows.splits
-        if options.splits is SplitChoice.PYTHON:
-            splits = divide(rows.storage, splits, names).python
-        return BatchReader(rows, splits, schema, self._connection.parallelism)
+        return BatchReader(rows, rows.splits, schema, self._connection.parallelism)
 
     def streamReader(self, schema: st.StructType) -> DataSourceStreamReader:
         """A stream of a table's changes."""
@@ -143,13 +137,6 @@ class HeadwaterSource(DataSource):
 
     def _rows(self, table: Table) -> Rows:
         options = self._read_options
-        if options.chosen is not None:
-            snapshot, schema_id = options.chosen
-            storage = table.storage.at_schema(schema_id)
-            where = options.where
-            predicate = None if where is None else parse_predicate(where, storage.schema)
-            since = options.created_since
-            return Scan(storage, snapshot, options.columns, predicate, created_since=since)
         asked = table.with_options(options.start) if options.start else table
         if options.for_changes:
             kinds = bool(options.row_kind)

@@ -12,8 +12,6 @@ from pathlib import Path
 import pyspark.sql.types as st
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.catalog.table.branch_scan import BranchScan
-from headwater.catalog.table.history import millis_of
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.client.maintenance import (
@@ -30,7 +28,8 @@ from headwater.spark.data_source import FORMAT, source_class
 from headwater.spark.jobs.executor import SparkExecutor
 from headwater.spark.options import Connection
 from headwater.spark.session import ensure_interpreter
-from headwater.spark.source.table_frame import frame_of_branches, frame_of_table
+from headwater.spark.source.table_frame import frame_of_table
+from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.session import run_sql
 from headwater.spark.stream.batch import BatchLake, running_query
@@ -164,6 +163,18 @@ class SparkLake:
         """
         return run_sql(text, self._sql)
 
+    @property
+    def database(self) -> str | None:
+        """The database in use; None until ``USE`` chooses one."""
+        return self._sql.database
+
+    @property
+    def last_query(self) -> tuple[TableRead, ...]:
+        """The reads of the last query of `sql`: for each place where its text names a table, the
+        snapshot, columns, condition, files and bytes, and those of the whole table.
+        """
+        return self._sql.last_query
+
     # Reading ----------------------------------------------------------------------------------
 
     def table(
@@ -211,17 +222,7 @@ class SparkLake:
             watermark=watermark,
             version=version,
         )
-        if isinstance(scan, BranchScan):
-            moment = {
-                "scan.snapshot-id": snapshot_id,
-                "scan.tag-name": tag,
-                "scan.timestamp-millis": None if timestamp is None else millis_of(timestamp),
-                "scan.watermark": watermark,
-                "scan.version": version,
-            }
-            start = {key: str(value) for key, value in moment.items() if value is not None}
-            return frame_of_branches(self._session, name, scan, where, start)
-        return frame_of_table(self._session, name, scan, where)
+        return frame_of_table(self._session, scan)
 
     # Writing ----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from difflib import get_close_matches
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from headwater.catalog.model.consumers import MAX_LEASE_MILLIS
@@ -31,7 +31,6 @@ __all__ = [
     "Connection",
     "Operation",
     "ReadOptions",
-    "SplitChoice",
     "WriteOptions",
     "refuse_other_options",
 ]
@@ -64,10 +63,6 @@ _PASSED = frozenset(
     {
         "path",
         "checkpointlocation",
-        "headwater.splits",
-        "headwater.snapshot",
-        "headwater.schema-id",
-        "headwater.created-since",
         "headwater.clustered",
         "headwater.compacts",
         "headwater.commit-user",
@@ -196,13 +191,6 @@ class Connection:
         )
 
 
-class SplitChoice(StrEnum):
-    """The part of a plan that a batch read takes."""
-
-    ALL = "all"
-    PYTHON = "python"
-
-
 @dataclass(frozen=True)
 class ReadOptions:
     """The options of a read.
@@ -212,11 +200,6 @@ class ReadOptions:
         start: Paimon's options that say which part of the table's history is read.
         columns: ``columns``, separated by commas or as a JSON list; None is all.
         where: ``where``, a SQL condition that is applied where the files are read.
-        splits: The part of the plan that is read; for Headwater's own use.
-        chosen: The snapshot to read, and the id of the schema to read it with; for Headwater's
-            own use. A snapshot's id would not do: a tag's snapshot may have expired, and the table
-            may have been altered since the snapshot.
-        created_since: With `chosen`: only files made at or after this moment are read.
         consumer_id: ``consumer-id`` of a stream.
         ignores_progress: ``consumer.ignore-progress``: the consumer's position does not count for
             where a stream starts; it is moved from there on.
@@ -232,9 +215,6 @@ class ReadOptions:
     start: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     where: str | None = None
-    splits: SplitChoice = SplitChoice.ALL
-    chosen: tuple[Snapshot, int] | None = None
-    created_since: int | None = None
     consumer_id: str | None = None
     ignores_progress: bool = False
     lease: timedelta = LEASE
@@ -264,9 +244,6 @@ class ReadOptions:
             start={key: options[key] for key in _CHOICES if key in options},
             columns=_columns(options.get("columns")),
             where=options.get("where"),
-            splits=SplitChoice(options.get("headwater.splits", SplitChoice.ALL)),
-            chosen=_chosen(options),
-            created_since=_integer(options, "headwater.created-since"),
             consumer_id=_consumer_id(options),
             ignores_progress=_boolean(options, "consumer.ignore-progress") or False,
             lease=_lease(options),
@@ -274,32 +251,6 @@ class ReadOptions:
             least=_least(options),
             row_kind=_boolean(options, "include-row-kind"),
         )
-
-    def to_options(self) -> dict[str, str]:
-        """The options that `parse` reads back, the table's name apart."""
-        snapshot, schema_id = self.chosen or (None, None)
-        texts = {
-            **self.start,
-            "columns": None if self.columns is None else json.dumps(self.columns),
-            "where": self.where,
-            "headwater.splits": None if self.splits is SplitChoice.ALL else str(self.splits),
-            "headwater.snapshot": None if snapshot is None else snapshot.to_json(),
-            "headwater.schema-id": _text(schema_id),
-            "headwater.created-since": _text(self.created_since),
-            **{
-                option: None if self.limits is None else _text(getattr(self.limits, name))
-                for name, option in _LIMITS.items()
-            },
-            _MIN_ROWS: None if self.least is None else _text(self.least[0]),
-            _MAX_DELAY: None if self.least is None else _text(self.least[1]),
-            "consumer-id": self.consumer_id,
-            "consumer.ignore-progress": _text(self.ignores_progress or None),
-            _LEASE: None
-            if self.lease == LEASE
-            else f"{self.lease // timedelta(milliseconds=1)} ms",
-            "include-row-kind": _text(self.row_kind),
-        }
-        return {key: text for key, text in texts.items() if text is not None}
 
 
 @dataclass(frozen=True)
@@ -444,6 +395,11 @@ def _boolean(options: Mapping[str, str], key: str) -> bool | None:
     return None if text is None else parse_boolean(text, key)
 
 
+def _snapshot(options: Mapping[str, str], key: str) -> Snapshot | None:
+    text = options.get(key)
+    return None if text is None else Snapshot.from_json(text, f"option '{key}'")
+
+
 def _integer(options: Mapping[str, str], key: str) -> int | None:
     text = options.get(key)
     if text is None:
@@ -452,17 +408,6 @@ def _integer(options: Mapping[str, str], key: str) -> int | None:
         return int(text)
     except ValueError:
         raise Invalid(f"option '{key}' must be an integer, not '{text}'") from None
-
-
-def _chosen(options: Mapping[str, str]) -> tuple[Snapshot, int] | None:
-    snapshot = _snapshot(options, "headwater.snapshot")
-    schema_id = _integer(options, "headwater.schema-id")
-    return None if snapshot is None or schema_id is None else (snapshot, schema_id)
-
-
-def _snapshot(options: Mapping[str, str], key: str) -> Snapshot | None:
-    text = options.get(key)
-    return None if text is None else Snapshot.from_json(text, f"option '{key}'")
 
 
 def _numbered(options: Mapping[str, str]) -> tuple[str, int] | None:

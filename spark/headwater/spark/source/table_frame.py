@@ -2,81 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
+from functools import partial
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+import pyspark.sql.types as st
+from pyspark.sql import DataFrame, SparkSession
 
 from headwater.catalog.table.branch_scan import BranchScan
-from headwater.catalog.table.scan import Scan
+from headwater.catalog.table.scan import Changes, Rows, Scan
 from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.errors import own_errors
-from headwater.spark.options import ReadOptions, SplitChoice
-from headwater.spark.source.parquet_scan import divide, native_frame
-from headwater.spark.types import spark_schema
+from headwater.spark.names import quoted
+from headwater.spark.source.batch_read import pack_splits
+from headwater.spark.source.parquet_scan import Division, divide, native_frame
+from headwater.spark.types import conform, spark_arrow_schema, spark_schema
+from headwater.storage.predicate.filter import columns_of, to_sql
+from headwater.storage.scan.split import Split
 
-__all__ = ["frame_of_branches", "frame_of_table"]
+__all__ = ["divide_rows", "frame_of_division", "frame_of_table"]
 
 
-def frame_of_branches(
-    session: CatalogSession,
-    name: str,
-    scan: BranchScan,
-    where: str | None,
-    start: Mapping[str, str],
-) -> DataFrame:
-    """Rows of two branches, by Python workers: the source chooses both snapshots on loading.
+def frame_of_table(session: CatalogSession, scan: Scan) -> DataFrame:
+    """The rows of a scan, and no others; its snapshot stays chosen.
 
     Args:
         session: The catalog's.
-        name: ``database.table``.
         scan: The rows to read.
-        where: The SQL condition of the scan.
-        start: Paimon's options that choose the snapshot.
     """
-    options = ReadOptions(name, start, tuple(scan.schema.names), where)
-    with own_errors():
-        reader = session.spark.read.format(session.format).options(**options.to_options())
-        return reader.load(name)
+    names = list(scan.schema.names)
+    schema = spark_schema(scan.storage.schema.columns(names))
+    predicate = scan.predicate
+    if predicate is None:
+        return frame_of_division(session, scan, divide_rows(scan, names), schema)
+    # Spark's own scan reads the condition's columns, too, and then keeps the rows it is true for.
+    wider = [*names, *sorted(columns_of(predicate) - set(names))]
+    division = divide_rows(scan, wider)
+    workers = Division((), division.python)
+    if not division.native:
+        return frame_of_division(session, scan, workers, schema)
+    frame = native_frame(session.spark, scan.storage, division.native, wider)
+    frame = frame.where(to_sql(predicate, scan.storage.schema)).select(*map(quoted, names))
+    if not division.python:
+        return frame
+    return frame.union(frame_of_division(session, scan, workers, schema))
 
 
-def frame_of_table(
-    session: CatalogSession, name: str, scan: Scan, where: str | None = None
+def divide_rows(rows: Rows, columns: Sequence[str]) -> Division:
+    """Plan rows, and divide their splits between the readers.
+
+    Args:
+        rows: The rows.
+        columns: The columns that Spark's own scan would have to read.
+    """
+    if isinstance(rows, Scan) and not isinstance(rows, BranchScan):
+        return divide(rows.storage, rows.splits, columns)
+    return Division((), rows.splits)
+
+
+def frame_of_division(
+    session: CatalogSession, rows: Rows, division: Division, schema: st.StructType
 ) -> DataFrame:
-    """The rows of a scan, whose snapshot stays chosen.
+    """Rows by both readers; those of Spark's own scan are not held to the rows' predicate.
 
     Args:
         session: The catalog's.
-        name: ``database.table``.
-        scan: The rows to read.
-        where: The SQL condition of the scan.
+        rows: The rows.
+        division: Their splits.
+        schema: The columns of `rows`.
     """
-    storage, names = scan.storage, scan.schema.names
-    schema = spark_schema(storage.schema.columns(names))
-    if not scan.splits or scan.snapshot is None:
-        return session.spark.createDataFrame([], schema)
-    choice = SplitChoice.ALL
-    if where is None:
-        division = divide(storage, scan.splits, names)
-        native = division.native
-        if native and not division.python:
-            return native_frame(session.spark, storage, native, names)
-        if native:
-            choice = SplitChoice.PYTHON
-    options = ReadOptions(
-        name,
-        columns=tuple(names),
-        where=where,
-        splits=choice,
-        chosen=(scan.snapshot, storage.schema.id),
-        created_since=scan.created_since,
-    )
-    with own_errors():
-        merged = (
-            session.spark.read.format(session.format)
-            .schema(schema)
-            .options(**options.to_options())
-            .load(name)
-        )
-    if choice is SplitChoice.ALL:
-        return merged
-    return native_frame(session.spark, storage, native, names).union(merged)
+    spark = session.spark
+    frames: list[DataFrame] = []
+    if division.native:
+        names = schema.fieldNames()
+        frames.append(native_frame(spark, rows.storage, division.native, names))
+    if division.python:
+        parallelism = session.connection.parallelism
+        frames.append(_worker_frame(spark, rows, division.python, schema, parallelism))
+    if not frames:
+        return spark.createDataFrame([], schema)
+    return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+
+def _worker_frame(
+    spark: SparkSession,
+    rows: Rows,
+    splits: Sequence[Split],
+    schema: st.StructType,
+    parallelism: int,
+) -> DataFrame:
+    if isinstance(rows, Changes):
+        # Their order is that of the commits: one task reads them all.
+        packed = [list(splits)]
+    else:
+        options = rows.storage.schema.table_options
+        packed = pack_splits([[split] for split in splits], options, parallelism)
+    # Without the plan, which every task would get.
+    bare = rows.narrowed(rows.columns, rows.predicate)
+    tasks = spark.range(0, len(packed), 1, len(packed))
+    return tasks.mapInArrow(partial(_read, bare, packed, schema), schema)
+
+
+def _read(
+    rows: Rows,
+    packed: Sequence[Sequence[Split]],
+    schema: st.StructType,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the tasks whose numbers are the batches' only column."""
+    arrow = spark_arrow_schema(schema)
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for split in packed[number]:
+                for read in rows.read_split(split):
+                    yield conform(read, arrow)

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from headwater.client import Lake
 from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid
 
@@ -27,10 +28,12 @@ class SqlContext:
     Attributes:
         session: The Spark session and the catalog.
         database: The database of names that say none; None until ``USE`` chooses one.
+        last_query: The reads of the last query, in the order of its text.
     """
 
     session: CatalogSession
     database: str | None = None
+    last_query: tuple[TableRead, ...] = ()
 
     @property
     def catalog(self) -> Lake:

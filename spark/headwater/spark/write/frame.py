@@ -134,7 +134,7 @@ def _delete_present(session: CatalogSession, table: Table, keys: DataFrame) -> N
     scan = table.scan()
     if not scan.splits or scan.snapshot is None:
         return
-    present = frame_of_table(session, table.name, scan)
+    present = frame_of_table(session, scan)
     # Null equals null in a key column that may hold it.
     names = [quoted(name) for name in keys.columns]
     same = [sf.col(f"stored.{at}").eqNullSafe(sf.col(f"doomed.{at}")) for at in names]

@@ -12,7 +12,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import Invalid, NotFound, Unsupported
 from headwater.storage.predicate.literal import IsoText, comparison, membership, starts_with
 from headwater.storage.predicate.tree import (
     MIRRORED,
@@ -38,7 +38,7 @@ from headwater.storage.types.values import (
     units_per_second,
 )
 
-__all__ = ["read_predicate", "write_predicate"]
+__all__ = ["read_implied", "read_predicate", "write_predicate"]
 
 _Literal: TypeAlias = "bool | int | float | Decimal | str | bytes | dt.date | IsoText | None"
 
@@ -68,6 +68,37 @@ def read_predicate(sql: str, schema: TableSchema) -> Predicate:
         raise Invalid(f"filter '{sql}' is not valid SQL: {reason}") from error
     except RecursionError:
         raise Invalid(f"filter '{sql[:100]}…' is nested too deeply") from None
+
+
+def read_implied(sql: str, schema: TableSchema, columns: Mapping[str, str]) -> Predicate | None:
+    """The predicate that a condition implies: see `sql_text.implied_predicate`."""
+    try:
+        tree = sqlglot.parse_one(sql, dialect="spark")
+        for column in tree.find_all(exp.Column):
+            if isinstance(column.this, exp.Identifier) and column.name in columns:
+                column.this.set("this", columns[column.name])
+        found = _implied(_Reader(sql, schema), tree)
+        return None if found is None else without_not(found)
+    except (SqlglotError, RecursionError):
+        return None
+
+
+def _implied(reader: _Reader, node: exp.Expr) -> Predicate | None:
+    match node:
+        case exp.Paren():
+            return _implied(reader, node.this)
+        case exp.And():
+            parts = [_implied(reader, part) for part in node.flatten()]
+            said = tuple(part for part in parts if part is not None)
+            return And(said) if said else None
+        case exp.Or():
+            cases = [_implied(reader, part) for part in node.flatten()]
+            whole = tuple(part for part in cases if part is not None)
+            return Or(whole) if len(whole) == len(cases) else None
+    try:
+        return reader.predicate(node)
+    except (Invalid, NotFound, Unsupported):
+        return None
 
 
 class _Reader:

@@ -6,10 +6,12 @@ and the parser of SQL takes them longer to import than their work.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headwater.storage.predicate.tree import Predicate
 from headwater.storage.schema.table_schema import TableSchema
 
-__all__ = ["parse_predicate", "to_sql"]
+__all__ = ["implied_predicate", "parse_predicate", "to_sql"]
 
 
 def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
@@ -31,6 +33,24 @@ def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
     from headwater.storage.predicate.sql_syntax import read_predicate
 
     return read_predicate(sql, schema)
+
+
+def implied_predicate(
+    sql: str, schema: TableSchema, columns: Mapping[str, str]
+) -> Predicate | None:
+    """A predicate that is true wherever a condition is, as narrow as predicates can say it.
+
+    Args:
+        sql: A condition in Spark's dialect.
+        schema: The table's schema.
+        columns: The table's columns by their names in the text.
+
+    Returns:
+        None when no part of the condition can be said.
+    """
+    from headwater.storage.predicate.sql_syntax import read_implied
+
+    return read_implied(sql, schema, columns)
 
 
 def to_sql(predicate: Predicate, schema: TableSchema) -> str:

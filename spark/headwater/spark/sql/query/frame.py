@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from headwater.spark.source.table_read import TableRead, read_frame
 from headwater.spark.sql.context import SqlContext
-from headwater.spark.sql.query.read import relation_frame
+from headwater.spark.sql.query.needs import Need, needs_of, stand_in
+from headwater.spark.sql.query.read import plan_read
 from headwater.spark.sql.query.splice import Spliced, missing_table, splice
 
 __all__ = ["query_frame"]
@@ -18,25 +20,39 @@ __all__ = ["query_frame"]
 def query_frame(text: str, context: SqlContext) -> DataFrame:
     """The rows of a query, over tables of the catalog and whatever else the session knows.
 
-    Tables are read as they are now; the frame keeps showing them so.
+    Tables are read as they are now; the frame keeps showing them so. Columns that the query does
+    not need, and files without rows that it needs, are not read.
 
     Args:
         text: One query in Spark's dialect: ``SELECT``, ``WITH``, ``VALUES``, ``FROM``, ``TABLE``.
-        context: The user's.
+        context: The user's; it is told what the query reads.
 
     Raises:
         Invalid, NotFound, Unsupported: As `splice`.
         AnalysisException, ParseException: Spark's own, for what it refuses.
     """
     spliced = splice(text, context)
-    frames = [relation_frame(context.session, relation) for relation in spliced.relations]
-    return run(spliced, frames, context)
+    spark = context.session.spark
+    relations = spliced.relations
+    needs: Sequence[Need | None] = [None] * len(relations)
+    # Spark Connect shows no plans; then everything is read.
+    if relations and getattr(spark, "_jsparkSession", None) is not None:
+        stand_ins = [stand_in(spark, at, each.schema) for at, each in enumerate(relations)]
+        needs = needs_of(_run(spliced, stand_ins, context), len(relations)) or needs
+    zone = str(spark.conf.get("spark.sql.session.timeZone")) if relations else ""
+    reads: list[TableRead] = []
+    for at, (relation, need) in enumerate(zip(relations, needs, strict=True)):
+        reads.append(plan_read(relation, need, at, zone))
+    frames = [read_frame(context.session, read) for read in reads]
+    answer = _run(spliced, frames, context)
+    context.last_query = tuple(reads)
+    return answer
 
 
-def run(spliced: Spliced, frames: Sequence[DataFrame], context: SqlContext) -> DataFrame:
+def _run(spliced: Spliced, frames: Sequence[DataFrame], context: SqlContext) -> DataFrame:
     """A query over frames in the places of its tables."""
     spark = context.session.spark
-    places: Mapping[str, Any] = {f"t{at}": frame for at, frame in enumerate(frames)}
+    places: dict[str, Any] = {f"t{at}": frame for at, frame in enumerate(frames)}
     # Spark fills places in only if there are any.
     text = spliced.text if places else spliced.text.replace("{{", "{").replace("}}", "}")
     try:

@@ -6,13 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-import pyspark.sql.types as st
-
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewInfo
-from headwater.catalog.table.scan import Changes, Rows
+from headwater.catalog.table.scan import Rows
 from headwater.catalog.table.table import Table
+from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.references import Moment, Reference
 from headwater.spark.types import spark_schema
@@ -21,29 +19,12 @@ from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupporte
 from headwater.storage.scan.start import INCREMENTAL_OPTIONS
 from headwater.storage.schema.table_schema import Schema
 
-__all__ = ["Relation", "Relations"]
+__all__ = ["Relations"]
 
 _SYSTEM_DATABASE = "sys"
 _SETTINGS = "spark.paimon."
 _INTEGER = re.compile(r"-?\d+[lL]?")
 _MISSING = (ResourceType.TABLE, ResourceType.DATABASE, ResourceType.VIEW)
-
-
-@dataclass
-class Relation:
-    """One table of the catalog as a query reads it.
-
-    Attributes:
-        name: ``database.table``.
-        schema: Its columns, as Spark has them.
-        rows: The rows to be planned and read; None for metadata.
-        content: Metadata that is read already; None for rows.
-    """
-
-    name: str
-    schema: st.StructType
-    rows: Rows | None = None
-    content: pa.Table | None = None
 
 
 @dataclass
@@ -112,8 +93,7 @@ class Relations:
                 ) from None
             return view
         rows = self._rows(self._configured(table, reference), reference)
-        fields = [rows.storage.schema.column(each) for each in _own_columns(rows)]
-        return Relation(name, spark_schema(fields), rows=rows)
+        return Relation(name, spark_schema(rows.storage.schema.fields), rows=rows)
 
     def _table(self, name: str) -> Table:
         if name not in self._tables:
@@ -209,13 +189,3 @@ def paimon_settings(context: SqlContext) -> dict[str, str]:
     listed = str(session.conf().getAll().mkString("\0", "\0", "")).split("\0")
     pairs = [text.split(" -> ", 1) for text in listed if text.startswith(_SETTINGS)]
     return {key.removeprefix(_SETTINGS): value for key, value in pairs}
-
-
-def _own_columns(rows: Rows) -> list[str]:
-    names = list(rows.schema.names)
-    return [name for name in names if name in rows.storage.schema.field_by_name]
-
-
-def is_ordered(rows: Rows) -> bool:
-    """True if rows come in the order of their splits."""
-    return isinstance(rows, Changes)

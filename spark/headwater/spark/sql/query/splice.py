@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from headwater.catalog.model.views import ViewInfo
 from headwater.spark.names import quoted
+from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.references import Qualifier, Reference, find_references
-from headwater.spark.sql.query.relations import Relation, Relations
+from headwater.spark.sql.query.relations import Relations
 from headwater.storage.errors import Invalid, NotFound
 
 __all__ = ["Spliced", "splice"]
@@ -38,6 +40,7 @@ class _Splicer:
     relations: list[Relation] = field(default_factory=list)
     views: list[str] = field(default_factory=list)
     """The views around the text at hand."""
+    _temporary: frozenset[str] | None = None
 
     def splice(self, text: str, database: str | None) -> str:
         references, qualifiers = find_references(text)
@@ -73,9 +76,9 @@ class _Splicer:
         """True for a temporary view, which goes before a table of the database in use."""
         if len(reference.parts) != 1 or self.views or reference.function is not None:
             return False
-        catalog = self.opened.context.session.spark.catalog
-        name = quoted(reference.parts[0])
-        return bool(catalog.tableExists(name)) and bool(catalog.getTable(name).isTemporary)
+        if self._temporary is None:
+            self._temporary = _temporary_views(self.opened.context)
+        return reference.parts[0].casefold() in self._temporary
 
     def _refuse_unknown(self, reference: Reference) -> None:
         """Refuse what Spark cannot know either, or would take for something else."""
@@ -143,6 +146,18 @@ def missing_table(spliced: Spliced, message: str) -> NotFound | None:
         if ".".join(map(quoted, parts)) in message:
             return error
     return None
+
+
+def _temporary_views(context: SqlContext) -> frozenset[str]:
+    """The names of the session's temporary views, folded."""
+    spark = context.session.spark
+    session: Any = getattr(spark, "_jsparkSession", None)
+    if session is None:
+        tables = spark.catalog.listTables()
+        return frozenset(each.name.casefold() for each in tables if each.isTemporary)
+    # In one call: Spark's own listing is several for each.
+    listed = session.sessionState().catalog().listLocalTempViews("*").mkString("\0")
+    return frozenset(name.strip("`").casefold() for name in str(listed).split("\0"))
 
 
 def _requalified(

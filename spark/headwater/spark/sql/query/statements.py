@@ -1,22 +1,206 @@
-"""Statements that are queries."""
+"""Statements that are queries, or are about one: ``EXPLAIN``, temporary views, cached results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from headwater.spark.names import quoted
 from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.query.explain import explained
 from headwater.spark.sql.query.frame import query_frame
-from headwater.spark.sql.statement import Statement
+from headwater.spark.sql.statement import Statement, WordKind, read_words
+from headwater.storage.errors import Invalid, Unsupported
 
 __all__ = ["HANDLERS"]
 
+_QUERIES = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE")
+_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
+_WRITES = {("INSERT", "INTO"), ("INSERT", "OVERWRITE"), ("DELETE", "FROM"), ("MERGE", "INTO")}
+_COLUMNS = pa.schema(
+    [("col_name", pa.string()), ("data_type", pa.string()), ("comment", pa.string())]
+)
+
 
 def _query(statement: Statement, context: SqlContext) -> DataFrame:
-    return query_frame(statement.text, context)
+    return query_frame(_query_text(statement), context)
 
 
+def _query_text(statement: Statement) -> str:
+    """The rest of a statement, which must be a query."""
+    if not any(statement.peek(word) for word in _QUERIES):
+        raise statement.unexpected("a query")
+    may_write = statement.peek("WITH") or statement.peek("FROM")
+    text = statement.rest()
+    # Spark would run what stands after FROM or WITH, and not only read.
+    if may_write and (word := _writing_word(text)) is not None:
+        raise Unsupported(
+            f"{word} after FROM or WITH is not supported: begin with {word}, and write the query "
+            "after it"
+        )
+    return text
+
+
+def _writing_word(text: str) -> str | None:
+    """The word that begins a statement which writes, after what may also begin a query."""
+    depth = 0
+    words = read_words(text)
+    plain = [word.text.upper() if word.kind is WordKind.WORD else "" for word in words]
+    for at, word in enumerate(words):
+        if word.kind is WordKind.SYMBOL:
+            depth += (word.text == "(") - (word.text == ")")
+        elif depth == 0 and (
+            tuple(plain[at : at + 2]) in _WRITES
+            or (plain[at] == "UPDATE" and "SET" in plain[at + 2 : at + 7])
+        ):
+            return plain[at]
+    return None
+
+
+def _explain(statement: Statement, context: SqlContext) -> pa.Table:
+    """``EXPLAIN [EXTENDED | FORMATTED | COST | CODEGEN] query``."""
+    statement.expect("EXPLAIN")
+    mode = next((word for word in _MODES if statement.accept(word)), "SIMPLE")
+    if not any(statement.peek(word) for word in _QUERIES):
+        raise Unsupported(
+            f"EXPLAIN tells how a query is run, and '{statement.rest()[:40]}' is none"
+        )
+    frame = query_frame(_query_text(statement), context)
+    return pa.table({"plan": [explained(frame, mode.lower(), context.last_query)]})
+
+
+def _describe(statement: Statement, context: SqlContext) -> pa.Table:
+    """``DESCRIBE [QUERY] query``."""
+    if not statement.accept("DESCRIBE"):
+        statement.expect("DESC")
+    statement.accept("QUERY")
+    schema = query_frame(_query_text(statement), context).schema
+    rows = [
+        (field.name, field.dataType.simpleString(), field.metadata.get("comment"))
+        for field in schema.fields
+    ]
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    return pa.Table.from_arrays(columns, schema=_COLUMNS)
+
+
+def _temporary_view(statement: Statement, context: SqlContext) -> DataFrame | None:
+    """``CREATE [OR REPLACE] [GLOBAL] TEMPORARY VIEW [IF NOT EXISTS] name [(columns)] AS query``."""
+    whole = statement.text
+    statement.expect("CREATE")
+    replaces = statement.accept("OR", "REPLACE")
+    is_global = statement.accept("GLOBAL")
+    if not statement.accept("TEMP"):
+        statement.expect("TEMPORARY")
+    if statement.accept("FUNCTION"):
+        return context.session.spark.sql(whole)
+    statement.expect("VIEW")
+    keeps = statement.accept("IF", "NOT", "EXISTS")
+    name = statement.name()
+    columns: list[tuple[str, str | None]] = []
+    if statement.accept("("):
+        while True:
+            column = statement.name()
+            columns.append((column, statement.string() if statement.accept("COMMENT") else None))
+            if not statement.accept(","):
+                break
+        statement.expect(")")
+    if statement.peek("USING"):
+        # It names its own source.
+        return context.session.spark.sql(whole)
+    if statement.peek("COMMENT") or statement.peek("TBLPROPERTIES"):
+        raise Unsupported(
+            f"temporary view {name}: it keeps no comment or properties; leave them out"
+        )
+    statement.expect("AS")
+    frame = query_frame(_query_text(statement), context)
+    if columns:
+        if len(columns) != len(frame.columns):
+            raise Invalid(
+                f"temporary view {name}: {len(columns)} columns are named, and the query has "
+                f"{len(frame.columns)}"
+            )
+        frame = frame.toDF(*(column for column, _ in columns))
+        for column, comment in columns:
+            if comment is not None:
+                frame = frame.withMetadata(column, {"comment": comment})
+    catalog = context.session.spark.catalog
+    if keeps and catalog.tableExists(f"global_temp.{quoted(name)}" if is_global else quoted(name)):
+        return None
+    if is_global and replaces:
+        frame.createOrReplaceGlobalTempView(name)
+    elif is_global:
+        frame.createGlobalTempView(name)
+    elif replaces:
+        frame.createOrReplaceTempView(name)
+    else:
+        frame.createTempView(name)
+    return None
+
+
+def _cache(statement: Statement, context: SqlContext) -> DataFrame:
+    """``CACHE [LAZY] TABLE name [OPTIONS (…)] [[AS] query]``."""
+    spark = context.session.spark
+    statement.expect("CACHE")
+    lazy = " LAZY" if statement.accept("LAZY") else ""
+    statement.expect("TABLE")
+    parts = statement.name_parts()
+    name = ".".join(map(quoted, parts))
+    options = f" OPTIONS ({statement.bracketed()})" if statement.accept("OPTIONS") else ""
+    if statement.at_end:
+        if len(parts) > 1 or not spark.catalog.tableExists(name):
+            raise Unsupported(
+                f"CACHE TABLE {name}: tables of the catalog change, and a cache would not; name "
+                f"the rows to keep: CACHE TABLE a_name AS SELECT * FROM {name}"
+            )
+    else:
+        statement.accept("AS")
+        if len(parts) > 1:
+            raise Invalid(f"CACHE TABLE {name} AS …: a temporary view has a name of one part")
+        query_frame(_query_text(statement), context).createTempView(parts[0])
+    return spark.sql(f"CACHE{lazy} TABLE {name}{options}")
+
+
+def _sparks(statement: Statement, context: SqlContext) -> DataFrame:
+    """A statement about the session, which reads no table."""
+    words = read_words(statement.text)
+    if any(word.kind is WordKind.WORD and word.text.upper() == "SELECT" for word in words):
+        raise Unsupported(
+            f"'{statement.text[:60]}' with a query in it is not supported: run the query first"
+        )
+    return context.session.spark.sql(statement.text)
+
+
+_TEMPORARY = [
+    ("CREATE", *replaces, *reach, word)
+    for replaces in ((), ("OR", "REPLACE"))
+    for reach in ((), ("GLOBAL",))
+    for word in ("TEMP", "TEMPORARY")
+]
+_OF_SESSION = [
+    ("SET",),
+    ("RESET",),
+    ("DECLARE",),
+    ("DROP", "TEMPORARY"),
+    ("DROP", "TEMP"),
+    ("SHOW", "FUNCTIONS"),
+    ("SHOW", "USER", "FUNCTIONS"),
+    ("SHOW", "SYSTEM", "FUNCTIONS"),
+    ("SHOW", "ALL", "FUNCTIONS"),
+    ("DESCRIBE", "FUNCTION"),
+    ("DESC", "FUNCTION"),
+    ("UNCACHE", "TABLE"),
+    ("CLEAR", "CACHE"),
+    ("ADD",),
+    ("LIST",),
+]
 HANDLERS: Mapping[tuple[str, ...], Handler] = {
-    (word,): _query for word in ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
-}
+    **{(word,): _query for word in _QUERIES},
+    **{(verb, word): _describe for verb in ("DESCRIBE", "DESC") for word in ("QUERY", *_QUERIES)
+       if word != "TABLE"},
+    **dict.fromkeys(_TEMPORARY, _temporary_view),
+    **dict.fromkeys(_OF_SESSION, _sparks),
+    ("EXPLAIN",): _explain,
+    ("CACHE",): _cache,
+}  # fmt: skip

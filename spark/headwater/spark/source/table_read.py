@@ -1,0 +1,137 @@
+"""The reading of one table of a query: the part of it that is needed, by the readers that can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+import pyspark.sql.types as st
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from headwater.catalog.table.scan import Rows
+from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.names import quoted
+from headwater.spark.source.parquet_scan import Division
+from headwater.spark.source.table_frame import frame_of_division
+from headwater.spark.types import conform, spark_arrow_schema
+from headwater.storage.scan.split import Split
+
+__all__ = ["Relation", "TableRead", "read_frame"]
+
+
+@dataclass
+class Relation:
+    """One table of the catalog as a query reads it.
+
+    Attributes:
+        name: ``database.table``.
+        schema: Its columns, as Spark has them.
+        rows: The rows to be planned and read; None for metadata.
+        content: Metadata that is read already; None for rows.
+    """
+
+    name: str
+    schema: st.StructType
+    rows: Rows | None = None
+    content: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class TableRead:
+    """One place of a query where a table is read, and how little of the table that takes.
+
+    Attributes:
+        table: ``database.table``.
+        snapshot_id: The snapshot; None for changes, metadata and tables without any.
+        columns: The columns that are read.
+        where: The condition by which files and their parts are left out; None for none. Spark
+            applies the query's own conditions in any case.
+        relation: The table.
+        rows: The part of its rows.
+        division: The files that Spark's own scan reads, and those that Python workers read.
+    """
+
+    table: str
+    snapshot_id: int | None
+    columns: tuple[str, ...]
+    where: str | None
+    relation: Relation = field(repr=False)
+    rows: Rows | None = field(default=None, repr=False)
+    division: Division = field(default_factory=lambda: Division((), ()), repr=False)
+
+    @property
+    def files(self) -> int:
+        """Data files to be read."""
+        return _files(self._splits)
+
+    @property
+    def bytes(self) -> int:
+        """Their size; of Parquet and ORC files, only the columns are read."""
+        return _bytes(self._splits)
+
+    @property
+    def row_count(self) -> int:
+        """Rows in these files; merging and filters leave fewer."""
+        return sum(split.row_count for split in self._splits)
+
+    @property
+    def files_of_table(self) -> int:
+        """Data files of the whole table at that snapshot; planned when first asked for."""
+        return _files(self._whole)
+
+    @property
+    def bytes_of_table(self) -> int:
+        """Their size."""
+        return _bytes(self._whole)
+
+    @property
+    def native_files(self) -> int:
+        """Those of `files` that Spark's own Parquet scan reads; Python workers read the others."""
+        return _files(self.division.native)
+
+    @property
+    def _splits(self) -> tuple[Split, ...]:
+        return (*self.division.native, *self.division.python)
+
+    @cached_property
+    def _whole(self) -> tuple[Split, ...]:
+        rows = self.relation.rows
+        return () if rows is None else rows.narrowed(None, None).splits
+
+
+def read_frame(session: CatalogSession, read: TableRead) -> DataFrame:
+    """A table with all its columns, of which those that are not needed are null.
+
+    The query's text is read again with them: ``*`` and the like must mean the same.
+    """
+    spark, schema = session.spark, read.relation.schema
+    if read.rows is None:
+        content = read.relation.content
+        assert content is not None
+        arrow = spark_arrow_schema(schema)
+        batches = [conform(batch, arrow) for batch in content.combine_chunks().to_batches()]
+        if not batches:
+            return spark.createDataFrame([], schema)
+        return spark.createDataFrame(type(content).from_batches(batches, arrow))
+    part = st.StructType([each for each in schema.fields if each.name in read.columns])
+    frame = frame_of_division(session, read.rows, read.division, part)
+    if len(part) == len(schema):
+        return frame
+    return frame.select(
+        [
+            sf.col(quoted(each.name))
+            if each.name in read.columns
+            else sf.lit(None).cast(each.dataType).alias(each.name)
+            for each in schema.fields
+        ]
+    )
+
+
+def _files(splits: tuple[Split, ...]) -> int:
+    return sum(len(split.files) + len(split.postponed) for split in splits)
+
+
+def _bytes(splits: tuple[Split, ...]) -> int:
+    return sum(file.file_size for split in splits for file in (*split.files, *split.postponed))

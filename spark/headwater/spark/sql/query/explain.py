@@ -1,0 +1,54 @@
+"""``EXPLAIN``: Spark's plan, and what of each table the query reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from headwater.spark.source.table_read import TableRead
+
+__all__ = ["explained"]
+
+
+def explained(frame: DataFrame, mode: str, reads: Sequence[TableRead]) -> str:
+    """The text that ``EXPLAIN`` gives.
+
+    Args:
+        frame: The query.
+        mode: As `DataFrame.explain` takes it.
+        reads: The query's reads.
+    """
+    sections = [_plan(frame, mode).rstrip("\n")]
+    if reads:
+        sections.append("== Tables ==\n" + "\n".join(map(_described, reads)))
+    return "\n\n".join(sections) + "\n"
+
+
+def _plan(frame: DataFrame, mode: str) -> str:
+    asked: Any = frame
+    if getattr(frame.sparkSession, "_jsparkSession", None) is None:
+        return str(asked._explain_string(mode=mode))  # Spark Connect's
+    execution = asked._jdf.queryExecution()
+    return str(asked._sc._jvm.PythonSQLUtils.explainString(execution, mode))
+
+
+def _described(read: TableRead) -> str:
+    snapshot = "" if read.snapshot_id is None else f", snapshot {read.snapshot_id}"
+    every = len(read.relation.schema)
+    lines = [
+        f"{read.table}{snapshot}",
+        f"  columns: {', '.join(read.columns)} ({len(read.columns)} of {every})",
+    ]
+    if read.rows is None:
+        lines.append("  metadata: read when the query was planned")
+        return "\n".join(lines)
+    workers = read.files - read.native_files
+    lines += [
+        f"  condition: {read.where or 'none'}",
+        f"  files: {read.files} of {read.files_of_table} "
+        f"({read.native_files} by Spark's Parquet scan, {workers} by Python workers)",
+        f"  bytes: {read.bytes} of {read.bytes_of_table}",
+    ]
+    return "\n".join(lines)

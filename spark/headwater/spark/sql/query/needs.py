@@ -1,0 +1,213 @@
+"""The columns and rows that a query needs of each of its tables, as Spark's optimiser sees it.
+
+The query is planned over stand-ins without rows. In the optimised plan each of them shows which of
+its columns are read, and under which condition: that plan gives the query's result whatever the
+tables hold, so that nothing else of them can matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pyspark.sql.types as st
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater.storage.predicate.filter import Constant, Or, Predicate
+from headwater.storage.predicate.sql_text import implied_predicate
+from headwater.storage.schema.table_schema import TableSchema
+
+__all__ = ["Need", "needs_of", "stand_in"]
+
+_LEAF = "LogicalRDD"
+_COLUMN = re.compile(r"\bheadwater_(\d+)_(\d+)#")
+_TIMESTAMP = re.compile(r"\bTIMESTAMP '([^']*)'")
+_CAST_TO_TIMESTAMP = re.compile(r"\bAS TIMESTAMP(_LTZ)?\)", re.IGNORECASE)
+_OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::(\d\d))?")
+# Beyond, zones differ between Java's and Python's rules.
+_YEARS = range(1900, 2038)
+
+
+@dataclass(frozen=True)
+class Need:
+    """A part of a table.
+
+    Attributes:
+        columns: The places of the columns in the table.
+        conditions: Conditions of which one is true for each row needed, over the stand-in's
+            columns; empty if no row is needed. None in the place of one that is true for all rows.
+    """
+
+    columns: frozenset[int]
+    conditions: tuple[str | None, ...]
+
+    def names(self, schema: st.StructType) -> list[str]:
+        """The names of the columns."""
+        return [name for at, name in enumerate(schema.fieldNames()) if at in self.columns]
+
+    def predicate(
+        self, number: int, schema: st.StructType, table: TableSchema, time_zone: str
+    ) -> Predicate | None:
+        """A predicate that is true for all rows needed; None if that is all it could say.
+
+        Args:
+            number: The stand-in's.
+            schema: The stand-in's columns.
+            table: The table's schema.
+            time_zone: The session's, in which Spark writes timestamps.
+        """
+        columns = {_leaf_name(number, at): name for at, name in enumerate(schema.fieldNames())}
+        parts: list[Predicate] = []
+        for condition in self.conditions:
+            if condition is None or _CAST_TO_TIMESTAMP.search(condition):
+                return None
+            text = _with_zones(condition, time_zone)
+            part = implied_predicate(text, table, columns)
+            if part is None:
+                return None
+            parts.append(part)
+        if not parts:
+            return Constant(False)
+        return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+
+def stand_in(spark: SparkSession, number: int, schema: st.StructType) -> DataFrame:
+    """A frame without rows, which Spark does not know to have none.
+
+    Args:
+        spark: A session that is not Spark Connect's.
+        number: Tells the stand-ins of a query apart.
+        schema: Its columns.
+    """
+    return _stand_in(spark, number, schema.json())
+
+
+@lru_cache(maxsize=512)
+def _stand_in(spark: SparkSession, number: int, schema_json: str) -> DataFrame:
+    schema = st.StructType.fromJson(_parsed(schema_json))
+    # Names that no other column has: they tell whose column it is wherever a plan shows it.
+    fields = [
+        st.StructField(_leaf_name(number, at), field.dataType, nullable=True)
+        for at, field in enumerate(schema.fields)
+    ]
+    session: Any = spark._jsparkSession
+    declared = session.parseDataType(st.StructType(fields).json())
+    leaf = DataFrame(session.createDataFrame(spark._jsc.emptyRDD(), declared), spark)
+    return leaf.toDF(*schema.fieldNames())
+
+
+def needs_of(frame: DataFrame, count: int) -> list[Need] | None:
+    """The need for each of a query's stand-ins; None when its plan is not to be had.
+
+    Args:
+        frame: The query over stand-ins.
+        count: The number of stand-ins.
+    """
+    try:
+        plan: Any = frame._jdf.queryExecution().optimizedPlan()
+        found = [_Found() for _ in range(count)]
+        for root in (plan, *_listed(plan.subqueriesAll())):
+            _walk(root, (), found)
+    except (PySparkException, Py4JError):
+        return None
+    return [Need(frozenset(each.columns), tuple(dict.fromkeys(each.conditions))) for each in found]
+
+
+class _Found:
+    def __init__(self) -> None:
+        self.columns: set[int] = set()
+        self.conditions: list[str | None] = []
+
+
+def _walk(node: Any, above: tuple[tuple[str, Any], ...], found: Sequence[_Found]) -> None:
+    """Look at a plan from its root down; `above` are a node's ancestors, the nearest first."""
+    name = str(node.nodeName())
+    if name == _LEAF:
+        _leaf(node, above, found)
+        return
+    for child in _listed(node.children()):
+        _walk(child, ((name, node), *above[:2]), found)
+
+
+def _leaf(node: Any, above: Sequence[tuple[str, Any]], found: Sequence[_Found]) -> None:
+    own = _COLUMN.findall(str(node.outputSet().toString()))
+    if not own:
+        return
+    target = found[int(own[0][0])]
+    conditions: list[str] = []
+    used: set[int] = set()
+    ancestors = list(above)
+    while ancestors and ancestors[0][0] == "Filter":
+        _, filtering = ancestors.pop(0)
+        conditions.append(str(filtering.condition().sql()))
+        used |= _columns(filtering)
+    if ancestors and ancestors[0][0] == "Project":
+        used |= _columns(ancestors[0][1])
+    else:
+        used = {int(at) for _, at in own}
+    target.columns |= used
+    target.conditions.append(" AND ".join(f"({each})" for each in conditions) or None)
+
+
+def _columns(node: Any) -> set[int]:
+    return {int(at) for _, at in _COLUMN.findall(str(node.references().toString()))}
+
+
+def _listed(sequence: Any) -> Iterator[Any]:
+    for at in range(sequence.size()):
+        yield sequence.apply(at)
+
+
+def _leaf_name(number: int, at: int) -> str:
+    return f"headwater_{number}_{at}"
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    import json
+
+    parsed: dict[str, Any] = json.loads(text)
+    return parsed
+
+
+# Timestamps -----------------------------------------------------------------------------------
+
+
+def _with_zones(condition: str, time_zone: str) -> str:
+    """A condition whose timestamps say their zone.
+
+    One that cannot be told for sure becomes what no predicate can say.
+    """
+
+    def zoned(match: re.Match[str]) -> str:
+        moment = _moment(match[1], time_zone)
+        return "unknown()" if moment is None else f"TIMESTAMP '{moment.isoformat(' ')}'"
+
+    return _TIMESTAMP.sub(zoned, condition)
+
+
+def _moment(text: str, time_zone: str) -> datetime | None:
+    try:
+        local = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if local.tzinfo is not None or local.year not in _YEARS:
+        return None
+    offset = _OFFSET.fullmatch(time_zone)
+    if offset is not None:
+        shift = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+        zoned = local.replace(tzinfo=timezone(-shift if offset[1] == "-" else shift))
+        return zoned.astimezone(UTC)
+    try:
+        zone = ZoneInfo(time_zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        return None
+    first, second = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    # When clocks are put back, one time is two moments.
+    return first if first == second else None

@@ -1,0 +1,112 @@
+"""The columns, files and rows that a query has no need of are not read."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.conftest import rows, scanned_columns
+
+from headwater.spark import SparkLake
+from headwater.spark.source.table_read import TableRead
+
+pytestmark = [pytest.mark.spark, pytest.mark.modes]
+
+
+def reads(lake: SparkLake, text: str) -> list[TableRead]:
+    lake.sql(text)
+    return list(lake.last_query)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "files", "whole"),
+    [
+        # Partitions, of which '0' has two files to merge.
+        ("SELECT name FROM orders WHERE part = '1'", ["name,part"], [1], [4]),
+        ("SELECT name FROM orders WHERE part IN ('1', '2') AND id > 100", ["id,name,part"], [0],
+         [4]),
+        ("SELECT count(*) FROM orders WHERE part <> '0'", ["part"], [2], [4]),
+        ("SELECT * FROM orders WHERE part LIKE '0%'", ["id,name,part"], [2], [4]),
+        # Statistics of an append table's files.
+        ("SELECT price FROM items WHERE id = 3", ["id,price"], [1], [2]),
+        ("SELECT price FROM items WHERE day >= '2026-01-15'", ["price,day"], [1], [2]),
+        ("SELECT id FROM items WHERE price < 14 AND upper(order_id) <> 'X'", ["id,order_id,price"],
+         [1], [2]),
+        ("SELECT id FROM items WHERE price < 14 OR upper(order_id) = 'X'", ["id,order_id,price"],
+         [2], [2]),
+        ("SELECT id FROM items WHERE id IN (1,2,3,4,5,6,7,8,9,-1,-2,-3)", ["id"], [1], [2]),
+        ("SELECT id FROM items WHERE NOT (id < 15 OR id IS NULL)", ["id"], [1], [2]),
+        ("SELECT 1 FROM items WHERE 1 = 0", ["id"], [0], [2]),
+        # Each occurrence for itself.
+        ("SELECT a.id FROM items a JOIN items b ON a.id = b.order_id WHERE a.id < 3 AND b.id > 12",
+         ["id", "id,order_id"], [1, 1], [2, 2]),
+        ("SELECT id FROM items WHERE id < 3 UNION ALL SELECT order_id FROM items WHERE id > 15",
+         ["id", "id,order_id"], [1, 1], [2, 2]),
+        ("SELECT name FROM orders WHERE part = '2' AND id IN (SELECT order_id FROM items "
+         "WHERE day < '2026-01-03')", ["id,name,part", "order_id,day"], [1, 1], [4, 2]),
+        ("SELECT name, (SELECT max(price) FROM items i WHERE i.order_id = o.id AND i.id > 11) "
+         "FROM orders o", ["id,order_id,price", "id,name"], [1, 4], [2, 4]),
+        ("SELECT n FROM orders LATERAL VIEW explode(array(id)) AS n WHERE part = '1'",
+         ["id,part"], [1], [4]),
+        # A name of WITH that is used twice needs the rows of both uses.
+        ("WITH c AS (SELECT * FROM items WHERE id <> 4) "
+         "SELECT a.id FROM c a JOIN c b USING (id) WHERE a.id < 3", ["id"], [1], [2]),
+        ("WITH c AS (SELECT * FROM items) SELECT id FROM c WHERE id < 3 "
+         "UNION ALL SELECT id FROM c WHERE price > 27", ["id,price"], [2], [2]),
+        # Views and moments.
+        ("SELECT number FROM nested WHERE number > 40", ["id"], [0], [4]),
+        ("SELECT name FROM orders VERSION AS OF 1 WHERE part = '0'", ["name,part"], [1], [3]),
+        # What decides the number of rows stays.
+        ("SELECT count(*) FROM (SELECT id FROM items ORDER BY id LIMIT 5) WHERE id > 10",
+         ["id"], [2], [2]),
+        ("SELECT max(id) OVER (PARTITION BY order_id) AS m, id FROM items WHERE order_id = 3",
+         ["id,order_id"], [2], [2]),
+    ],
+)  # fmt: skip
+def test_each_place_reads_its_own_columns_and_files(
+    shop: SparkLake, text: str, columns: list[str], files: list[int], whole: list[int]
+) -> None:
+    found = reads(shop, text)
+    assert [",".join(each.columns) for each in found] == columns
+    assert [each.files for each in found] == files
+    assert [each.files_of_table for each in found] == whole
+
+
+def test_timestamps_are_compared_in_the_zone_of_the_session(
+    spark: SparkSession, lake: SparkLake
+) -> None:
+    table = spark.sql("SELECT TIMESTAMP'2026-01-01 00:00:00Z' AS at, 1 AS n").schema
+    lake.create_table("db.moments", table)
+    before = spark.conf.get("spark.sql.session.timeZone")
+    assert before is not None
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        # The clocks go back at 01:00 UTC: 02:30 is then twice, one hour apart.
+        for number, at in enumerate(("2026-01-01 00:30", "2026-10-25 00:30", "2026-10-25 01:30")):
+            frame = spark.sql(f"SELECT TIMESTAMP'{at}:00Z' AS at, {number} AS n")
+            lake.write(frame, "db.moments")
+        for text, expected, files in (
+            ("at = '2026-01-01 01:30:00'", [0], 1),
+            ("at < '2026-01-01 01:30:00.001'", [0], 1),
+            ("at >= '2026-10-25 02:30:00' AND n > 0", None, 2),
+            ("at > '2026-01-01 00:30:00Z'", [1, 2], 2),
+        ):
+            frame = lake.sql(f"SELECT n FROM db.moments WHERE {text}")
+            plain = lake.table("db.moments").where(text).select("n")
+            assert rows(frame) == rows(plain)
+            assert expected is None or [row[0] for row in rows(frame)] == expected
+            assert lake.last_query[0].files == files
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_sparks_own_scan_still_pushes_its_filters(shop: SparkLake) -> None:
+    frame = shop.sql("SELECT price FROM items WHERE id > 12")
+    assert scanned_columns(frame) == {"id", "price"}
+    [read] = shop.last_query
+    assert (read.files, read.native_files, read.row_count) == (1, 1, 10)
+    assert read.where is not None
+    assert "12" in read.where
+    frame = shop.sql("SELECT name FROM orders WHERE id > 2")
+    [read] = shop.last_query
+    assert (read.files, read.native_files) == (4, 2)
+    assert rows(frame) == rows(shop.table("db.orders", ["name"], "id > 2"))
