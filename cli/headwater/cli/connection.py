@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_type_hints
@@ -16,7 +17,14 @@ from headwater.storage.errors import Forbidden, NotFound
 if TYPE_CHECKING:
     from headwater.client import Lake
 
-__all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "DatabaseOption", "on_lake"]
+__all__ = [
+    "DEFAULT_CATALOG",
+    "DEFAULT_DATABASE",
+    "Address",
+    "DatabaseOption",
+    "on_address",
+    "on_lake",
+]
 
 DEFAULT_CATALOG = "http://127.0.0.1:8080"
 """The address of `headwater serve` by default."""
@@ -77,6 +85,33 @@ _Location = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Address:
+    """The options that say which catalog.
+
+    Attributes:
+        catalog: ``--catalog``.
+        warehouse: ``--warehouse``.
+        token: ``--token``.
+        location: ``--location``.
+    """
+
+    catalog: str
+    warehouse: str | None
+    token: str | None
+    location: str | None
+
+    def open(self) -> Lake:
+        """Reach the catalog.
+
+        Raises:
+            NotFound: The address is a folder or a file without a catalog; looking must not make
+                one.
+            Forbidden: The server wants a token, or another one.
+        """
+        return _open_lake(self.catalog, self.warehouse, self.token, self.location)
+
+
 def on_lake(command: Callable[..., None]) -> Callable[..., None]:
     """Make a command line command of a function whose first argument is a `Lake`.
 
@@ -84,6 +119,22 @@ def on_lake(command: Callable[..., None]) -> Callable[..., None]:
     reached when the command first asks it for something: what is wrong with the arguments is said
     before that, if the command looks at them first.
     """
+
+    def run(address: Address, **given: object) -> None:
+        with ExitStack() as opened:
+            lake = _UnopenedLake(lambda: opened.enter_context(address.open()))
+            command(cast("Lake", lake), **given)
+
+    return _with_address(command, run)
+
+
+def on_address(command: Callable[..., None]) -> Callable[..., None]:
+    """As `on_lake`, for a function whose first argument is an `Address`."""
+    return _with_address(command, command)
+
+
+def _with_address(command: Callable[..., None], run: Callable[..., None]) -> Callable[..., None]:
+    """A function that takes the options of an address, and the arguments of a command."""
     # The lake's class is there for type checkers only: loading it takes a second.
     hints = get_type_hints(command, localns={"Lake": object}, include_extras=True)
     _, *own = inspect.signature(command).parameters.values()
@@ -97,23 +148,19 @@ def on_lake(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     @wraps(command)
-    def run(
+    def taken(
         catalog: str,
         warehouse: str | None,
         token: str | None,
         location: str | None,
         **given: object,
     ) -> None:
-        with ExitStack() as opened:
-            lake = _UnopenedLake(
-                lambda: opened.enter_context(_open_lake(catalog, warehouse, token, location))
-            )
-            command(cast("Lake", lake), **given)
+        run(Address(catalog, warehouse, token, location), **given)
 
-    run.__annotations__ = {item.name: item.annotation for item in parameters} | {"return": None}
+    taken.__annotations__ = {item.name: item.annotation for item in parameters} | {"return": None}
     # Typer reads the options from it.
-    vars(run)["__signature__"] = inspect.Signature(parameters)
-    return run
+    vars(taken)["__signature__"] = inspect.Signature(parameters)
+    return taken
 
 
 class _UnopenedLake:

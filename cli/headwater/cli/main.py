@@ -31,6 +31,7 @@ from headwater.cli import (
     view,
     warehouse,
 )
+from headwater.cli.sql import command as sql
 from headwater.storage.errors import HeadwaterError
 
 __all__ = ["app", "main"]
@@ -65,6 +66,7 @@ for _group, _name in (
     (dropped.app, "dropped"),
 ):
     app.add_typer(_group, name=_name, rich_help_panel=_CATALOG)
+app.command("sql", rich_help_panel=_CATALOG)(sql.sql)
 app.command("maintain", rich_help_panel=_CATALOG)(maintain.maintain)
 app.command("repair", rich_help_panel=_CATALOG)(repair.repair)
 app.command("protect", rich_help_panel=_CATALOG)(protection.protect)

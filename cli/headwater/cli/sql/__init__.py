@@ -1,0 +1,1 @@
+"""`headwater sql`: statements from the command line, a file or a shell."""
