@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyroaring import BitMap, BitMap64
 
 from headwater.storage.errors import CorruptData, Unsupported
-from headwater.storage.types.arrow_numbers import arrow_mask
+from headwater.storage.rows.gather import kept_rows
 
 __all__ = ["DeletionVector"]
 
@@ -35,8 +35,6 @@ _CHECKSUM = struct.Struct(">I")
 _FRAME = _SIZE.size + _CHECKSUM.size
 # So few rows leave parts of a batch that are put together sooner than each row is looked at.
 _FEW = 16
-# From so great a share of deleted rows on, taking those that stay is faster than leaving out.
-_MOST_SHARE = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +81,7 @@ class DeletionVector:
             return pa.concat_batches(
                 [batch.slice(before + 1, after - before - 1) for before, after in pairwise(at)]
             )
-        keep = arrow_mask(self.kept(start, start + rows))
-        if deleted > rows // _MOST_SHARE:
-            return batch.filter(keep)
-        # Runs of rows that stay are copied as such here; a batch's filter takes row by row.
-        arrays = [column.filter(keep) for column in batch.columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+        return kept_rows(batch, self.kept(start, start + rows))
 
     def encoded(self, *, wide: bool) -> tuple[bytes, int]:
         """The bytes in an index file, and their length as its metadata has it.

@@ -26,10 +26,10 @@ from headwater.storage.merge.groups import (
     sort_groups,
 )
 from headwater.storage.merge.rules import MergeRules, added_rows
-from headwater.storage.rows.gather import gather, take_rows
+from headwater.storage.rows.gather import gather, kept_rows, take_rows
 from headwater.storage.rows.narrow_order import KeySpan, NarrowEncoding, NarrowOrder
 from headwater.storage.rows.ordering import Comparable, Encoding, concatenate, words
-from headwater.storage.types.arrow_numbers import arrow_mask, arrow_values, numpy_mask
+from headwater.storage.types.arrow_numbers import arrow_values, numpy_mask
 
 __all__ = [
     "ROW_NUMBER",
@@ -204,7 +204,7 @@ class RunPart:
 
     def only(self, mask: Mask) -> RunPart:
         """Some of the rows."""
-        return RunPart(self.run, self.batch.filter(arrow_mask(mask)), self.keys[mask])
+        return RunPart(self.run, kept_rows(self.batch, mask), self.keys[mask])
 
 
 @dataclass
@@ -458,7 +458,7 @@ class RangeMerge:
             mask = own if mask is None else mask & own
         batch = batch.select(self.columns)
         if mask is not None:
-            batch = batch.filter(arrow_mask(mask))
+            batch = kept_rows(batch, mask)
             own_keys = own_keys[mask] if self.ordered and len(own_keys) else own_keys
         if batch.num_rows:
             batches.append(batch)

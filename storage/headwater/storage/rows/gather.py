@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.storage.types.arrow_numbers import arrow_values
+from headwater.storage.types.arrow_numbers import arrow_mask, arrow_values
 
-__all__ = ["gather", "take_rows"]
+__all__ = ["gather", "kept_rows", "take_rows"]
 
 # Text columns of one Arrow batch end at 2 GiB.
 _MOST_BYTES = 1 << 30
+# From so great a share of rows on, taking those that stay is faster than leaving out the others.
+_MOST_SHARE = 4
 
 
 def gather(
@@ -45,6 +47,19 @@ def take_rows(batches: Sequence[pa.RecordBatch], order: npt.NDArray[np.int64]) -
         # Only what is wanted is put together.
         batches, order = _select(batches, order)
     return pa.concat_batches(batches).take(arrow_values(order))
+
+
+def kept_rows(batch: pa.RecordBatch, keep: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    """The rows of a batch for which a mask is true: the batch itself, uncopied, where all are."""
+    left_out = len(keep) - int(np.count_nonzero(keep))
+    if not left_out:
+        return batch
+    mask = arrow_mask(keep)
+    if left_out > len(keep) // _MOST_SHARE or not batch.num_columns:
+        return batch.filter(mask)
+    # Runs of rows that stay are copied as such here; a batch's filter takes row by row.
+    arrays = [column.filter(mask) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
 
 def _select(
