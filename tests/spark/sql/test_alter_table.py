@@ -118,34 +118,32 @@ def test_columns_change(run: Run, context: SqlContext) -> None:
     assert columns(context)[-1] == "a INT NOT NULL"
 
 
-@pytest.mark.parametrize(
-    ("text", "error", "message"),
-    [
-        ("ADD COLUMN A INT", AlreadyExists, "'A' exists"),
-        ("ADD COLUMNS (b INT, B INT)", AlreadyExists, "'B' exists"),
-        ("ADD COLUMN b INT DEFAULT 5", Unsupported, "SET DEFAULT"),
-        ("ADD COLUMNS (b INT, c INT AFTER none)", NotFound, "none"),
-        ("DROP COLUMNS (a, none)", NotFound, "none"),
-        ("ALTER COLUMN a TYPE STRING, none TYPE INT", NotFound, "none"),
-        ("ALTER COLUMN a", Invalid, "TYPE, COMMENT, FIRST"),
-        ("ALTER COLUMN a SET DEFAULT 'x'", Invalid, "no value of INT"),
-        ("ALTER COLUMN a SET DEFAULT 1 + 1", Unsupported, "constant"),
-        ("ALTER COLUMN s.x FIRST", Unsupported, "whole columns"),
-        ("RENAME COLUMN a TO b c", Invalid, "end of the statement"),
-        ("CHANGE COLUMN a b INT", Unsupported, "RENAME COLUMN"),
-        ("REPLACE COLUMNS (a INT)", Unsupported, "ADD, DROP"),
-        ("SET LOCATION '/x'", Unsupported, "stays"),
-        ("PARTITION (dt = '1') RENAME TO PARTITION (dt = '2')", Unsupported, "drop this one"),
-        ("EXPLODE", Invalid, "RENAME COLUMN"),
-    ],
-)
+REFUSED: list[tuple[str, type[Exception], str]] = [
+    ("ADD COLUMN A INT", AlreadyExists, "'A' exists"),
+    ("ADD COLUMNS (b INT, B INT)", AlreadyExists, "'B' exists"),
+    ("ADD COLUMN b INT DEFAULT 5", Unsupported, "SET DEFAULT"),
+    ("ADD COLUMNS (b INT, c INT AFTER none)", NotFound, "none"),
+    ("DROP COLUMNS (a, none)", NotFound, "none"),
+    ("ALTER COLUMN a TYPE STRING, none TYPE INT", NotFound, "none"),
+    ("ALTER COLUMN a", Invalid, "TYPE, COMMENT, FIRST"),
+    ("ALTER COLUMN a SET DEFAULT 'x'", Invalid, "no value of INT"),
+    ("ALTER COLUMN a SET DEFAULT 1 + 1", Unsupported, "constant"),
+    ("ALTER COLUMN s.x FIRST", Unsupported, "whole columns"),
+    ("RENAME COLUMN a TO b c", Invalid, "end of the statement"),
+    ("CHANGE COLUMN a b INT", Unsupported, "RENAME COLUMN"),
+    ("REPLACE COLUMNS (a INT)", Unsupported, "ADD, DROP"),
+    ("SET LOCATION '/x'", Unsupported, "stays"),
+    ("PARTITION (dt = '1') RENAME TO PARTITION (dt = '2')", Unsupported, "drop this one"),
+    ("EXPLODE", Invalid, "RENAME COLUMN"),
+]
+
+
 @pytest.mark.usefixtures("table")
-def test_what_is_not_understood_changes_nothing(
-    run: Run, context: SqlContext, text: str, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        run(f"ALTER TABLE t {text}")
-    assert context.catalog.table("db.t").schema.id == 0
+def test_what_is_not_understood_changes_nothing(run: Run, context: SqlContext) -> None:
+    for text, error, message in REFUSED:
+        with pytest.raises(error, match=message):
+            run(f"ALTER TABLE t {text}")
+        assert context.catalog.table("db.t").schema.id == 0
 
 
 def test_partitions_are_dropped_as_one_commit(run: Run, context: SqlContext) -> None:

@@ -142,6 +142,7 @@ class TableUpkeep(TableLifecycle):
         self,
         partition: Mapping[str, object] | None = None,
         *,
+        where: str | Predicate | None = None,
         executor: Executor = THIS_PROCESS,
     ) -> Snapshot | None:
         """Make the indexes of the data files those that ``file-index.<kind>.columns`` ask for.
@@ -151,6 +152,7 @@ class TableUpkeep(TableLifecycle):
 
         Args:
             partition: Only partitions with these values.
+            where: Only partitions that fulfil this SQL condition on the partition columns.
             executor: Runs a task for each file; this process unless given.
 
         Returns:
@@ -161,7 +163,13 @@ class TableUpkeep(TableLifecycle):
             OutcomeUnknown: The commit may have happened.
         """
         watched = self._watched("indexing", executor)
-        return rewrite_file_indexes(self._storage, self.pointer, watched, partition=partition)
+        return rewrite_file_indexes(
+            self._storage,
+            self.pointer,
+            watched,
+            partition=partition,
+            where=self._predicate(where, self._storage),
+        )
 
     def expire_snapshots(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from headwater.spark.sql.call.procedures import HANDLERS as CALL
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.alter_table import HANDLERS as ALTER_TABLE
 from headwater.spark.sql.ddl.create_table import HANDLERS as CREATE_TABLE
@@ -30,6 +31,7 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **TABLES,
     **SHOW,
     **DESCRIBE,
+    **CALL,
 }
 _MOST_WORDS = max(len(words) for words in _HANDLERS)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.errors import Invalid
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import run_job
 from headwater.storage.maintenance.file_indexes import (
@@ -14,6 +15,7 @@ from headwater.storage.maintenance.file_indexes import (
     plan_file_indexes,
     run_file_indexes,
 )
+from headwater.storage.predicate.filter import Predicate
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.table_writer import CommitMessage
@@ -27,6 +29,7 @@ def rewrite_file_indexes(
     executor: Executor,
     *,
     partition: Mapping[str, object] | None = None,
+    where: Predicate | None = None,
 ) -> Snapshot | None:
     """Make the indexes of data files those that the table's options ask for; a file is a task.
 
@@ -35,12 +38,19 @@ def rewrite_file_indexes(
         pointer: The authority on the latest snapshot.
         executor: Runs the tasks.
         partition: Only partitions with these values.
+        where: Only partitions that fulfil this condition.
 
     Raises:
+        Invalid: Both `partition` and `where` are given, or `where` is not about partitions.
         Unsupported: The table cannot be written, or Headwater does not write such an index.
         Conflict, OutcomeUnknown: As `run_job`.
     """
-    wanted = PartitionFilter.static(storage, partition or {})
+    if partition and where is not None:
+        raise Invalid("choose partitions by their values or by a condition, not by both")
+    if where is not None:
+        wanted = PartitionFilter.where(storage, where)
+    else:
+        wanted = PartitionFilter.static(storage, partition or {})
     return run_job(_IndexRewrite(storage, wanted), pointer, executor)
 
 

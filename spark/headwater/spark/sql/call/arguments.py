@@ -1,0 +1,114 @@
+"""The arguments of ``CALL``, by their places or by their names."""
+
+from __future__ import annotations
+
+from headwater.spark.sql.call.procedure import Arguments, Parameter, Procedure
+from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.statement import Statement
+from headwater.storage.errors import Invalid
+
+__all__ = ["read_arguments"]
+
+_TYPED_LITERALS = ("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "DATE", "INTERVAL")
+_KINDS = {str: "STRING", int: "BIGINT", bool: "BOOLEAN"}
+
+
+def read_arguments(statement: Statement, procedure: Procedure, context: SqlContext) -> Arguments:
+    """Read ``(value, …)`` or ``(name => value, …)``, to the end of the statement.
+
+    Raises:
+        Invalid: An argument is unknown, stands twice, is missing, or is of another type.
+    """
+    given: dict[str, str | None] = {}
+    by_name: bool | None = None
+    statement.expect("(")
+    while not statement.accept(")"):
+        if given:
+            statement.expect(",")
+        name = _read_name(statement)
+        if by_name is not None and by_name is not (name is not None):
+            raise Invalid(
+                f"sys.{procedure.name}: give all arguments by their names or none: "
+                f"{_usage(procedure)}"
+            )
+        by_name = name is not None
+        parameter = _parameter(procedure, name, len(given))
+        if parameter.name in given:
+            raise Invalid(f"sys.{procedure.name}: argument '{parameter.name}' is given twice")
+        given[parameter.name] = _read_value(statement)
+    statement.end()
+    missing = [
+        each.name
+        for each in procedure.parameters
+        if each.is_required and given.get(each.name) is None
+    ]
+    if missing:
+        raise Invalid(
+            f"sys.{procedure.name}: argument '{missing[0]}' is missing: {_usage(procedure)}"
+        )
+    kinds = {each.name: each for each in procedure.parameters}
+    values = {
+        name: _converted(procedure, kinds[name], text)
+        for name, text in given.items()
+        if text is not None
+    }
+    return Arguments(context, values)
+
+
+def _read_name(statement: Statement) -> str | None:
+    mark = statement.mark()
+    if statement.peek_string():
+        return None
+    try:
+        name = statement.name()
+    except Invalid:
+        return None
+    if statement.accept("=>"):
+        return name
+    statement.reset(mark)
+    return None
+
+
+def _parameter(procedure: Procedure, name: str | None, place: int) -> Parameter:
+    if name is None:
+        if place >= len(procedure.parameters):
+            raise Invalid(f"sys.{procedure.name}: too many arguments: {_usage(procedure)}")
+        return procedure.parameters[place]
+    for parameter in procedure.parameters:
+        if parameter.name.lower() == name.lower():
+            return parameter
+    raise Invalid(f"sys.{procedure.name}: no argument is called '{name}': {_usage(procedure)}")
+
+
+def _read_value(statement: Statement) -> str | None:
+    if statement.accept("NULL"):
+        return None
+    for word in _TYPED_LITERALS:
+        if statement.accept(word):
+            return statement.string()
+    return statement.constant()
+
+
+def _converted(procedure: Procedure, parameter: Parameter, text: str) -> str | int | bool:
+    if parameter.kind is str:
+        return text
+    try:
+        if parameter.kind is int:
+            return int(text.rstrip("lL"))
+        return {"true": True, "false": False}[text.strip().lower()]
+    except (ValueError, KeyError):
+        raise Invalid(
+            f"sys.{procedure.name}: argument '{parameter.name}' is of type "
+            f"{_KINDS[parameter.kind]}, not '{text}'"
+        ) from None
+
+
+def _usage(procedure: Procedure) -> str:
+    """The procedure's form, for messages."""
+    parts = [
+        f"{each.name} {_KINDS[each.kind]}"
+        if each.is_required
+        else f"[{each.name} {_KINDS[each.kind]}]"
+        for each in procedure.parameters
+    ]
+    return f"sys.{procedure.name}({', '.join(parts)})"

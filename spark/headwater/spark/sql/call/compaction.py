@@ -1,0 +1,121 @@
+"""Procedures that rewrite files: compaction, manifests, file indexes."""
+
+from __future__ import annotations
+
+import logging
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.table.table import Table
+from headwater.spark.sql.call.partitions import chosen_partitions, partition_condition
+from headwater.spark.sql.call.procedure import Arguments, Rows
+from headwater.spark.sql.ddl.options import check_options
+from headwater.storage.errors import HeadwaterError, Invalid, Unsupported
+from headwater.storage.maintenance.partition_expiry import partition_updates
+from headwater.storage.maintenance.reachable import delta_entries
+from headwater.storage.manifest.data_file import FileKind
+from headwater.storage.predicate.tree import Or, Predicate
+from headwater.storage.rows.partition import partition_spec
+from headwater.storage.schema.table_type import table_type
+
+__all__ = ["compact", "compact_database", "compact_manifest", "rewrite_file_index"]
+
+_LOG = logging.getLogger(__name__)
+_STRATEGIES = {None: None, "full": True, "minor": False}
+
+
+def compact(arguments: Arguments) -> Rows:
+    """Rewrite files into fewer."""
+    table = arguments.table()
+    strategy = arguments.text("compact_strategy")
+    if strategy is not None and strategy.lower() not in _STRATEGIES:
+        raise Invalid(f"compact_strategy is 'full' or 'minor', not '{strategy}'")
+    full = _STRATEGIES[None if strategy is None else strategy.lower()]
+    where = chosen_partitions(arguments, table)
+    order = arguments.text("order_strategy")
+    idle = arguments.duration("partition_idle_time")
+    if idle is not None:
+        if order is not None and order.strip().lower() != "none":
+            raise Invalid("partition_idle_time is not for sorting: leave order_strategy out")
+        if where is not None:
+            raise Invalid("partition_idle_time chooses partitions: leave partitions and where out")
+        where = _idle(table, idle.total_seconds() * 1000)
+        if where is None:
+            return [(True,)]
+    table.compact(
+        where=where,
+        full=full,
+        order_strategy=order,
+        order_by=arguments.text("order_by") or (),
+        executor=arguments.context.session.executor,
+    )
+    return [(True,)]
+
+
+def _idle(table: Table, millis: float) -> Predicate | None:
+    """The condition that idle partitions fulfil; None where there are none."""
+    if not table.schema.partition_keys:
+        raise Invalid(f"table {table.name} has no partitions to be idle")
+    latest = table.latest_snapshot()
+    if latest is None:
+        return None
+    before = table.storage.runtime.now_millis() - millis
+    idle = [
+        partition_condition(table, dict(partition_spec(table.storage, partition)))
+        for partition, updated in partition_updates(table.storage, latest).items()
+        if updated is not None and updated < before
+    ]
+    return Or(tuple(idle)) if idle else None
+
+
+def compact_database(arguments: Arguments) -> Rows:
+    """Compact the tables whose names match; one that fails keeps no other from it."""
+    databases = arguments.pattern("including_databases", ".*")
+    included = arguments.pattern("including_tables", ".*")
+    excluded = arguments.pattern("excluding_tables")
+    assert databases is not None
+    assert included is not None
+    options = arguments.options()
+    check_options(options)
+    lake = arguments.context.catalog
+    done, failed = 0, 0
+    for database in lake.list_databases():
+        if not databases.fullmatch(database):
+            continue
+        for name in lake.list_tables(database):
+            identifier = str(Identifier(database, name))
+            if not included.fullmatch(identifier):
+                continue
+            if excluded is not None and excluded.fullmatch(identifier):
+                continue
+            try:
+                table = lake.table(identifier)
+                if not table_type(table.schema.options).has_snapshots:
+                    continue
+                table = table.with_options(options)
+                table.compact(executor=arguments.context.session.executor)
+                done += 1
+            except HeadwaterError as error:
+                failed += 1
+                _LOG.warning("table %s is not compacted: %s", identifier, error)
+    return [(f"Compact database finished. Success: {done}, Failed: {failed}",)]
+
+
+def compact_manifest(arguments: Arguments) -> Rows:
+    """List a table's files anew."""
+    if arguments.flag("dry_run"):
+        raise Unsupported(
+            "sys.compact_manifest: there is no dry run; the system table $manifests says what is"
+        )
+    arguments.table().compact_manifests()
+    return [(True,)]
+
+
+def rewrite_file_index(arguments: Arguments) -> Rows:
+    """Make the file indexes those that the options ask for."""
+    table = arguments.table()
+    made = table.rewrite_file_indexes(
+        where=arguments.text("where"), executor=arguments.context.session.executor
+    )
+    entries = [] if made is None else delta_entries(table.storage, made.delta_manifest_list) or []
+    added = [entry for entry in entries if entry.kind is FileKind.ADD]
+    return [(len({entry.partition for entry in added}), len(added))]

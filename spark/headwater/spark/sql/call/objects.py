@@ -1,0 +1,116 @@
+"""Procedures about whole objects of the catalog: views, functions, copies, repair."""
+
+from __future__ import annotations
+
+from pydantic import TypeAdapter, ValidationError
+
+from headwater.catalog.model.column import Column
+from headwater.catalog.model.functions import FunctionSpec
+from headwater.catalog.model.views import AddDialect, DropDialect, UpdateDialect, ViewChange
+from headwater.catalog.wire.functions import AlterFunctionRequest
+from headwater.catalog.wire.named_objects import ColumnModel
+from headwater.spark.sql.call.procedure import Arguments, Rows
+from headwater.storage.errors import Conflict, Invalid, Unsupported
+
+__all__ = [
+    "alter_function",
+    "alter_view_dialect",
+    "copy",
+    "create_function",
+    "drop_function",
+    "repair",
+]
+
+_DIALECT = "spark"
+_COLUMNS: TypeAdapter[list[ColumnModel]] = TypeAdapter(list[ColumnModel])
+
+
+def alter_view_dialect(arguments: Arguments) -> Rows:
+    """Give a view a query for an engine, replace it, or take it away."""
+    dialect = arguments.text("engine") or _DIALECT
+    action = arguments.required("action").lower()
+    change: ViewChange
+    match action:
+        case "add":
+            change = AddDialect(dialect, arguments.required("query"))
+        case "update":
+            change = UpdateDialect(dialect, arguments.required("query"))
+        case "drop":
+            if arguments.text("query") is not None:
+                raise Invalid("sys.alter_view_dialect: 'drop' takes no query")
+            change = DropDialect(dialect)
+        case _:
+            raise Invalid(
+                f"sys.alter_view_dialect: the action is 'add', 'update' or 'drop', not '{action}'"
+            )
+    arguments.context.catalog.catalog.views.alter(arguments.identifier("view"), [change])
+    return [(True,)]
+
+
+def create_function(arguments: Arguments) -> Rows:
+    """Keep a function for the engines that call it."""
+    spec = FunctionSpec(
+        input_params=_columns(arguments, "inputParams"),
+        return_params=_columns(arguments, "returnParams"),
+        is_deterministic=arguments.flag("deterministic", default=True),
+        comment=arguments.text("comment"),
+        options=arguments.options(),
+    )
+    functions = arguments.context.catalog.catalog.functions
+    functions.create(arguments.identifier("function"), spec)
+    return [(True,)]
+
+
+def _columns(arguments: Arguments, name: str) -> tuple[Column, ...]:
+    try:
+        models = _COLUMNS.validate_json(arguments.required(name))
+    except ValidationError as error:
+        raise _malformed(name, error) from None
+    return tuple(model.column() for model in models)
+
+
+def alter_function(arguments: Arguments) -> Rows:
+    """Change a function."""
+    try:
+        text = f'{{"changes": [{arguments.required("change")}]}}'
+        request = AlterFunctionRequest.model_validate_json(text)
+    except ValidationError as error:
+        raise _malformed("change", error) from None
+    functions = arguments.context.catalog.catalog.functions
+    functions.alter(arguments.identifier("function"), [item.change() for item in request.changes])
+    return [(True,)]
+
+
+def _malformed(name: str, error: ValidationError) -> Invalid:
+    problem = error.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    return Invalid(f"argument '{name}' is not such JSON as is expected: {where} {problem['msg']}")
+
+
+def drop_function(arguments: Arguments) -> Rows:
+    """Drop a function."""
+    arguments.context.catalog.catalog.functions.drop(arguments.identifier("function"))
+    return [(True,)]
+
+
+def copy(arguments: Arguments) -> Rows:
+    """Make a table of another one's latest snapshot."""
+    if arguments.text("where") is not None:
+        raise Unsupported(
+            "sys.copy copies whole tables: leave where out, or CREATE TABLE … AS SELECT … WHERE"
+        )
+    source = arguments.table("source_table")
+    target = arguments.identifier("target_table")
+    arguments.context.catalog.clone_table(source, str(target))
+    return [(True,)]
+
+
+def repair(arguments: Arguments) -> Rows:
+    """Take over what other writers left on storage."""
+    names = [each.strip() for each in str(arguments.values["database_or_table"]).split(",")]
+    refused: list[str] = []
+    for name in names:
+        refused += map(str, arguments.context.catalog.repair(name or None).refused)
+    if refused:
+        raise Conflict(f"not all could be taken over: {'; '.join(refused)}")
+    return [(True,)]

@@ -1,0 +1,222 @@
+"""The table of procedures, and ``CALL``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+
+import pyarrow as pa
+
+from headwater.spark.sql.answers import answer
+from headwater.spark.sql.call import compaction, history, objects, references
+from headwater.spark.sql.call.arguments import read_arguments
+from headwater.spark.sql.call.procedure import Arguments, Parameter, Procedure, Rows
+from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.statement import Statement
+from headwater.storage.errors import Invalid, Unsupported
+
+__all__ = ["HANDLERS", "LEFT_OUT", "PROCEDURES"]
+
+
+def _p(text: str) -> list[Parameter]:
+    """Parameters as they are written below: ``name``, ``name?`` and ``name:int?``."""
+    kinds: Mapping[str, type] = {"": str, "int": int, "bool": bool}
+    found = []
+    for word in text.split():
+        name, _, kind = word.rstrip("?").partition(":")
+        found.append(Parameter(name, kinds[kind], not word.endswith("?")))
+    return found
+
+
+_ROLLBACK: Mapping[str, type] = {"previous_snapshot_id": int, "current_snapshot_id": int}
+_Work = Callable[[Arguments], Rows]
+_RESULT: Mapping[str, type] = {"result": bool}
+_TEXT: Mapping[str, type] = {"result": str}
+_ROWS: Sequence[tuple[str, str, _Work, Mapping[str, type], str]] = (
+    (
+        "compact",
+        "table partitions? compact_strategy? order_strategy? order_by? where? options? "
+        "partition_idle_time?",
+        compaction.compact, _RESULT,
+        "Rewrite files into fewer, of all partitions or of some; sort an append table's rows.",
+    ),
+    (
+        "compact_database",
+        "including_databases? including_tables? excluding_tables? options?",
+        compaction.compact_database, _TEXT,
+        "Compact the tables whose databases and names match regular expressions.",
+    ),
+    (
+        "compact_manifest", "table options? dry_run:bool?",
+        compaction.compact_manifest, _RESULT,
+        "List a table's files anew, in the order of their partitions.",
+    ),
+    (
+        "rewrite_file_index", "table where?",
+        compaction.rewrite_file_index, {"written_partitions": int, "written_indexes": int},
+        "Make the indexes of data files those that the table's options ask for.",
+    ),
+    (
+        "expire_snapshots",
+        "table retain_max:int? retain_min:int? older_than? max_deletes:int? options?",
+        history.expire_snapshots, {"deleted_snapshots_count": int},
+        "Forget old snapshots and delete the files that only they needed.",
+    ),
+    (
+        "expire_partitions",
+        "table expiration_time? timestamp_formatter? timestamp_pattern? expire_strategy? "
+        "max_expires:int? options?",
+        history.expire_partitions, {"expired_partitions": str},
+        "Drop the partitions whose time is over.",
+    ),
+    (
+        "rollback", "table version? snapshot:int? tag?", history.rollback, _ROLLBACK,
+        "Make an earlier snapshot the latest: one of version, snapshot and tag.",
+    ),
+    (
+        "rollback_to_timestamp", "table timestamp:int", history.rollback_to_timestamp, _ROLLBACK,
+        "Make the snapshot of a moment the latest; milliseconds since the epoch.",
+    ),
+    (
+        "rollback_to_watermark", "table watermark:int", history.rollback_to_watermark, _ROLLBACK,
+        "Make the latest snapshot whose watermark has not passed a time the latest.",
+    ),
+    (
+        "purge_files", "table", history.purge_files, _TEXT,
+        "Empty a table and forget its branches, tags, consumers and snapshots.",
+    ),
+    (
+        "remove_orphan_files", "table older_than? dry_run:bool? parallelism:int? mode?",
+        history.remove_orphan_files, {"deletedFileCount": int, "deletedFileTotalLenInBytes": int},
+        "Delete the files that nothing refers to, of a table or (`db.*`) a database.",
+    ),
+    (
+        "create_tag", "table tag snapshot:int? time_retained?", references.create_tag, _RESULT,
+        "Name a snapshot, the latest unless one is given.",
+    ),
+    (
+        "create_tag_from_timestamp", "table tag timestamp:int? time_retained?",
+        references.create_tag_from_timestamp,
+        {"tagName": str, "snapshot": int, "commit_time": int, "watermark": str},
+        "Name the first snapshot that was committed at or after a moment.",
+    ),
+    (
+        "replace_tag", "table tag snapshot:int? time_retained?", references.replace_tag, _RESULT,
+        "Let a tag name another snapshot.",
+    ),
+    (
+        "rename_tag", "table tag target_tag", references.rename_tag, _RESULT,
+        "Give a tag another name.",
+    ),
+    (
+        "delete_tag", "table tag", references.delete_tag, _RESULT,
+        "Delete tags (commas between them), all or none.",
+    ),
+    (
+        "expire_tags", "table older_than?", references.expire_tags, {"expired_tags": str},
+        "Delete the tags whose time is over, or that are older.",
+    ),
+    (
+        "trigger_tag_automatic_creation", "table", references.trigger_tag_automatic_creation,
+        _RESULT, "Make the tags that are due by `tag.automatic-creation`.",
+    ),
+    (
+        "create_branch", "table branch tag? ignoreIfExists:bool?", references.create_branch,
+        _RESULT, "Begin a branch, with what a tag names or empty.",
+    ),
+    (
+        "delete_branch", "table branch", references.delete_branch, _RESULT,
+        "Drop branches (commas between them), all or none.",
+    ),
+    (
+        "rename_branch", "table from_branch to_branch", references.rename_branch, _RESULT,
+        "Give a branch another name.",
+    ),
+    (
+        "fast_forward", "table branch", references.fast_forward, _RESULT,
+        "Make a table hold what a branch holds.",
+    ),
+    (
+        "reset_consumer", "table consumerId nextSnapshotId:int?", references.reset_consumer,
+        _RESULT, "Move a consumer to a snapshot; without one, forget it.",
+    ),
+    (
+        "clear_consumers", "table includingConsumers? excludingConsumers?",
+        references.clear_consumers, _RESULT,
+        "Forget the consumers whose ids match regular expressions.",
+    ),
+    (
+        "mark_partition_done", "table partitions", references.mark_partition_done, _RESULT,
+        "Say that partitions are complete.",
+    ),
+    (
+        "alter_view_dialect", "view action engine? query?", objects.alter_view_dialect, _RESULT,
+        "`add`, `update` or `drop` a view's query for an engine (`spark` unless named).",
+    ),
+    (
+        "create_function",
+        "function inputParams returnParams deterministic:bool? comment? options?",
+        objects.create_function, _RESULT, "Keep a function for the engines that call it.",
+    ),
+    (
+        "alter_function", "function change", objects.alter_function, _RESULT,
+        "Change a function: its definitions, options or comment, as JSON.",
+    ),
+    ("drop_function", "function", objects.drop_function, _RESULT, "Drop a function."),
+    (
+        "copy", "source_table target_table where?", objects.copy, _RESULT,
+        "Make a table of another one's latest snapshot, with copies of its files.",
+    ),
+    (
+        "repair", "database_or_table", objects.repair, _RESULT,
+        "Take over what other writers left on storage; of all databases for an empty text.",
+    ),
+)  # fmt: skip
+
+PROCEDURES: Mapping[str, Procedure] = {
+    name: Procedure(name, summary, _p(parameters), work, columns)
+    for name, parameters, work, columns, summary in _ROWS
+}
+"""The procedures, by their names."""
+
+LEFT_OUT: Mapping[str, str] = {
+    "compact_chain_table": "Headwater has no chain tables",
+    "create_global_index": "Headwater writes no global indexes",
+    "drop_global_index": "Headwater writes no global indexes",
+    "expire_changelogs": "sys.expire_snapshots expires changelogs, by the options 'changelog.…'",
+    "materialize_deletion_vectors": "Headwater does not write data evolution tables",
+    "merge_branch": "INSERT what the branch has: INSERT INTO t SELECT * FROM `t$branch_b`",
+    "migrate_database": "there is no Hive catalog here; CREATE TABLE … AS SELECT from its tables",
+    "migrate_table": "there is no Hive catalog here; CREATE TABLE … AS SELECT from its table",
+    "reassign_row_id": "Headwater does not write data evolution tables",
+    "remove_unexisting_files": "it would hide that rows are lost; roll back to a snapshot or tag "
+    "whose files are there",
+    "repair_earliest_snapshot": "the catalog knows which snapshot is the earliest",
+    "rescale": "set the property 'bucket', then INSERT OVERWRITE the partitions with their rows",
+}
+"""Paimon's procedures that are refused, and why, or what to do instead."""
+
+
+def _call(statement: Statement, context: SqlContext) -> pa.Table:
+    """``CALL sys.name(…)``."""
+    statement.expect("CALL")
+    parts = statement.name_parts()
+    if len(parts) == 3 and parts[0] == context.catalog.warehouse:
+        parts = parts[1:]
+    if len(parts) != 2 or parts[0].lower() != "sys":
+        raise Invalid(f"'{'.'.join(parts)}' is no procedure: write CALL sys.name(…)")
+    name = parts[1].lower()
+    if name in LEFT_OUT:
+        raise Unsupported(f"CALL sys.{name} is not supported: {LEFT_OUT[name]}")
+    procedure = PROCEDURES.get(name)
+    if procedure is None:
+        close = get_close_matches(name, PROCEDURES, n=1)
+        meant = f"do you mean sys.{close[0]}? " if close else ""
+        raise Unsupported(
+            f"there is no procedure sys.{name}; {meant}There are {', '.join(sorted(PROCEDURES))}"
+        )
+    arguments = read_arguments(statement, procedure, context)
+    return answer(procedure.columns, procedure.run(arguments))
+
+
+HANDLERS: Mapping[tuple[str, ...], Handler] = {("CALL",): _call}

@@ -1,0 +1,352 @@
+"""``CALL``: how calls are read, and what each procedure does."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.spark.sql.conftest import Run
+
+from headwater.catalog.model.column import columns_from_arrow
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.views import ViewSchema
+from headwater.catalog.table.table import Table
+from headwater.spark.sql.call.procedures import LEFT_OUT, PROCEDURES
+from headwater.spark.sql.context import SqlContext
+from headwater.storage.errors import AlreadyExists, Invalid, NotFound, Unsupported
+
+DONE = [(True,)]
+
+
+@pytest.fixture
+def table(run: Run, context: SqlContext) -> Table:
+    """An append table of three snapshots, each a file in each of two partitions."""
+    run("CREATE TABLE t (id INT, p INT) PARTITIONED BY (p)")
+    table = context.catalog.table("db.t")
+    for number in range(3):
+        table.write({"id": [number, number], "p": [0, 1]})
+    return table
+
+
+def latest(table: Table) -> int:
+    found = table.latest_snapshot()
+    assert found is not None
+    return found.id
+
+
+def files(table: Table, partition: int) -> int:
+    return sum(file.partition == f"p={partition}" for file in table.files())
+
+
+# How calls are read --------------------------------------------------------------------------
+
+
+REFUSED: list[tuple[str, type[Exception], str]] = [
+    ("sys.compct('t')", Unsupported, r"do you mean sys\.compact\?"),
+    ("compact('t')", Invalid, r"write CALL sys\.name"),
+    ("sys.compact()", Invalid, r"'table' is missing: sys\.compact\(table STRING, \[partitions"),
+    ("sys.compact(NULL)", Invalid, "'table' is missing"),
+    ("sys.compact(tbl => 't')", Invalid, "no argument is called 'tbl'"),
+    ("sys.compact(table => 't', TABLE => 't')", Invalid, "given twice"),
+    ("sys.compact('t', order_by => 'id')", Invalid, "all arguments by their names or none"),
+    ("sys.purge_files('t', 1)", Invalid, "too many arguments"),
+    ("sys.create_tag('t', 'a', 'x')", Invalid, "'snapshot' is of type BIGINT, not 'x'"),
+    ("sys.compact_manifest('t', dry_run => 1)", Invalid, "by their names"),
+    ("sys.compact_manifest(table => 't', dry_run => 1)", Invalid, "BOOLEAN, not '1'"),
+    ("sys.purge_files(1 + 1)", Invalid, "where , is expected"),
+    ("sys.purge_files('t') now", Invalid, "end of the statement"),
+    ("sys.compact(table => 't', options => 'x')", Invalid, "key=value"),
+    ("sys.compact(table => 't', options => 'buckett=1')", Invalid, "do you mean 'bucket'"),
+    ("sys.compact(table => ' ')", Invalid, "'table' must not be blank"),
+]
+
+
+def test_calls_that_are_not_understood_are_refused(run: Run, table: Table) -> None:
+    for text, error, message in REFUSED:
+        with pytest.raises(error, match=message):
+            run(f"CALL {text}")
+        assert latest(table) == 3
+
+
+def test_procedures_that_are_left_out_say_why(run: Run) -> None:
+    for name in LEFT_OUT:
+        with pytest.raises(Unsupported, match=rf"sys\.{name} is not supported: "):
+            run(f"CALL sys.{name}(map('a', 'b'), array(1))")
+
+
+def test_a_call_may_name_the_warehouse_and_the_database(run: Run, table: Table) -> None:
+    assert run("CALL main.SYS.create_tag(`table` => 'main.db.t', `Tag` => 'a')") == DONE
+    assert run("CALL sys.create_tag('db.`t`', 'b', 2L, NULL)") == DONE
+    assert [(tag.name, tag.snapshot.id) for tag in table.tags()] == [("a", 3), ("b", 2)]
+
+
+# Files ---------------------------------------------------------------------------------------
+
+
+def test_compact_takes_partitions_or_a_condition(run: Run, table: Table) -> None:
+    assert run("CALL sys.compact(table => 't', partitions => 'p=0')") == DONE
+    assert (files(table, 0), files(table, 1)) == (1, 3)
+    assert run("CALL sys.compact(table => 't', where => 'p > 0 AND p < 3')") == DONE
+    assert (files(table, 0), files(table, 1)) == (1, 1)
+    assert latest(table) == 5
+    assert sorted(table.scan().to_arrow().column("id").to_pylist()) == [0, 0, 1, 1, 2, 2]
+    for arguments, message in {
+        "partitions => 'p=0', where => 'p = 1'": "give one of them",
+        "partitions => 'p'": "is not a partition",
+        "partitions => ';'": "names no partition",
+        "compact_strategy => 'some'": "'full' or 'minor'",
+        "order_by => 'id'": "order_by needs order_strategy",
+        "partition_idle_time => '1 h', order_strategy => 'order', order_by => 'id'": "not for sort",
+    }.items():
+        with pytest.raises(Invalid, match=message):
+            run(f"CALL sys.compact(table => 't', {arguments})")
+
+
+def test_compact_sorts_and_lays_options_over(run: Run, table: Table) -> None:
+    run(
+        "CALL sys.compact(table => 't', partitions => 'p=0;p=1', order_strategy => 'zorder', "
+        "order_by => 'id', options => 'target-file-size=1 mb')"
+    )
+    assert (files(table, 0), files(table, 1)) == (1, 1)
+    run("CALL sys.compact(table => 't', compact_strategy => 'minor')")
+    run("CALL sys.compact(table => 't', partition_idle_time => '1 h')")
+    assert latest(table) == 4
+
+
+def test_compact_of_idle_partitions_leaves_the_others(run: Run, table: Table) -> None:
+    run("CALL sys.compact(table => 't', partition_idle_time => '0 ms')")
+    assert (files(table, 0), files(table, 1)) == (1, 1)
+    run("CREATE TABLE plain (id INT)")
+    with pytest.raises(Invalid, match="has no partitions"):
+        run("CALL sys.compact(table => 'plain', partition_idle_time => '1 h')")
+
+
+def test_a_database_is_compacted(run: Run, context: SqlContext, table: Table) -> None:
+    run("CREATE TABLE files (id INT) USING csv")
+    run("CREATE TABLE left (id INT)")
+    call = "CALL sys.compact_database(including_databases => 'd.*', excluding_tables => '.*left')"
+    assert run(call) == [("Compact database finished. Success: 1, Failed: 0",)]
+    assert (files(table, 0), files(table, 1)) == (1, 1)
+    with pytest.raises(Invalid, match="no regular expression"):
+        run("CALL sys.compact_database('(')")
+
+
+def test_manifests_and_file_indexes_are_rewritten(run: Run, table: Table) -> None:
+    assert run("CALL sys.compact_manifest('t')") == DONE
+    with pytest.raises(Unsupported, match="dry run"):
+        run("CALL sys.compact_manifest(table => 't', dry_run => true)")
+    run("ALTER TABLE t SET TBLPROPERTIES ('file-index.bloom-filter.columns' = 'id')")
+    assert run("CALL sys.rewrite_file_index(table => 't', where => 'p = 1')") == [(1, 3)]
+    assert run("CALL sys.rewrite_file_index('t')") == [(1, 3)]
+    assert run("CALL sys.rewrite_file_index('t')") == [(0, 0)]
+
+
+def test_orphan_files_are_removed(run: Run, table: Table) -> None:
+    place = Path(table.info.path.removeprefix("file://"))
+    (place / "p=0" / "bucket-0" / "data-lost.parquet").write_bytes(b"12345")
+    call = "CALL sys.remove_orphan_files(table => 'db.*', older_than => '2100-01-01 00:00:00'"
+    with pytest.raises(Invalid):
+        run(f"{call})")
+    assert run("CALL sys.remove_orphan_files('t')") == [(0, 0)]
+    with pytest.raises(Invalid, match="mode is 'local' or 'distributed'"):
+        run("CALL sys.remove_orphan_files(table => 't', mode => 'far')")
+    with pytest.raises(Invalid, match="threads of mode"):
+        run("CALL sys.remove_orphan_files(table => 't', parallelism => 3)")
+    now = table.storage.runtime.now_millis()
+    moment = pa.scalar(now + 1, pa.timestamp("ms", tz="UTC")).as_py().isoformat()
+    call = f"CALL sys.remove_orphan_files(table => 'db.*', older_than => '{moment}'"
+    assert run(f"{call}, dry_run => true)") == [(1, 5)]
+    assert run(f"{call}, mode => 'local', parallelism => 2)") == [(1, 5)]
+
+
+# The past ------------------------------------------------------------------------------------
+
+
+def test_tables_are_rolled_back(run: Run, table: Table) -> None:
+    run("ALTER TABLE t CREATE TAG two AS OF VERSION 2")
+    assert run("CALL sys.rollback(table => 't', version => 'two')") == [(3, 2)]
+    with pytest.raises(Invalid, match="one of version, snapshot and tag"):
+        run("CALL sys.rollback(table => 't', snapshot => 1, tag => 'two')")
+    with pytest.raises(NotFound):
+        run("CALL sys.rollback(table => 't', tag => 'none')")
+    table.write({"id": [9], "p": [0]})
+    assert run("CALL sys.rollback('t', 2)") == [(3, 2)]
+    first = table.snapshot(1).time_millis
+    assert run(f"CALL sys.rollback_to_timestamp('t', {first})")[0][1] in (1, 2)
+    with pytest.raises(NotFound):
+        run(f"CALL sys.rollback_to_timestamp('t', {first - 1})")
+    run("CALL sys.rollback(table => 't', snapshot => 1)")
+    assert table.scan().count() == 2
+    with pytest.raises(NotFound, match="watermark"):
+        run("CALL sys.rollback_to_watermark('t', 5)")
+
+
+def test_snapshots_and_tags_expire(run: Run, table: Table) -> None:
+    run("CALL sys.create_tag(table => 't', tag => 'old', snapshot => 1)")
+    assert run("CALL sys.expire_snapshots(table => 't', retain_max => 2, retain_min => 1)") == [
+        (1,)
+    ]
+    call = "CALL sys.expire_snapshots(table => 't', retain_min => 1, older_than => '{}')"
+    assert run(call.format("2020-01-01 00:00:00")) == [(0,)]
+    with pytest.raises(Invalid, match="must be before now"):
+        run(call.format("2100-01-01 00:00:00"))
+    with pytest.raises(Invalid, match="is not a time"):
+        run(call.format("yesterday"))
+    assert run("CALL sys.expire_tags('t')") == [("No expired tags.",)]
+    assert run("CALL sys.expire_tags(table => 't', older_than => '2100-01-01 00:00:00')") == [
+        ("old",)
+    ]
+
+
+def test_partitions_expire_and_are_marked_done(run: Run, context: SqlContext) -> None:
+    run("CREATE TABLE d (id INT, dt STRING) PARTITIONED BY (dt)")
+    table = context.catalog.table("db.d")
+    table.write({"id": [1, 2], "dt": ["2020-01-01", "2999-01-01"]})
+    call = "CALL sys.expire_partitions(table => 'd', expiration_time => '1 d', "
+    call += "timestamp_formatter => 'yyyy-MM-dd', timestamp_pattern => '$dt')"
+    assert run(call) == [("dt=2020-01-01",)]
+    assert run(call) == [("No expired partitions.",)]
+    assert run("CALL sys.mark_partition_done('d', 'dt=2999-01-01')") == DONE
+    place = Path(table.info.path.removeprefix("file://"))
+    assert (place / "dt=2999-01-01" / "_SUCCESS").exists()
+
+
+def test_purging_leaves_an_empty_table_without_a_past(run: Run, table: Table) -> None:
+    run("CALL sys.create_tag('t', 'a', 1)")
+    run("CALL sys.create_branch('t', 'b', 'a')")
+    run("CALL sys.reset_consumer('t', 'c', 1)")
+    assert run("CALL sys.purge_files('t')") == [("Success",)]
+    assert (table.tags(), table.branches(), table.consumers()) == ([], [], [])
+    assert [snapshot.id for snapshot in table.snapshots()] == [4]
+    assert table.scan().count() == 0
+    place = Path(table.info.path.removeprefix("file://"))
+    assert not list(place.rglob("data-*"))
+
+
+# What refers to it ---------------------------------------------------------------------------
+
+
+def test_tags_are_made_changed_and_deleted(run: Run, table: Table) -> None:
+    assert run("CALL sys.create_tag('t', 'a', 1, '1 d')") == DONE
+    assert table.tag("a").retained_millis == 86_400_000
+    assert run("CALL sys.replace_tag(table => 't', tag => 'a', snapshot => 2)") == DONE
+    assert table.tag("a").snapshot.id == 2
+    assert run("CALL sys.rename_tag('t', 'a', 'b')") == DONE
+    with pytest.raises(NotFound):
+        run("CALL sys.delete_tag('t', 'b,c')")
+    assert run("CALL sys.delete_tag('t', 'b')") == DONE
+    assert run("CALL sys.trigger_tag_automatic_creation('t')") == DONE
+    assert table.tags() == []
+
+
+def test_a_tag_is_made_of_a_moment(run: Run, table: Table) -> None:
+    last = table.snapshot(3)
+    ((name, snapshot_id, time, watermark),) = run(
+        f"CALL sys.create_tag_from_timestamp('t', 'a', {last.time_millis})"
+    )
+    assert (name, watermark) == ("a", "null")
+    found = table.snapshot(int(str(snapshot_id)))
+    assert found.time_millis == time == last.time_millis
+    assert found.id == 1 or table.snapshot(found.id - 1).time_millis < last.time_millis
+    assert run("CALL sys.create_tag_from_timestamp('t', 'b', 1)")[0][1] == 1
+    with pytest.raises(NotFound, match="or later"):
+        run(f"CALL sys.create_tag_from_timestamp('t', 'c', {last.time_millis + 1})")
+    with pytest.raises(Invalid, match="'timestamp' is missing"):
+        run("CALL sys.create_tag_from_timestamp('t', 'c')")
+
+
+def test_branches_come_and_go(run: Run, table: Table) -> None:
+    run("CALL sys.create_tag('t', 'a', 1)")
+    assert run("CALL sys.create_branch('t', 'b', 'a')") == DONE
+    with pytest.raises(AlreadyExists):
+        run("CALL sys.create_branch('t', 'b')")
+    assert run("CALL sys.create_branch(table=>'t', branch=>'b', ignoreIfExists=>'true')") == DONE
+    assert run("CALL sys.create_branch('t$branch_b', 'c', 'a')") == DONE
+    assert run("SHOW BRANCHES t") == [("b",), ("c",)]
+    with pytest.raises(NotFound, match="no branch 'x'"):
+        run("CALL sys.delete_branch('t', 'c,x')")
+    assert run("CALL sys.rename_branch('t', 'c', 'd')") == DONE
+    assert run("CALL sys.delete_branch('t', 'd')") == DONE
+    assert run("CALL sys.fast_forward('t', 'b')") == DONE
+    assert table.refresh().scan().count() == 2
+
+
+def test_consumers_are_moved_and_forgotten(run: Run, table: Table) -> None:
+    for name in ("a1", "a2", "b"):
+        assert run(f"CALL sys.reset_consumer('t', '{name}', 2)") == DONE
+    with pytest.raises(NotFound):
+        run("CALL sys.reset_consumer('t', 'a1', 9)")
+    run("CALL sys.clear_consumers(table => 't', includingConsumers => 'a.*', "
+        "excludingConsumers => 'a1')")  # fmt: skip
+    assert [each.consumer_id for each in table.consumers()] == ["a1", "b"]
+    run("CALL sys.reset_consumer(table => 't', consumerId => 'b')")
+    run("CALL sys.clear_consumers('t')")
+    assert table.consumers() == []
+
+
+# Objects -------------------------------------------------------------------------------------
+
+
+def test_a_views_dialects_change(run: Run, context: SqlContext) -> None:
+    views = context.catalog.catalog.views
+    name = Identifier("db", "v")
+    views.create(name, ViewSchema(columns_from_arrow(pa.schema([("a", pa.int32())])), "SELECT 1"))
+    assert run("CALL sys.alter_view_dialect('v', 'add', 'flink', 'SELECT 2')") == DONE
+    assert run("CALL sys.alter_view_dialect(view=>'v', action=>'add', query=>'SELECT 3')") == DONE
+    assert run("CALL sys.alter_view_dialect('v', 'update', 'flink', 'SELECT 4')") == DONE
+    assert views.get(name).schema.dialects == {"flink": "SELECT 4", "spark": "SELECT 3"}
+    assert run("CALL sys.alter_view_dialect('v', 'drop', 'flink')") == DONE
+    assert views.get(name).schema.dialects == {"spark": "SELECT 3"}
+    for text in ("'v', 'swap'", "'v', 'add'", "'v', 'drop', 'spark', 'x'"):
+        with pytest.raises(Invalid):
+            run(f"CALL sys.alter_view_dialect({text})")
+
+
+def test_functions_are_kept_for_other_engines(run: Run, context: SqlContext) -> None:
+    parameters = json.dumps([{"id": 0, "name": "length", "type": "INT"}])
+    result = json.dumps([{"id": 0, "name": "area", "type": "BIGINT"}])
+    assert run(
+        f"CALL sys.create_function(`function` => 'area', inputParams => '{parameters}', "
+        f"returnParams => '{result}', deterministic => false, options => 'k1=v1,k2=v2')"
+    ) == DONE  # fmt: skip
+    change = {
+        "action": "addDefinition",
+        "name": "spark",
+        "definition": {"type": "lambda", "definition": "(Integer a) -> a", "language": "JAVA"},
+    }
+    assert run(f"CALL sys.alter_function('db.area', '{json.dumps(change)}')") == DONE
+    spec = context.catalog.catalog.functions.get(Identifier("db", "area")).spec
+    assert list(spec.definitions) == ["spark"]
+    assert (spec.is_deterministic, spec.options) == (False, {"k1": "v1", "k2": "v2"})
+    assert run("SHOW USER FUNCTIONS LIKE 'a*'") == [("db.area",)]
+    with pytest.raises(Invalid, match="argument 'change'"):
+        run("CALL sys.alter_function('area', '{}')")
+    with pytest.raises(Invalid, match="argument 'inputParams'"):
+        run("CALL sys.create_function('f', 'x', '[]')")
+    assert run("CALL sys.drop_function('area')") == DONE
+    assert run("SHOW USER FUNCTIONS") == []
+
+
+def test_a_table_is_copied(run: Run, context: SqlContext, table: Table) -> None:
+    assert run("CALL sys.copy(source_table => 't', target_table => 'u')") == DONE
+    assert context.catalog.table("db.u").scan().count() == 6
+    with pytest.raises(AlreadyExists):
+        run("CALL sys.copy('t', 'u')")
+    with pytest.raises(Unsupported, match="whole tables"):
+        run("CALL sys.copy('t', 'w', 'p = 1')")
+
+
+def test_repair_finds_nothing_where_nothing_is_wrong(run: Run, table: Table) -> None:
+    assert run("CALL sys.repair('db.t,db')") == DONE
+    assert run("CALL sys.repair('')") == DONE
+    with pytest.raises(NotFound):
+        run("CALL sys.repair('none')")
+
+
+def test_every_procedure_has_a_summary_and_columns() -> None:
+    for procedure in PROCEDURES.values():
+        assert procedure.summary.endswith(".")
+        assert procedure.columns
+        kinds = [parameter.is_required for parameter in procedure.parameters]
+        assert kinds == sorted(kinds, reverse=True), procedure.name
+    assert not set(PROCEDURES) & set(LEFT_OUT)
