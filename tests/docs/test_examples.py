@@ -28,7 +28,7 @@ PYTHON_PAGES = [
     ROOT / "docs" / "tables.md",
     ROOT / "docs" / "views.md",
 ]
-SPARK_PAGES = [ROOT / "docs" / "spark.md"]
+SPARK_PAGES = [ROOT / "docs" / "spark.md", ROOT / "docs" / "spark-sql.md"]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

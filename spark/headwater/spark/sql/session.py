@@ -12,7 +12,9 @@ from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.alter_table import HANDLERS as ALTER_TABLE
 from headwater.spark.sql.ddl.create_table import HANDLERS as CREATE_TABLE
 from headwater.spark.sql.ddl.databases import HANDLERS as DATABASES
+from headwater.spark.sql.ddl.functions import HANDLERS as FUNCTIONS
 from headwater.spark.sql.ddl.tables import HANDLERS as TABLES
+from headwater.spark.sql.ddl.views import HANDLERS as VIEWS
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.show.describe import HANDLERS as DESCRIBE
 from headwater.spark.sql.show.listings import HANDLERS as SHOW
@@ -29,6 +31,8 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **CREATE_TABLE,
     **ALTER_TABLE,
     **TABLES,
+    **VIEWS,
+    **FUNCTIONS,
     **SHOW,
     **DESCRIBE,
     **CALL,

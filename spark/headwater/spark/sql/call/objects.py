@@ -10,6 +10,7 @@ from headwater.catalog.model.views import AddDialect, DropDialect, UpdateDialect
 from headwater.catalog.wire.functions import AlterFunctionRequest
 from headwater.catalog.wire.named_objects import ColumnModel
 from headwater.spark.sql.call.procedure import Arguments, Rows
+from headwater.spark.sql.ddl.views import DIALECT
 from headwater.storage.errors import Conflict, Invalid, Unsupported
 
 __all__ = [
@@ -21,13 +22,12 @@ __all__ = [
     "repair",
 ]
 
-_DIALECT = "spark"
 _COLUMNS: TypeAdapter[list[ColumnModel]] = TypeAdapter(list[ColumnModel])
 
 
 def alter_view_dialect(arguments: Arguments) -> Rows:
     """Give a view a query for an engine, replace it, or take it away."""
-    dialect = arguments.text("engine") or _DIALECT
+    dialect = arguments.text("engine") or DIALECT
     action = arguments.required("action").lower()
     change: ViewChange
     match action:

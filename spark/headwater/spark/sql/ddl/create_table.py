@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pyspark.sql import DataFrame
+
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.table import Table
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.clauses import TableClauses, read_clauses
 from headwater.spark.sql.ddl.columns import read_column
+from headwater.spark.sql.ddl.create_as import columns_of, fill_new_table, replace_and_fill
 from headwater.spark.sql.ddl.options import PATH
 from headwater.spark.sql.names import column_name, object_identifier
+from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.schema.table_schema import Schema
@@ -35,12 +39,52 @@ def _create(statement: Statement, context: SqlContext) -> None:
     else:
         fields = _read_columns(statement)
         clauses = read_clauses(statement)
+        if clauses.query:
+            _create_as(context, name, fields, clauses, ignore=ignore)
+            return
         schema = _schema(fields, clauses)
     if external and PATH not in schema.options:
         raise Invalid(f"CREATE EXTERNAL TABLE {name} needs a LOCATION")
-    if clauses.query:
-        raise _as_query()
     _create_table(context, name, schema, ignore=ignore)
+
+
+def _create_as(
+    context: SqlContext,
+    name: Identifier,
+    fields: list[DataField],
+    clauses: TableClauses,
+    *,
+    ignore: bool,
+) -> None:
+    _refuse_query(name, fields, clauses)
+    if context.catalog.table_exists(str(name)):
+        if ignore:
+            return
+        raise AlreadyExists(
+            f"table {name} exists already",
+            resource_type=ResourceType.TABLE,
+            resource_name=str(name),
+        )
+    frame = query_frame(clauses.query, context)
+    schema = _schema(columns_of(frame), clauses)
+    if _create_table(context, name, schema, ignore=ignore):
+        fill_new_table(context, context.catalog.table(str(name)), frame)
+
+
+def _refuse_query(name: Identifier, fields: list[DataField], clauses: TableClauses) -> None:
+    """Refuse what does not go together with a query."""
+    if fields or clauses.partition_columns:
+        raise Invalid("CREATE TABLE … AS takes its columns from the query; leave their types out")
+    if not table_type(clauses.options).has_snapshots:
+        raise Unsupported(
+            f"table {name} is to be of files alone, which are not written here: create it without "
+            "AS, or as a table of Paimon's"
+        )
+    if PATH in clauses.options:
+        raise Unsupported(
+            f"table {name}: what a query that fails has written outside the warehouse would stay; "
+            "create the table at its LOCATION, then INSERT"
+        )
 
 
 def _replace(statement: Statement, context: SqlContext) -> None:
@@ -52,19 +96,24 @@ def _replace(statement: Statement, context: SqlContext) -> None:
         raise Unsupported("REPLACE TABLE … LIKE is not supported: write the columns")
     fields = _read_columns(statement)
     clauses = read_clauses(statement)
-    schema = _schema(fields, clauses)
+    frame: DataFrame | None = None
     if clauses.query:
-        raise _as_query()
+        _refuse_query(name, fields, clauses)
+        frame = query_frame(clauses.query, context)
+        fields = columns_of(frame)
+    schema = _schema(fields, clauses)
     try:
-        context.catalog.replace_table(str(name), schema)
+        before = context.catalog.table(str(name))
+        after = context.catalog.replace_table(str(name), schema)
     except NotFound as error:
         if not create or error.resource_type is not ResourceType.TABLE:
             raise
         _create_table(context, name, schema, ignore=False)
-
-
-def _as_query() -> Unsupported:
-    return Unsupported("CREATE TABLE … AS a query is not supported: create the table, then INSERT")
+        if frame is not None:
+            fill_new_table(context, context.catalog.table(str(name)), frame)
+        return
+    if frame is not None:
+        replace_and_fill(context, before, after, frame)
 
 
 def _create_table(context: SqlContext, name: Identifier, schema: Schema, *, ignore: bool) -> bool:
@@ -118,13 +167,11 @@ def _read_columns(statement: Statement) -> list[DataField]:
 
 
 def _schema(fields: list[DataField], clauses: TableClauses) -> Schema:
-    if not fields and not clauses.query:
+    if not fields:
         if PATH not in clauses.options:
             raise Invalid("a table needs columns, a query, or the LOCATION of a table")
         if clauses.partition_keys:
             raise Invalid("the table at the LOCATION has its own partitions; leave them out")
-    if fields and clauses.query:
-        raise Invalid("CREATE TABLE … AS takes its columns from the query; leave them out")
     columns = (*fields, *clauses.partition_columns)
     names = [column.name.lower() for column in columns]
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -15,6 +15,7 @@ from headwater.spark.sql.answers import answer
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.column_types import short_type_text
 from headwater.spark.sql.ddl.databases import COMMENT_OPTION
+from headwater.spark.sql.ddl.views import DIALECT
 from headwater.spark.sql.names import (
     accept_database_word,
     column_path,
@@ -26,10 +27,7 @@ from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import NotFound, ResourceType, Unsupported
 from headwater.storage.types.data_type import DataField, RowType, from_arrow
 
-__all__ = ["DIALECT", "HANDLERS"]
-
-DIALECT = "spark"
-"""The engine for which a view's query is, and a function's definition."""
+__all__ = ["HANDLERS"]
 
 _COLUMNS: Mapping[str, type] = {"col_name": str, "data_type": str, "comment": str}
 _INFO: Mapping[str, type] = {"info_name": str, "info_value": str}

@@ -1,0 +1,184 @@
+"""``CREATE``, ``ALTER`` and ``DROP VIEW``: queries that the catalog keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from headwater.catalog.model.column import Column
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.views import ViewSchema
+from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.ddl.alter_table import renamed, set_properties, unset_properties
+from headwater.spark.sql.names import object_identifier
+from headwater.spark.sql.query.frame import query_frame
+from headwater.spark.sql.statement import Statement
+from headwater.spark.types import paimon_schema
+from headwater.storage.errors import (
+    AlreadyExists,
+    HeadwaterError,
+    Invalid,
+    NotFound,
+    ResourceType,
+)
+from headwater.storage.types.data_type import type_json
+
+__all__ = ["DIALECT", "HANDLERS"]
+
+DIALECT = "spark"
+"""The engine for which a view's query is."""
+
+
+@dataclass
+class _Definition:
+    names: list[tuple[str, str | None]] = field(default_factory=list)
+    comment: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    query: str = ""
+
+
+def _create(statement: Statement, context: SqlContext) -> None:
+    """``CREATE [OR REPLACE] VIEW [IF NOT EXISTS] v [(a COMMENT 'x')] … AS query``."""
+    statement.expect("CREATE")
+    replaces = statement.accept("OR", "REPLACE")
+    statement.expect("VIEW")
+    ignore = statement.accept("IF", "NOT", "EXISTS")
+    if ignore and replaces:
+        raise Invalid("CREATE OR REPLACE VIEW … IF NOT EXISTS says two things: write one of them")
+    name = object_identifier(statement, context)
+    definition = _read_definition(statement)
+    if context.catalog.table_exists(str(name)):
+        raise AlreadyExists(
+            f"there is a table {name}: queries would read it, and never the view",
+            resource_type=ResourceType.TABLE,
+            resource_name=str(name),
+        )
+    schema = _view_schema(name, definition, context)
+    if replaces:
+        _replace(context, name, schema)
+    else:
+        context.catalog.catalog.views.create(name, schema, ignore_if_exists=ignore)
+
+
+def _read_definition(statement: Statement) -> _Definition:
+    found = _Definition()
+    if statement.accept("("):
+        while not statement.accept(")"):
+            if found.names:
+                statement.expect(",")
+            column = statement.name()
+            found.names.append(
+                (column, statement.string() if statement.accept("COMMENT") else None)
+            )
+    seen: set[str] = set()
+    while not statement.accept("AS"):
+        if statement.accept("COMMENT"):
+            clause, found.comment = "COMMENT", statement.string()
+        elif statement.accept("TBLPROPERTIES"):
+            clause, found.options = "TBLPROPERTIES", statement.properties()
+        else:
+            raise statement.unexpected("COMMENT, TBLPROPERTIES or AS")
+        if clause in seen:
+            raise Invalid(f"{clause} stands twice")
+        seen.add(clause)
+    found.query = _read_query(statement)
+    return found
+
+
+def _read_query(statement: Statement) -> str:
+    refused = statement.unexpected("a query")
+    query = statement.rest()
+    if not query:
+        raise refused
+    return query
+
+
+def _view_schema(name: Identifier, definition: _Definition, context: SqlContext) -> ViewSchema:
+    """The content of a view. Its query is planned, as nobody could read one that cannot be.
+
+    Names without a database are in the view's own, as they are whenever it is read.
+    """
+    frame = query_frame(definition.query, replace(context, database=name.database))
+    fields = paimon_schema(frame.schema).fields
+    names = definition.names or [(field.name, None) for field in fields]
+    if len(names) != len(fields):
+        raise Invalid(
+            f"view {name}: {len(names)} columns are named, and its query has {len(fields)}"
+        )
+    columns = tuple(
+        Column(at, label, type_json(field.type), comment)
+        for at, ((label, comment), field) in enumerate(zip(names, fields, strict=True))
+    )
+    labels = [label.lower() for label, _ in names]
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise Invalid(f"view {name}: there are two columns '{twice}'; give them names of their own")
+    query = definition.query
+    return ViewSchema(columns, query, {DIALECT: query}, definition.comment, definition.options)
+
+
+def _replace(context: SqlContext, name: Identifier, schema: ViewSchema) -> None:
+    """Put a view in the place of another, which comes back when that fails."""
+    views = context.catalog.catalog.views
+    try:
+        before = views.get(name).schema
+    except NotFound as error:
+        if error.resource_type is not ResourceType.VIEW:
+            raise
+        views.create(name, schema)
+        return
+    views.drop(name)
+    try:
+        views.create(name, schema)
+    except HeadwaterError:
+        views.create(name, before, ignore_if_exists=True)
+        raise
+
+
+def _alter(statement: Statement, context: SqlContext) -> None:
+    """``ALTER VIEW v {AS query | RENAME TO w | SET TBLPROPERTIES (…) | UNSET …}``."""
+    statement.expect("ALTER", "VIEW")
+    name = object_identifier(statement, context)
+    views = context.catalog.catalog.views
+    if statement.accept("RENAME", "TO"):
+        views.rename(name, renamed(statement, name, context))
+    elif statement.accept("SET", "TBLPROPERTIES"):
+        views.alter(name, set_properties(statement, check=False))
+    elif statement.accept("UNSET", "TBLPROPERTIES"):
+        views.alter(name, unset_properties(statement))
+    elif statement.accept("AS"):
+        query = _read_query(statement)
+        before = views.get(name).schema
+        options = dict(before.options)
+        definition = _Definition(comment=before.comment, options=options, query=query)
+        _replace(context, name, _view_schema(name, definition, context))
+    else:
+        raise statement.unexpected("AS, RENAME TO, SET TBLPROPERTIES or UNSET TBLPROPERTIES")
+
+
+def _drop(statement: Statement, context: SqlContext) -> None:
+    """``DROP VIEW [IF EXISTS] v``: the session's temporary one if there is one of that name."""
+    statement.expect("DROP", "VIEW")
+    ignore = statement.accept("IF", "EXISTS")
+    parts = statement.name_parts()
+    statement.end()
+    if len(parts) == 1 and _drop_temporary(context, parts):
+        return
+    name = Identifier.parse(context.full_name(parts))
+    try:
+        context.catalog.catalog.views.drop(name)
+    except NotFound as error:
+        if not ignore or error.resource_type not in (ResourceType.VIEW, ResourceType.DATABASE):
+            raise
+
+
+def _drop_temporary(context: SqlContext, parts: Sequence[str]) -> bool:
+    return bool(context.session.spark.catalog.dropTempView(parts[0]))
+
+
+HANDLERS: Mapping[tuple[str, ...], Handler] = {
+    ("CREATE", "VIEW"): _create,
+    ("CREATE", "OR", "REPLACE", "VIEW"): _create,
+    ("ALTER", "VIEW"): _alter,
+    ("DROP", "VIEW"): _drop,
+}

@@ -1,0 +1,121 @@
+"""Views, and tables that are made of queries."""
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.conftest import rows
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.spark import SparkLake
+from headwater.storage.errors import AlreadyExists, HeadwaterError, Invalid, NotFound, Unsupported
+
+pytestmark = pytest.mark.spark
+
+WRONG = "CAST(raise_error('wrong') AS STRING) AS b"
+
+
+@pytest.fixture
+def people(lake: SparkLake) -> SparkLake:
+    """A lake with a table of people in the database that is in use."""
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE people (id INT, name STRING, city STRING)")
+    lake.catalog.table("db.people").write(
+        {"id": [1, 2, 3], "name": ["ada", "bob", "eve"], "city": ["x", "y", "x"]}
+    )
+    return lake
+
+
+def test_views_are_made_shown_and_dropped(people: SparkLake) -> None:
+    lake = people
+    lake.sql(
+        "CREATE VIEW v (number COMMENT 'the id', label) COMMENT 'c' TBLPROPERTIES ('a' = 'b') "
+        "AS SELECT id, upper(name) FROM people WHERE city = 'x'"
+    )
+    assert rows(lake.sql("SELECT * FROM v")) == [(1, "ADA"), (3, "EVE")]
+    assert rows(lake.sql("SHOW VIEWS")) == [("db", "v", False)]
+    assert rows(lake.sql("DESCRIBE v")) == [
+        ("label", "string", None),
+        ("number", "int", "the id"),
+    ]
+    assert ("Comment", "c", "") in rows(lake.sql("DESCRIBE TABLE EXTENDED v"))
+    ((shown,),) = rows(lake.sql("SHOW CREATE TABLE v"))
+    before = lake.catalog.catalog.views.get(Identifier("db", "v")).schema
+    lake.sql("DROP VIEW v")
+    lake.sql(str(shown))
+    assert lake.catalog.catalog.views.get(Identifier("db", "v")).schema == before
+    with pytest.raises(AlreadyExists):
+        lake.sql("CREATE VIEW v AS SELECT 1")
+    lake.sql("CREATE VIEW IF NOT EXISTS v AS SELECT 1 AS one")
+    lake.sql("CREATE OR REPLACE VIEW db.v AS SELECT 1 AS one")
+    assert rows(lake.sql("SELECT * FROM v")) == [(1,)]
+    lake.sql("ALTER VIEW v RENAME TO w")
+    lake.sql("ALTER VIEW w SET TBLPROPERTIES ('k' = 'v', 'comment' = 'kept')")
+    lake.sql("ALTER VIEW w AS SELECT 2 AS two")
+    schema = lake.catalog.catalog.views.get(Identifier("db", "w")).schema
+    assert (schema.comment, schema.options) == ("kept", {"k": "v"})
+    assert rows(lake.sql("SELECT two FROM w")) == [(2,)]
+    lake.sql("DROP VIEW IF EXISTS v")
+    with pytest.raises(NotFound):
+        lake.sql("DROP VIEW v")
+    for text, error in {
+        "CREATE VIEW people AS SELECT 1": AlreadyExists,
+        "CREATE TABLE w (id INT)": AlreadyExists,
+        "CREATE VIEW x (a, b) AS SELECT 1": Invalid,
+        "CREATE VIEW x AS SELECT 1 AS a, 2 AS A": Invalid,
+        "CREATE VIEW x AS": Invalid,
+        "CREATE VIEW x AS SELECT * FROM none": NotFound,
+        "CREATE FUNCTION f(x INT) RETURNS INT RETURN x": Unsupported,
+    }.items():
+        with pytest.raises(error):
+            lake.sql(text)
+    assert rows(lake.sql("SHOW VIEWS")) == [("db", "w", False)]
+
+
+@pytest.mark.modes
+def test_a_view_reads_the_tables_of_its_own_database(people: SparkLake) -> None:
+    people.sql("CREATE DATABASE other")
+    people.sql("CREATE TABLE other.people (only INT)")
+    people.sql("CREATE VIEW other.v AS SELECT * FROM people")
+    assert people.sql("SELECT * FROM other.v").columns == ["only"]
+
+
+def test_a_table_is_made_of_a_query(people: SparkLake) -> None:
+    lake = people
+    lake.sql(
+        "CREATE TABLE made USING paimon PARTITIONED BY (city) "
+        "TBLPROPERTIES ('primary-key' = 'city,id', bucket = 1) AS SELECT * FROM people"
+    )
+    schema = lake.catalog.table("db.made").schema
+    assert (schema.primary_keys, schema.partition_keys) == (("city", "id"), ("city",))
+    assert rows(lake.sql("SELECT * FROM made")) == rows(lake.sql("SELECT * FROM people"))
+    lake.sql("CREATE TABLE IF NOT EXISTS made AS SELECT 1 AS one")
+    with pytest.raises(AlreadyExists):
+        lake.sql("CREATE TABLE made AS SELECT 1 AS one")
+    assert lake.sql("SELECT * FROM made").count() == 3
+    for text, error in {
+        "CREATE TABLE x (a INT) AS SELECT 1 AS a": Invalid,
+        "CREATE TABLE x USING csv AS SELECT 1 AS a": Unsupported,
+        "CREATE TABLE x PARTITIONED BY (none) AS SELECT 1 AS a": NotFound,
+    }.items():
+        with pytest.raises(error):
+            lake.sql(text)
+    with pytest.raises(Exception, match="wrong"):
+        lake.sql(f"CREATE TABLE x AS SELECT id, {WRONG} FROM people")
+    assert rows(lake.sql("SHOW TABLES LIKE 'x'")) == []
+
+
+@pytest.mark.modes
+def test_a_table_is_replaced_by_a_query_over_itself(people: SparkLake, spark: SparkSession) -> None:
+    lake = people
+    table = lake.catalog.table("db.people")
+    lake.sql("CREATE OR REPLACE TABLE people COMMENT 'new' AS SELECT id + 10 AS n FROM people")
+    assert rows(lake.sql("SELECT * FROM people")) == [(11,), (12,), (13,)]
+    assert lake.catalog.table("db.people").info.id == table.info.id
+    before = lake.catalog.table("db.people").schema
+    with pytest.raises(Exception, match="wrong"):
+        lake.sql(f"CREATE OR REPLACE TABLE people AS SELECT {WRONG} FROM people")
+    assert lake.catalog.table("db.people").schema == before
+    assert rows(lake.sql("SELECT * FROM people")) == [(11,), (12,), (13,)]
+    lake.sql("CREATE OR REPLACE TABLE fresh AS VALUES (1), (2)")
+    assert rows(lake.sql("SELECT * FROM fresh")) == [(1,), (2,)]
+    with pytest.raises(HeadwaterError):
+        lake.sql("REPLACE TABLE none AS SELECT 1 AS a")
