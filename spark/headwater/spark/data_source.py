@@ -36,6 +36,7 @@ from headwater.spark.options import (
 from headwater.spark.source.batch_read import BatchReader
 from headwater.spark.stream.read import StreamReader
 from headwater.spark.types import spark_schema
+from headwater.spark.write.change_tasks import ChangeWriter
 from headwater.spark.write.tasks import BatchWriter, StreamWriter
 from headwater.storage.errors import Invalid
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
@@ -117,7 +118,8 @@ class HeadwaterSource(DataSource):
     def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceWriter:
         """A write of one batch as one commit."""
         refuse_other_options(self.options, Operation.WRITE)
-        return BatchWriter(WriteOptions.parse(self._connection, self.options, overwrite))
+        options = WriteOptions.parse(self._connection, self.options, overwrite)
+        return BatchWriter(options) if options.change is None else ChangeWriter(options)
 
     def streamWriter(self, schema: st.StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A stream that is written with one commit for each micro-batch."""

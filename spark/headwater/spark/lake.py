@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyspark.sql.types as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
@@ -27,6 +27,7 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.data_source import FORMAT, source_class
 from headwater.spark.jobs.executor import SparkExecutor
 from headwater.spark.options import Connection
+from headwater.spark.row_change import RowCounts
 from headwater.spark.session import ensure_interpreter
 from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.source.table_read import TableRead
@@ -35,6 +36,8 @@ from headwater.spark.sql.session import run_sql
 from headwater.spark.stream.batch import BatchLake, running_query
 from headwater.spark.types import paimon_schema
 from headwater.spark.write.frame import delete_keys, write_frame
+from headwater.spark.write.merge import MergeBuilder
+from headwater.spark.write.update import delete_where, update_rows
 from headwater.storage.errors import Invalid
 from headwater.storage.maintenance.expire import ExpireResult
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -277,14 +280,75 @@ class SparkLake:
             query = running_query(self.spark)
         return BatchLake(self._session, query, batch_id)
 
-    def delete(self, name: str, where: str | None = None, *, keys: DataFrame | None = None) -> None:
+    def update(
+        self, name: str, set: Mapping[str, object], where: Column | str | None = None
+    ) -> RowCounts:
+        """Give some columns of the rows that fulfil a condition new values, as one commit.
+
+        In an append table the files that hold such rows are written anew without them, or, with
+        ``deletion-vectors.enabled``, marked; the new versions go to new files. When another commit
+        changes the same rows meanwhile, they are read again, up to ``commit.max-retries`` times.
+
+        Args:
+            name: ``database.table``.
+            set: New values by column, or by a field of a struct column (``address.city``): Spark
+                columns or SQL text over the old row; other values stand for themselves.
+            where: A Spark column or SQL text; all rows without one.
+
+        Returns:
+            The number of rows that were updated.
+
+        Raises:
+            Invalid: A value does not fit its column, a column is part of the primary key, or the
+                table's merge engine cannot take updates.
+            NotFound: A column does not exist.
+            Conflict: Other commits changed the same rows each time.
+            OutcomeUnknown: As `Table.write`.
+        """
+        return update_rows(self._session, self.catalog.table(name), set, where)
+
+    def merge(
+        self,
+        name: str,
+        source: DataFrame,
+        on: Column | str | Sequence[str],
+        *,
+        target_alias: str = "target",
+        source_alias: str = "source",
+    ) -> MergeBuilder:
+        """Begin a merge of a source's rows into a table; `MergeBuilder.execute` does it.
+
+        Args:
+            name: ``database.table``.
+            source: The source's rows; computed once.
+            on: The columns in which rows that match are equal, or a condition: a Spark column or
+                SQL text over ``target.…`` and ``source.…``. Columns, and SQL text that demands
+                columns to be equal, let files be left out whose rows no row can match.
+            target_alias: Another name for the table in conditions and values.
+            source_alias: Another name for the source.
+
+        Raises:
+            NotFound: There is no such table.
+        """
+        return MergeBuilder(
+            self._session,
+            self.catalog.table(name),
+            source,
+            on,
+            target_alias=target_alias,
+            source_alias=source_alias,
+        )
+
+    def delete(
+        self, name: str, where: Column | str | None = None, *, keys: DataFrame | None = None
+    ) -> None:
         """Delete rows as one commit.
 
         Spark's tasks find the rows; in an append table they rewrite the files that hold them.
 
         Args:
             name: ``database.table``.
-            where: Rows for which this SQL condition is true.
+            where: Rows for which this condition is true: SQL text or a Spark column.
             keys: A frame with the primary key's columns: rows with these keys. If it also has all
                 NOT NULL columns and those of ``sequence.field``, the table is not read.
 
@@ -297,7 +361,7 @@ class SparkLake:
         if keys is not None and where is None:
             delete_keys(self._session, table, keys)
         elif where is not None and keys is None:
-            table.delete(where, executor=self._session.executor)
+            delete_where(self._session, table, where)
         else:
             raise Invalid("give one of where and keys, which say what to delete")
 

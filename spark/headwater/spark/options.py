@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from headwater.catalog.model.consumers import MAX_LEASE_MILLIS
 from headwater.catalog.table.consumer_hold import LEASE
+from headwater.spark.row_change import RowChange
 from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid
 from headwater.storage.options import parse_boolean, parse_duration
@@ -68,6 +69,7 @@ _PASSED = frozenset(
         "headwater.commit-user",
         "headwater.commit-identifier",
         "headwater.unchanged-since",
+        "headwater.change",
     }
 )
 
@@ -270,6 +272,7 @@ class WriteOptions:
         compacts: False if the caller does the compaction that is due after the commit; likewise.
         numbered: The commit user and its number of this commit, by which it is found again when
             it is repeated; likewise.
+        change: A change of rows, whose frame says of each what becomes of it; likewise.
     """
 
     connection: Connection
@@ -281,11 +284,12 @@ class WriteOptions:
     unchanged_since: Snapshot | None = None
     compacts: bool = True
     numbered: tuple[str, int] | None = None
+    change: RowChange | None = None
 
     @staticmethod
     def parse(connection: Connection, options: Mapping[str, str], overwrite: bool) -> WriteOptions:
         """Read Spark's option map; raises Invalid, naming the option that is wrong."""
-        text = options.get("partition")
+        text, change = options.get("partition"), options.get("headwater.change")
         if not overwrite:
             for name in ("partition", "dynamic-partition-overwrite"):
                 if name in options:
@@ -303,6 +307,7 @@ class WriteOptions:
             _snapshot(options, "headwater.unchanged-since"),
             _boolean(options, "headwater.compacts") is not False,
             _numbered(options),
+            None if change is None else RowChange.from_json(change),
         )
 
     def to_options(self) -> dict[str, str]:
@@ -321,6 +326,7 @@ class WriteOptions:
             "headwater.commit-identifier": None
             if self.numbered is None
             else _text(self.numbered[1]),
+            "headwater.change": None if self.change is None else self.change.to_json(),
         }
         return {key: text for key, text in texts.items() if text is not None}
 

@@ -226,6 +226,8 @@ class Scan(Rows):
         min_level: Only rows in files of this LSM level and above.
         created_since: Only rows in files made at or after this moment, milliseconds since the
             epoch.
+        for_change: True for who reads rows to change them: also those that readers see only when
+            a compaction has taken them up.
     """
 
     def __init__(
@@ -237,9 +239,11 @@ class Scan(Rows):
         *,
         min_level: int = 0,
         created_since: int | None = None,
+        for_change: bool = False,
     ) -> None:
         super().__init__(storage, columns, predicate)
         self.snapshot = snapshot
+        self.for_change = for_change
         self.min_level = min_level
         self.created_since = created_since
 
@@ -257,6 +261,7 @@ class Scan(Rows):
             predicate,
             min_level=self.min_level,
             created_since=self.created_since,
+            for_change=self.for_change,
         )
 
     def read_optimized(self) -> Scan:
@@ -276,7 +281,8 @@ class Scan(Rows):
             predicate=self.predicate,
             min_level=self.min_level,
             created_since=self.created_since,
-            merges_postponed=True,
+            with_level_zero=self.for_change,
+            merges_postponed=not self.for_change,
         )
 
     @cached_property

@@ -21,6 +21,7 @@ from headwater.storage.formats.parquet import PARQUET
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.read.data_file_reader import missing_columns
+from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.sections import key_sections
 from headwater.storage.scan.split import Split
@@ -87,7 +88,12 @@ def divide(storage: TableStorage, splits: Sequence[Split], columns: Sequence[str
 
 
 def native_frame(
-    spark: SparkSession, storage: TableStorage, splits: Sequence[Split], columns: Sequence[str]
+    spark: SparkSession,
+    storage: TableStorage,
+    splits: Sequence[Split],
+    columns: Sequence[str],
+    *,
+    positioned: bool = False,
 ) -> DataFrame:
     """The rows of `Division.native`, with the columns wanted.
 
@@ -96,12 +102,13 @@ def native_frame(
         storage: The table.
         splits: At least one.
         columns: The columns wanted.
+        positioned: Append the columns of `headwater.storage.read.positioned_rows`.
     """
     groups: dict[tuple[bytes, int], list[tuple[Split, DataFile]]] = {}
     for split in splits:
         for file in split.files:
             groups.setdefault((split.partition, file.schema_id), []).append((split, file))
-    frames = [_scan(spark, storage, files, columns) for files in groups.values()]
+    frames = [_scan(spark, storage, files, columns, positioned) for files in groups.values()]
     return reduce(DataFrame.unionByName, frames)
 
 
@@ -152,6 +159,7 @@ def _scan(
     storage: TableStorage,
     files: Sequence[tuple[Split, DataFile]],
     columns: Sequence[str],
+    positioned: bool,
 ) -> DataFrame:
     """Files of one partition and one schema."""
     split, first = files[0]
@@ -171,6 +179,9 @@ def _scan(
             stored.append(source)
             column = sf.col(quoted(source.name))
         selected.append(column.alias(field.name))
+    if positioned:
+        selected.append(sf.col("_metadata.file_name").alias(FILE_COLUMN))
+        selected.append(sf.col("_metadata.row_index").alias(POSITION_COLUMN))
     schema = spark_schema(stored)
     keyed = bool(storage.schema.primary_keys)
     if keyed:

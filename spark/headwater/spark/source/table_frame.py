@@ -17,9 +17,19 @@ from headwater.spark.source.batch_read import pack_splits
 from headwater.spark.source.parquet_scan import Division, divide, native_frame
 from headwater.spark.types import conform, spark_arrow_schema, spark_schema
 from headwater.storage.predicate.filter import columns_of, to_sql
+from headwater.storage.read.positioned_rows import (
+    FILE_COLUMN,
+    POSITION_COLUMN,
+    positioned_rows,
+)
 from headwater.storage.scan.split import Split
 
 __all__ = ["divide_rows", "frame_of_division", "frame_of_table"]
+
+_POSITIONS = (
+    st.StructField(FILE_COLUMN, st.StringType()),
+    st.StructField(POSITION_COLUMN, st.LongType()),
+)
 
 
 def frame_of_table(session: CatalogSession, scan: Scan) -> DataFrame:
@@ -60,7 +70,12 @@ def divide_rows(rows: Rows, columns: Sequence[str]) -> Division:
 
 
 def frame_of_division(
-    session: CatalogSession, rows: Rows, division: Division, schema: st.StructType
+    session: CatalogSession,
+    rows: Rows,
+    division: Division,
+    schema: st.StructType,
+    *,
+    positioned: bool = False,
 ) -> DataFrame:
     """Rows by both readers; those of Spark's own scan are not held to the rows' predicate.
 
@@ -69,15 +84,19 @@ def frame_of_division(
         rows: The rows.
         division: Their splits.
         schema: The columns of `rows`.
+        positioned: Append the columns of `headwater.storage.read.positioned_rows`.
     """
     spark = session.spark
     frames: list[DataFrame] = []
     if division.native:
         names = schema.fieldNames()
-        frames.append(native_frame(spark, rows.storage, division.native, names))
+        native = native_frame(spark, rows.storage, division.native, names, positioned=positioned)
+        frames.append(native)
+    if positioned:
+        schema = st.StructType([*schema.fields, *_POSITIONS])
     if division.python:
         parallelism = session.connection.parallelism
-        frames.append(_worker_frame(spark, rows, division.python, schema, parallelism))
+        frames.append(_worker_frame(spark, rows, division.python, schema, parallelism, positioned))
     if not frames:
         return spark.createDataFrame([], schema)
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
@@ -89,6 +108,7 @@ def _worker_frame(
     splits: Sequence[Split],
     schema: st.StructType,
     parallelism: int,
+    positioned: bool,
 ) -> DataFrame:
     if isinstance(rows, Changes):
         # Their order is that of the commits: one task reads them all.
@@ -99,13 +119,14 @@ def _worker_frame(
     # Without the plan, which every task would get.
     bare = rows.narrowed(rows.columns, rows.predicate)
     tasks = spark.range(0, len(packed), 1, len(packed))
-    return tasks.mapInArrow(partial(_read, bare, packed, schema), schema)
+    return tasks.mapInArrow(partial(_read, bare, packed, schema, positioned), schema)
 
 
 def _read(
     rows: Rows,
     packed: Sequence[Sequence[Split]],
     schema: st.StructType,
+    positioned: bool,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the tasks whose numbers are the batches' only column."""
@@ -113,5 +134,10 @@ def _read(
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for split in packed[number]:
-                for read in rows.read_split(split):
+                found = (
+                    positioned_rows(rows.storage, split, rows.schema.names, rows.predicate)
+                    if positioned
+                    else rows.read_split(split)
+                )
+                for read in found:
                     yield conform(read, arrow)

@@ -43,11 +43,11 @@ from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
-__all__ = ["BatchWriter", "StreamWriter", "WrittenFiles"]
+__all__ = ["TASK_RANGE", "BatchWriter", "StreamWriter", "WrittenFiles"]
 
 # A task of an unclustered write takes the sequence numbers of its bucket from a range of its own,
 # so that no two files of a commit claim the same: this many rows.
-_TASK_RANGE = 1 << 28
+TASK_RANGE = 1 << 28
 # Spark commits in a process of its own, which has no session.
 _THIS_PROCESS = LocalExecutor()
 _QUERY_ID = "sql.streaming.queryId"
@@ -98,15 +98,15 @@ class _Target:
         """Write a task's rows; deletes its files when that fails."""
         task = TaskContext.get()
         assert task is not None
-        first = 0 if self.clustered else task.partitionId() * _TASK_RANGE
+        first = 0 if self.clustered else task.partitionId() * TASK_RANGE
         name = task.getLocalProperty(_QUERY_ID) or self.writer
         rows = 0
         with self._writer(first) as writer:
             for batch in batches:
                 rows += batch.num_rows
-                if rows > _TASK_RANGE and not (self.clustered or self.stages):
+                if rows > TASK_RANGE and not (self.clustered or self.stages):
                     raise Invalid(
-                        f"table {self.plan.storage.name}: one task got more than {_TASK_RANGE:,} "
+                        f"table {self.plan.storage.name}: one task got more than {TASK_RANGE:,} "
                         "rows; write with SparkLake.write, which spreads rows by bucket"
                     )
                 writer.write(batch)

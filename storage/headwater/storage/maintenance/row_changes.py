@@ -20,12 +20,11 @@ import pyarrow as pa
 from headwater.storage.commit.message_files import delete_message_files
 from headwater.storage.commit.vector_messages import released_vectors
 from headwater.storage.files.layout import POSTPONE_BUCKET
-from headwater.storage.index.deletion_files import replaced_vectors
 from headwater.storage.index.deletion_vector import DeletionVector
-from headwater.storage.index.manifest import index_entries
 from headwater.storage.maintenance.key_rewrite import plan_key_rewrite, rewrite_keys
 from headwater.storage.maintenance.matched_rows import RowMatcher
-from headwater.storage.manifest.data_file import DataFile, FileSource
+from headwater.storage.maintenance.taken_rows import TakenRows, messages_of_taken
+from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.read.data_file_reader import DataFileReader
 from headwater.storage.read.split import BucketFiles, read_split
@@ -38,7 +37,6 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.postponed import BucketsOfPartitions
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.cross_partition_writer import CrossPartitionWriter
-from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.new_writer import new_writer
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
@@ -163,16 +161,6 @@ def _any_loses(
 
 
 @dataclass
-class _Bucket:
-    """The changes of one bucket of an append table."""
-
-    total_buckets: int
-    vectors: dict[str, DeletionVector] = field(default_factory=dict)
-    before: list[DataFile] = field(default_factory=list)
-    after: list[DataFile] = field(default_factory=list)
-
-
-@dataclass
 class _AppendChange:
     """Takes rows out of the files of an append table."""
 
@@ -180,7 +168,7 @@ class _AppendChange:
     snapshot: Snapshot
     matcher: RowMatcher
     writer: TableWriter
-    buckets: dict[tuple[bytes, int], _Bucket] = field(default_factory=dict)
+    buckets: dict[tuple[bytes, int], TakenRows] = field(default_factory=dict)
 
     def messages(self, splits: Sequence[Split]) -> list[CommitMessage]:
         """The messages that take away the rows that match; their new versions are written."""
@@ -192,53 +180,11 @@ class _AppendChange:
                 )
                 for file in split.files:
                     self._take(split, file, files.open(file))
-            rewritten = [self._message(bucket, change) for bucket, change in self.buckets.items()]
-            if not storage.schema.table_options.deletion_vectors_enabled:
-                return [*rewritten, *released_vectors(storage, self.snapshot, rewritten)]
         except BaseException:
-            for bucket, change in self.buckets.items():
-                delete_message_files(storage, self._message(bucket, change))
+            for change in self.buckets.values():
+                delete_message_files(storage, change.message(self.snapshot.identity))
             raise
-        return self._marked(rewritten)
-
-    def _message(self, bucket: tuple[bytes, int], change: _Bucket) -> CommitMessage:
-        return CommitMessage(
-            *bucket,
-            change.total_buckets,
-            compact_before=tuple(change.before),
-            compact_after=tuple(change.after),
-            checked_snapshot=self.snapshot.identity,
-        )
-
-    def _marked(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
-        """The messages with the deletion vectors of their buckets."""
-        entries = index_entries(self.storage, self.snapshot)
-        done: list[CommitMessage] = []
-        try:
-            for message in messages:
-                bucket = (message.partition, message.bucket)
-                new, old = replaced_vectors(
-                    self.storage,
-                    entries,
-                    *bucket,
-                    merge=self.buckets[bucket].vectors,
-                    remove={file.file_name for file in message.compact_before},
-                )
-                done.append(
-                    CommitMessage(
-                        *bucket,
-                        message.total_buckets,
-                        compact_before=message.compact_before,
-                        new_index_files=tuple(new),
-                        deleted_index_files=tuple(old),
-                        checked_snapshot=self.snapshot.identity,
-                    )
-                )
-        except BaseException:
-            for message in done:
-                delete_message_files(self.storage, message)
-            raise
-        return done
+        return messages_of_taken(storage, self.snapshot, self.buckets.values())
 
     def _take(self, split: Split, file: DataFile, opened: DataFileReader) -> None:
         """Take the rows that match out of one file."""
@@ -256,34 +202,5 @@ class _AppendChange:
                 self.writer.write(matched.added)
         if not found:
             return
-        bucket = self.buckets.setdefault(
-            (split.partition, split.bucket), _Bucket(split.total_buckets)
-        )
-        after = before.merged(DeletionVector.of(np.concatenate(found)))
-        if len(after) == file.row_count:
-            bucket.before.append(file)
-        elif storage.schema.table_options.deletion_vectors_enabled:
-            bucket.vectors[file.file_name] = after
-        else:
-            bucket.after += self._without(split, file, opened, after)
-            bucket.before.append(file)
-
-    def _without(
-        self, split: Split, file: DataFile, opened: DataFileReader, deleted: DeletionVector
-    ) -> list[DataFile]:
-        """A file's other rows, as new files in the old one's place in the order."""
-        columns = [item.name for item in self.storage.schema.fields]
-        writer = DataFileWriter(
-            self.storage,
-            split.partition,
-            split.bucket,
-            source=FileSource.APPEND,
-            first_sequence=file.min_sequence_number,
-        )
-        try:
-            for start, batch in opened.positions(columns, None, _BATCH_ROWS):
-                writer.write(pa.Table.from_batches([deleted.without(batch, start)]))
-            return writer.finish()
-        except BaseException:
-            writer.abort()
-            raise
+        bucket = self.buckets.setdefault((split.partition, split.bucket), TakenRows.of(split))
+        bucket.take(storage, file, opened, DeletionVector.of(np.concatenate(found)))

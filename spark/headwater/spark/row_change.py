@@ -1,0 +1,100 @@
+"""The part of a change of rows that its tasks and its commit must know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from headwater.storage.snapshot.snapshot import Snapshot
+
+__all__ = ["LOSES", "MATCHED", "MOVES", "Repeats", "RowChange", "RowCounts"]
+
+MATCHED = "="
+"""In place of a row's kind: a row of the table that a source's row matches, and that stays."""
+LOSES = "!"
+"""In place of a row's kind: a new version that is older than its row by ``sequence.field``."""
+MOVES = "#"
+"""In place of a row's kind: a new version with another primary key."""
+
+_PROPERTY = "headwater.{}-rows"
+
+
+class Repeats(StrEnum):
+    """The treatment of a table's row that several rows of a source match."""
+
+    REFUSED = "refused"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """A change of rows as one commit.
+
+    Attributes:
+        writer: Names the commit's user, by which its snapshot is found again.
+        operation: ``UPDATE``, ``DELETE``, ``MERGE``, ``INSERT``.
+        is_plain: True if all rows are added, and columns say nothing of changes.
+        is_serial: True if no other commit may have changed rows of the same buckets since the
+            rows were read; in a primary-key table always.
+        repeats: As in `Repeats`.
+        predicate: A SQL condition that the rows that were read fulfil; None for all rows.
+    """
+
+    writer: str
+    operation: str
+    is_plain: bool = False
+    is_serial: bool = False
+    repeats: Repeats = Repeats.REFUSED
+    predicate: str | None = None
+
+    def to_json(self) -> str:
+        """The text that `from_json` reads back."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> RowChange:
+        """Read the text of `to_json`."""
+        values = json.loads(text)
+        return RowChange(**{**values, "repeats": Repeats(values["repeats"])})
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """The rows that a change touched.
+
+    Attributes:
+        inserted: Rows added.
+        updated: Rows with new values.
+        deleted: Rows taken away.
+    """
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    @property
+    def affected(self) -> int:
+        """All of them."""
+        return self.inserted + self.updated + self.deleted
+
+    def plus(self, other: RowCounts) -> RowCounts:
+        """The rows of two changes."""
+        return RowCounts(
+            self.inserted + other.inserted,
+            self.updated + other.updated,
+            self.deleted + other.deleted,
+        )
+
+    def properties(self, operation: str) -> Mapping[str, str]:
+        """The snapshot's properties that tell of a change."""
+        counts = {_PROPERTY.format(name): str(count) for name, count in asdict(self).items()}
+        return {"headwater.operation": operation, **counts}
+
+    @staticmethod
+    def of(snapshot: Snapshot | None) -> RowCounts:
+        """The rows that a snapshot's properties tell of."""
+        properties = {} if snapshot is None else snapshot.properties or {}
+        names = ("inserted", "updated", "deleted")
+        return RowCounts(*(int(properties.get(_PROPERTY.format(name), 0)) for name in names))

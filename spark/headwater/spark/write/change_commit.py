@@ -1,0 +1,207 @@
+"""Run a change of rows: plan it, write it as one commit, and plan it again after a conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from headwater.catalog.table.table import Table
+from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.errors import own_errors
+from headwater.spark.names import quoted
+from headwater.spark.options import WriteOptions
+from headwater.spark.row_change import Repeats, RowChange, RowCounts
+from headwater.spark.session import make_active
+from headwater.spark.write.bucket_rows import check_columns, cluster
+from headwater.storage.capabilities import Operation
+from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.jobs.after_commit import after_commit
+from headwater.storage.jobs.compact import compact_since
+from headwater.storage.jobs.job import until_no_conflict
+from headwater.storage.jobs.waiting_rows import admit_waiting_rows, refuse_waiting_rows
+from headwater.storage.predicate.filter import Predicate
+from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.types.atomic_type import AtomicType
+from headwater.storage.write.file_encoding import refuse_formats
+
+__all__ = ["Changes", "change_rows", "insert_rows"]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes that a snapshot's rows lead to.
+
+    Attributes:
+        frame: The table's columns, ``_ROW_KIND`` and, for an append table, the columns of
+            `headwater.storage.read.positioned_rows`.
+        predicate: The condition that the rows that were read fulfil, as SQL text.
+        is_serial: As in `RowChange`.
+        repeats: As in `RowChange`.
+    """
+
+    frame: DataFrame
+    predicate: str | None = None
+    is_serial: bool = False
+    repeats: Repeats = Repeats.REFUSED
+
+
+def change_rows(
+    session: CatalogSession,
+    table: Table,
+    operation: str,
+    plan: Callable[[Table, Snapshot | None], Changes | None],
+    predicate: Predicate | None = None,
+    *,
+    inserts: bool = False,
+) -> RowCounts:
+    """Change rows as one commit, and do the compaction that is due then.
+
+    Args:
+        session: The catalog's.
+        table: The table.
+        operation: The name of the operation in the snapshot's properties.
+        plan: The changes of a snapshot's rows; None when there are none. It is asked again when
+            another commit changed the same rows meanwhile.
+        predicate: Only rows that fulfil it can change.
+        inserts: True if what is added depends on what there is.
+
+    Raises:
+        Invalid: A new row does not fit the table, or several changes meet in one row.
+        Unsupported: The table cannot be written.
+        Conflict: Other commits changed the same rows each time.
+        OutcomeUnknown: The commit may have happened.
+    """
+    storage = table.storage
+    storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
+    refuse_formats(storage.schema)
+    make_active(session.spark)
+
+    def attempt() -> RowCounts:
+        writer = storage.runtime.new_uuid()
+        admit_waiting_rows(storage, table.pointer, session.executor, predicate, rewrites=False)
+        base = table.pointer.latest()
+        if base is None and inserts:
+            # So that of two first changes one can be told that the other came before.
+            TableCommit(storage, table.pointer, writer).commit([], allow_empty=True)
+            base = table.pointer.latest()
+        if base is not None:
+            refuse_waiting_rows(storage, base, predicate, rewrites=False)
+        changes = plan(table, base)
+        if changes is None:
+            return RowCounts()
+        change = RowChange(
+            writer,
+            operation,
+            is_serial=changes.is_serial,
+            repeats=changes.repeats,
+            predicate=changes.predicate,
+        )
+        _write(session, table, changes.frame, change, base)
+        return _finished(session, table, writer, base)
+
+    return until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
+
+
+def insert_rows(
+    session: CatalogSession,
+    table: Table,
+    rows: DataFrame,
+    *,
+    overwrite: bool = False,
+    partition: Mapping[str, object] | None = None,
+    dynamic: bool | None = None,
+) -> RowCounts:
+    """Write a frame as one commit and count its rows; otherwise as `write_frame`."""
+    storage = table.storage
+    make_active(session.spark)
+    check_columns(rows, storage)
+    change = RowChange(
+        storage.runtime.new_uuid(), "OVERWRITE" if overwrite else "INSERT", is_plain=True
+    )
+    base = table.pointer.latest()
+    options = WriteOptions(
+        session.connection,
+        table.name,
+        overwrite,
+        partition,
+        dynamic,
+        clustered=True,
+        compacts=False,
+        change=change,
+    )
+    _save(session, table, cluster(rows, storage), options)
+    return _finished(session, table, change.writer, base)
+
+
+def _write(
+    session: CatalogSession,
+    table: Table,
+    frame: DataFrame,
+    change: RowChange,
+    base: Snapshot | None,
+) -> None:
+    storage = table.storage
+    keyed = bool(storage.schema.primary_keys)
+    check_columns(frame.drop(FILE_COLUMN, POSITION_COLUMN), storage)
+    options = WriteOptions(
+        session.connection,
+        table.name,
+        clustered=keyed,
+        unchanged_since=base,
+        compacts=False,
+        change=change,
+    )
+    placed = cluster(frame, storage) if keyed else _by_file(frame, table)
+    _save(session, table, placed, options)
+
+
+def _save(session: CatalogSession, table: Table, frame: DataFrame, options: WriteOptions) -> None:
+    mode = "overwrite" if options.overwrite else "append"
+    writer = frame.write.format(session.format).mode(mode)
+    with own_errors():
+        writer.options(**options.to_options()).save(table.name)
+
+
+def _by_file(frame: DataFrame, table: Table) -> DataFrame:
+    """Each file's changes in one task; rows that are only added are spread."""
+    schema = table.schema
+    names = schema.partition_keys or [
+        field.name for field in schema.fields if isinstance(field.type, AtomicType)
+    ]
+    spread = sf.xxhash64(*[quoted(name) for name in names]) if names else sf.lit(0)
+    return frame.repartition(sf.coalesce(sf.col(FILE_COLUMN), spread.cast("string")))
+
+
+def _finished(
+    session: CatalogSession, table: Table, writer: str, base: Snapshot | None
+) -> RowCounts:
+    """The changes that a writer's commit made, after the compaction that is due then."""
+    made = _snapshot_of(table, writer, base)
+    if made is not None:
+        with after_commit(table.name, made, "Compacting"):
+            compact_since(
+                table.storage,
+                table.pointer,
+                session.executor,
+                made.identity,
+                inclusive=True,
+                tells_overwrites=True,
+            )
+    return RowCounts.of(made)
+
+
+def _snapshot_of(table: Table, writer: str, base: Snapshot | None) -> Snapshot | None:
+    """The snapshot that a user committed after another; None when it made none."""
+    latest = table.pointer.latest()
+    first = 0 if base is None else base.id
+    number = 0 if latest is None else latest.id
+    while number > first and latest is not None:
+        snapshot = latest if number == latest.id else table.storage.snapshot(number)
+        if snapshot.commit_user == writer:
+            return snapshot
+        number -= 1
+    return None

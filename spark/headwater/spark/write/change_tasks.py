@@ -1,0 +1,383 @@
+"""Write changes of rows in Spark's tasks, and commit them once from the driver.
+
+In a primary-key table changes are rows with a kind, brought together by bucket and sorted by key,
+so that two changes of one key stand side by side. In an append table each task takes the rows of
+some files out of them, and adds the rows' new versions as new files. See `tasks` for whose files
+are deleted when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from headwater.spark.options import WriteOptions
+from headwater.spark.row_change import LOSES, MATCHED, MOVES, Repeats, RowChange, RowCounts
+from headwater.spark.write.tasks import TASK_RANGE
+from headwater.storage.commit.message_files import delete_message_files
+from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.errors import Invalid
+from headwater.storage.files.layout import POSTPONE_BUCKET
+from headwater.storage.index.deletion_vector import DeletionVector
+from headwater.storage.jobs.executor import LocalExecutor
+from headwater.storage.jobs.job import commit_or_delete
+from headwater.storage.jobs.write import Replacement, WritePlan
+from headwater.storage.maintenance.taken_rows import TakenRows, messages_of_taken
+from headwater.storage.merge.changes import equal_rows
+from headwater.storage.merge.engine import Mask
+from headwater.storage.options import MergeEngine
+from headwater.storage.predicate.filter import parse_predicate
+from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
+from headwater.storage.read.split import BucketFiles
+from headwater.storage.rows.binary_row import EMPTY_ROW
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.scan.plan import plan_snapshot
+from headwater.storage.scan.split import Split
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.arrow_numbers import arrow_mask
+from headwater.storage.write.table_writer import CommitMessage, TableWriter
+
+__all__ = ["ChangeWriter", "ChangedFiles"]
+
+_THIS_PROCESS = LocalExecutor()
+
+
+@dataclass(frozen=True)
+class ChangedFiles(WriterCommitMessage):
+    """A task's changes.
+
+    Attributes:
+        added: Its new files.
+        taken: The rows that it takes out of files of an append table.
+        counts: The rows that it changes.
+    """
+
+    added: tuple[CommitMessage, ...]
+    taken: tuple[TakenRows, ...]
+    counts: RowCounts
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The part of a change that its tasks know.
+
+    Attributes:
+        plan: The write of new rows.
+        change: The change.
+        base: The snapshot that the rows were read in.
+        splits: Of an append table, a split for each file whose rows may be taken.
+        clustered: As in `WriteOptions`.
+    """
+
+    plan: WritePlan
+    change: RowChange
+    clustered: bool
+    base: Snapshot | None
+    splits: Mapping[str, Split]
+
+    @property
+    def storage(self) -> TableStorage:
+        """The table."""
+        return self.plan.storage
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> ChangedFiles:
+        """Write a task's changes; deletes its files when that fails."""
+        keyed = bool(self.storage.schema.primary_keys)
+        task = TaskContext.get()
+        assert task is not None
+        first = 0 if self.clustered else task.partitionId() * TASK_RANGE
+        taken: list[TakenRows] = []
+        try:
+            with self.plan.writer(first, is_alone=False) as writer:
+                if self.change.is_plain:
+                    counts = _write_plain(batches, writer)
+                elif keyed:
+                    counts = _KeyedChanges(self.storage, self.change).write(batches, writer)
+                else:
+                    positions: dict[str, list[npt.NDArray[np.int64]]] = {}
+                    counts = self._write_positioned(batches, writer, positions)
+                    counts = self._take(positions, taken, counts)
+                return ChangedFiles(tuple(writer.finish()), tuple(taken), counts)
+        except BaseException:
+            for part in taken:
+                if self.base is not None:
+                    delete_message_files(self.storage, part.message(self.base.identity))
+            raise
+
+    def _write_positioned(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        writer: TableWriter,
+        positions: dict[str, list[npt.NDArray[np.int64]]],
+    ) -> RowCounts:
+        """Write new rows and new versions of rows; note the positions of those that go."""
+        counts = RowCounts()
+        for batch in batches:
+            kinds = batch.column(ROW_KIND_COLUMN)
+            counts = counts.plus(_counted(kinds))
+            placed = batch.filter(pc.is_valid(batch.column(FILE_COLUMN)))
+            files = placed.column(FILE_COLUMN).dictionary_encode()
+            numbers = files.indices.to_numpy()
+            places = placed.column(POSITION_COLUMN).to_numpy()
+            order = np.argsort(numbers, kind="stable")
+            ends = np.searchsorted(numbers[order], np.arange(len(files.dictionary) + 1))
+            stays = pc.equal(placed.column(ROW_KIND_COLUMN), MATCHED).to_numpy(zero_copy_only=False)
+            # A row that stays is told of all the same, so that one matched twice is noticed.
+            signed = np.where(stays, -places - 1, places)[order]
+            for number, name in enumerate(files.dictionary.to_pylist()):
+                found = signed[ends[number] : ends[number + 1]]
+                positions.setdefault(name, []).append(found)
+            new = batch.filter(pc.is_in(kinds, pa.array(["+I", "+U"])))
+            if new.num_rows:
+                writer.write(new.drop_columns([ROW_KIND_COLUMN, FILE_COLUMN, POSITION_COLUMN]))
+        return counts
+
+    def _take(
+        self,
+        positions: Mapping[str, Sequence[npt.NDArray[np.int64]]],
+        taken: list[TakenRows],
+        counts: RowCounts,
+    ) -> RowCounts:
+        """Take rows out of files; the counts without rows that several rows delete."""
+        storage = self.storage
+        buckets: dict[tuple[bytes, int], TakenRows] = {}
+        for name, parts in positions.items():
+            signed = np.concatenate(parts)
+            places = np.where(signed < 0, -signed - 1, signed)
+            repeated = len(places) - len(np.unique(places))
+            if repeated and self.change.repeats is Repeats.REFUSED:
+                raise Invalid(
+                    f"table {storage.name}: several rows of the source match one row, at "
+                    f"{repeated} places of the file {name}; make the source's rows distinct"
+                )
+            counts = replace(counts, deleted=counts.deleted - repeated)
+            gone = signed[signed >= 0]
+            if not len(gone):
+                continue
+            split = self.splits[name]
+            bucket = (split.partition, split.bucket)
+            if bucket not in buckets:
+                buckets[bucket] = TakenRows.of(split)
+                taken.append(buckets[bucket])
+            files = BucketFiles(
+                storage, split.directory, split.partition_values, split.deletion_files
+            )
+            (file,) = split.files
+            buckets[bucket].take(storage, file, files.open(file), DeletionVector.of(gone))
+        return counts
+
+
+def _write_plain(batches: Iterable[pa.RecordBatch], writer: TableWriter) -> RowCounts:
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        writer.write(batch)
+    return RowCounts(inserted=rows)
+
+
+def _counted(kinds: pa.Array) -> RowCounts:
+    """The rows of each kind."""
+    counted = {item["values"]: item["counts"] for item in pc.value_counts(kinds).to_pylist()}
+    return RowCounts(counted.get("+I", 0), counted.get("+U", 0), counted.get("-D", 0))
+
+
+class _KeyedChanges:
+    """Writes the changes of a primary-key table, which come sorted by key.
+
+    Args:
+        storage: The table.
+        change: The change.
+    """
+
+    def __init__(self, storage: TableStorage, change: RowChange) -> None:
+        self._storage = storage
+        self._drops = change.repeats is Repeats.DROPPED
+        schema = storage.schema
+        options = schema.table_options
+        self._keys = schema.primary_keys
+        # Rows of one key are merged in an order of their own, whichever is written first.
+        self._merges = bool(options.sequence_fields) or (
+            options.merge_engine not in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
+        )
+        self._last: pa.RecordBatch | None = None
+
+    def write(self, batches: Iterable[pa.RecordBatch], writer: TableWriter) -> RowCounts:
+        """Write what changes; raises Invalid where it is not clear what a row becomes."""
+        counts = RowCounts()
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            changed = batch.filter(arrow_mask(self._wanted(batch)))
+            self._last = batch.slice(batch.num_rows - 1)
+            if changed.num_rows:
+                counts = counts.plus(_counted(changed.column(ROW_KIND_COLUMN)))
+                writer.write(changed)
+        return counts
+
+    def _wanted(self, batch: pa.RecordBatch) -> Mask:
+        """A mask of the rows to be written."""
+        kinds = batch.column(ROW_KIND_COLUMN)
+        if (lost := pc.sum(pc.equal(kinds, LOSES)).as_py()) > 0:
+            raise Invalid(
+                f"table {self._storage.name}: {lost} rows are to be updated to a smaller value of "
+                "'sequence.field', which the stored rows would win over; update them with "
+                "Table.update of the SDK, which writes their files anew"
+            )
+        if (moved := pc.sum(pc.equal(kinds, MOVES)).as_py()) > 0:
+            raise Invalid(
+                f"table {self._storage.name}: {moved} rows are to be updated to another primary "
+                "key, which is not possible; match on the primary key, too, or delete the rows and "
+                "write them anew"
+            )
+        wanted: Mask = pc.not_equal(kinds, MATCHED).to_numpy(zero_copy_only=False)
+        with_last = batch
+        if self._last is not None:
+            with_last = pa.concat_batches([self._last, batch])
+        rows = np.arange(with_last.num_rows)
+        same = equal_rows(with_last, rows[:-1], with_last, rows[1:], self._keys)
+        if not same.any():
+            return wanted
+        names = with_last.column(ROW_KIND_COLUMN).dictionary_encode()
+        codes = names.indices.to_numpy()
+        known = names.dictionary.to_pylist()
+        allowed = np.zeros(len(same), np.bool_)
+        kind = {"+I": self._merges, "-D": self._drops}
+        for code, name in enumerate(known):
+            if kind.get(name, False):
+                allowed |= (codes[:-1] == code) & (codes[1:] == code)
+        wrong = np.flatnonzero(same & ~allowed)
+        if len(wrong):
+            row = with_last.slice(int(wrong[0]), 1).select(list(self._keys)).to_pylist()[0]
+            key = ", ".join(f"{name} = {value!r}" for name, value in row.items())
+            raise Invalid(
+                f"table {self._storage.name}: several rows of the source match or add the row with "
+                f"{key}; make the source's rows distinct"
+            )
+        if self._drops:
+            repeated = same & (codes[1:] == (known.index("-D") if "-D" in known else -1))
+            wanted &= ~(repeated if self._last is not None else np.r_[False, repeated])
+        return wanted
+
+
+class ChangeWriter(DataSourceArrowWriter):
+    """Writes one change of rows as one commit.
+
+    Args:
+        options: With `change`.
+    """
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._target: _Target | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        # Spark pickles a writer for its tasks, which reach no catalog.
+        if self._target is None:
+            self._target = self._planned()
+        return self.__dict__
+
+    @property
+    def _change(self) -> RowChange:
+        assert self._options.change is not None
+        return self._options.change
+
+    def _plan(self, storage: TableStorage) -> WritePlan:
+        options = self._options
+        replaced = Replacement(options.partition, options.dynamic) if options.overwrite else None
+        since = options.unchanged_since
+        return WritePlan(storage, replaced, SnapshotIdentity.of(since), compacts=False)
+
+    def _planned(self) -> _Target:
+        table = self._options.open()
+        storage, base = table.storage, self._options.unchanged_since
+        plan = self._plan(storage).upon(table.pointer.latest())
+        splits: dict[str, Split] = {}
+        if base is not None and not storage.schema.primary_keys and not self._change.is_plain:
+            text = self._change.predicate
+            predicate = None if text is None else parse_predicate(text, storage.schema)
+            for split in plan_snapshot(storage, base, predicate=predicate).splits:
+                for file in split.files:
+                    own = split.deletion_files.get(file.file_name)
+                    vectors = {} if own is None else {file.file_name: own}
+                    splits[file.file_name] = replace(split, files=(file,), deletion_files=vectors)
+        if plan.states is not None and not storage.schema.partition_keys:
+            # One look for all tasks. With partitions each task looks up those it meets.
+            plan.states.load([EMPTY_ROW])
+        return _Target(plan, self._change, self._options.clustered, base, splits)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> ChangedFiles:
+        """Write a task's changes."""
+        assert self._target is not None
+        return self._target.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what all tasks wrote, if they wrote anything."""
+        done = [message for message in messages if isinstance(message, ChangedFiles)]
+        counts = RowCounts()
+        for each in done:
+            counts = counts.plus(each.counts)
+        added = [message for each in done for message in each.added]
+        taken = [part for each in done for part in each.taken]
+        table = self._options.open()
+        commit = TableCommit(table.storage, table.pointer, self._change.writer)
+        properties = counts.properties(self._change.operation)
+        if self._change.is_plain:
+            self._plan(table.storage).commit(commit, added, _THIS_PROCESS, properties=properties)
+        else:
+            self._commit_changes(commit, added, taken, properties)
+        table.keep_up(written={message.partition for message in added})
+
+    def _commit_changes(
+        self,
+        commit: TableCommit,
+        added: Sequence[CommitMessage],
+        taken: Sequence[TakenRows],
+        properties: Mapping[str, str],
+    ) -> None:
+        storage, base = commit.storage, self._options.unchanged_since
+        since = SnapshotIdentity.of(base)
+        if storage.schema.table_options.bucket == POSTPONE_BUCKET:
+            # Rows that wait are in no bucket by which another commit could be told to meet them.
+            added = [replace(message, searched_snapshot=since) for message in added]
+        messages = list(added)
+        if taken:
+            assert base is not None
+            try:
+                messages += messages_of_taken(storage, base, taken)
+            except BaseException:
+                commit.abort([*added, *(part.message(base.identity) for part in taken)])
+                raise
+        if not messages:
+            return
+        kind = CommitKind.OVERWRITE if taken else None
+        serial = self._change.is_serial or bool(storage.schema.primary_keys)
+        commit_or_delete(
+            commit,
+            messages,
+            lambda: commit.commit(
+                messages,
+                kind=kind,
+                properties=properties,
+                unchanged_since=since if serial else None,
+            ),
+        )
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete what tasks wrote, unless a commit may have made it part of the table."""
+        done = [message for message in messages if isinstance(message, ChangedFiles)]
+        if not done or None not in messages:
+            return
+        files = [message for each in done for message in each.added]
+        base = self._options.unchanged_since
+        if base is not None:
+            files += [part.message(base.identity) for each in done for part in each.taken]
+        table = self._options.open()
+        TableCommit(table.storage, table.pointer, self._change.writer).abort(files)

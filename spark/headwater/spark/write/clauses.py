@@ -1,0 +1,356 @@
+"""The clauses of a change: conditions, and what becomes of the rows that fulfil them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+import pyspark.sql.types as st
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from headwater.spark.names import quoted
+from headwater.spark.row_change import LOSES, MATCHED, MOVES
+from headwater.spark.types import spark_type
+from headwater.spark.write.join_condition import column_of
+from headwater.spark.write.store_assignment import StoreAssignment
+from headwater.storage.errors import Invalid, NotFound, ResourceType
+from headwater.storage.options import MergeEngine
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.schema.default_values import default_value
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.atomic_type import AtomicType
+from headwater.storage.types.data_type import DataField
+
+__all__ = ["Action", "Clause", "Expression", "Projection", "expression", "refuse_change"]
+
+Expression: TypeAlias = Column | str
+"""A Spark column, or SQL text."""
+
+_CHANGE = "_headwater_change"
+
+
+class Action(Enum):
+    """The outcomes for a row: its kind, and the verb in messages."""
+
+    UPDATE = "+U"
+    DELETE = "-D"
+    INSERT = "+I"
+
+
+@dataclass(frozen=True)
+class Clause:
+    """The outcome for the rows that fulfil a condition.
+
+    Attributes:
+        action: The change of them.
+        condition: The condition; None for all.
+        values: New values by column, or by a struct column's field (``address.city``); None takes
+            the source's columns of the same names.
+    """
+
+    action: Action
+    condition: Column | None = None
+    values: Mapping[str, Column] | None = None
+
+
+def expression(value: object) -> Column:
+    """A Spark column; text is SQL, other values stand for themselves."""
+    if isinstance(value, str):
+        return sf.expr(value)
+    return value if isinstance(value, Column) else sf.lit(value)
+
+
+def refuse_change(storage: TableStorage, clauses: Iterable[Clause]) -> None:
+    """Refuse what rows of a kind cannot say to a table with a primary key.
+
+    Raises:
+        Invalid: The table's merge engine would not put new versions in the place of old ones, or
+            a column of the primary key is updated.
+    """
+    schema, options = storage.schema, storage.schema.table_options
+    actions = {clause.action for clause in clauses}
+    if not schema.primary_keys or not actions & {Action.UPDATE, Action.DELETE}:
+        return
+    if options.merge_engine is not MergeEngine.DEDUPLICATE:
+        raise Invalid(
+            f"table {storage.name}: its merge engine {options.merge_engine} merges a changed row "
+            "with the stored one, so that Spark cannot update or delete rows there by writing "
+            "them (it can with deduplicate); update them with Table.update or Table.merge of the "
+            "SDK, which write files anew, or write rows to be merged"
+        )
+    if Action.DELETE in actions and options.ignore_delete:
+        raise Invalid(
+            f"table {storage.name} ignores deletes ('ignore-delete' is true); delete rows with "
+            "SparkLake.delete and a condition, which writes files anew, or leave the option out"
+        )
+
+
+class Projection:
+    """Makes changes of rows from the clauses that they fulfil.
+
+    Args:
+        storage: The table.
+        assignment: Casts of new values.
+        target: The name of the table's rows in frames.
+        source: The name of the source's rows there; None where there are none.
+        source_schema: Their columns.
+        evolves: True if columns that the source lacks keep their values, or take their defaults.
+    """
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        assignment: StoreAssignment,
+        target: str,
+        source: str | None = None,
+        source_schema: st.StructType | None = None,
+        *,
+        evolves: bool = False,
+    ) -> None:
+        self._storage = storage
+        self._fields = storage.schema.fields
+        self._assignment = assignment
+        self._target = target
+        self._source = source
+        self._source_schema = source_schema or st.StructType()
+        self._evolves = evolves
+
+    def check(self, clauses: Iterable[Clause]) -> None:
+        """Refuse clauses that assign what they cannot; raises Invalid and NotFound."""
+        for clause in clauses:
+            self._values(clause)
+
+    def changes(
+        self,
+        frame: DataFrame,
+        clauses: Sequence[Clause],
+        places: Sequence[str] = (),
+        *,
+        tells_matches: bool = False,
+    ) -> DataFrame:
+        """The changes of a frame's rows, each by the first clause that it fulfils.
+
+        Args:
+            frame: Rows of the table, of the source or pairs of both.
+            clauses: The clauses.
+            places: The columns that say where the table's rows stand.
+            tells_matches: True for pairs: those that no clause takes are told of, too.
+
+        Returns:
+            The table's columns, ``_ROW_KIND`` and `places`.
+        """
+        outcomes = self._outcomes(frame, clauses)
+        if tells_matches:
+            outcomes.append((sf.lit(True), self._kept()))
+        change: Column | None = None
+        for condition, row in outcomes:
+            change = sf.when(condition, row) if change is None else change.when(condition, row)
+        assert change is not None
+        at = [sf.col(f"{self._target}.{name}").alias(name) for name in places]
+        rows = frame.select(change.alias(_CHANGE), *at).where(sf.col(_CHANGE).isNotNull())
+        return rows.select(f"{_CHANGE}.*", *[quoted(name) for name in places])
+
+    def _outcomes(self, frame: DataFrame, clauses: Sequence[Clause]) -> list[tuple[Column, Column]]:
+        """Each clause's condition and the struct of the changed row."""
+        values = [self._values(clause) for clause in clauses]
+        flat = [value for own in values for value in own.values()]
+        # Their types, which Spark knows without running anything.
+        types = frame.select(*[one.alias(str(at)) for at, one in enumerate(flat)]).schema.fields
+        at = iter(types)
+        outcomes: list[tuple[Column, Column]] = []
+        for clause, own in zip(clauses, values, strict=True):
+            stored: dict[str, Column] = {}
+            for name, value in own.items():
+                wanted = spark_type(self._storage.schema.column(name).type)
+                stored[name] = self._assignment.assigned(value, next(at).dataType, wanted, name)
+            kind: Column = sf.lit(clause.action.value)
+            if clause.action is Action.UPDATE:
+                kind = self._kind_of_update(clause, stored)
+                for name in self._storage.schema.primary_keys:
+                    moved = ~stored[name].eqNullSafe(self._own(name))
+                    kind = sf.when(moved, sf.lit(MOVES)).otherwise(kind)
+            condition = sf.lit(True) if clause.condition is None else clause.condition
+            outcomes.append((condition, self._row(stored, kind)))
+        return outcomes
+
+    def _row(self, values: Mapping[str, Column], kind: Column) -> Column:
+        columns = [
+            values.get(field.name, sf.lit(None)).cast(spark_type(field.type)).alias(field.name)
+            for field in self._fields
+        ]
+        return sf.struct(*columns, kind.alias(ROW_KIND_COLUMN))
+
+    def _kept(self) -> Column:
+        """A row that stays: its key says which it is."""
+        keys = {name: self._own(name) for name in self._keys}
+        return self._row(keys, sf.lit(MATCHED))
+
+    @property
+    def _keys(self) -> Sequence[str]:
+        schema = self._storage.schema
+        return tuple(dict.fromkeys([*schema.primary_keys, *schema.partition_keys]))
+
+    def _own(self, name: str) -> Column:
+        return sf.col(f"{self._target}.{quoted(name)}")
+
+    # Values of clauses ------------------------------------------------------------------------
+
+    def _values(self, clause: Clause) -> dict[str, Column]:
+        """The values of the table's columns; for a deleted row of an append table, none."""
+        if clause.action is Action.DELETE:
+            if not self._storage.schema.primary_keys:
+                return {}
+            return {field.name: self._own(field.name) for field in self._fields}
+        given = self._all_values() if clause.values is None else self._assigned(clause)
+        if clause.action is Action.UPDATE:
+            self._refuse_keys(given)
+            return {
+                field.name: given.get(field.name, self._own(field.name)) for field in self._fields
+            }
+        return {
+            field.name: given[field.name] if field.name in given else self._default(field)
+            for field in self._fields
+        }
+
+    def _refuse_keys(self, given: Mapping[str, Column]) -> None:
+        schema = self._storage.schema
+        kinds = schema.table_options.row_kind_field if schema.primary_keys else None
+        for name in given:
+            if name in schema.primary_keys and self._source is None:
+                raise Invalid(
+                    f"table {self._storage.name}: column '{name}' is part of the primary key and "
+                    "cannot be updated; delete the rows and write them anew"
+                )
+            if name == kinds:
+                raise Invalid(
+                    f"table {self._storage.name}: 'rowkind.field' takes rows' kinds from column "
+                    f"'{name}', which cannot be updated; write the rows instead"
+                )
+
+    def _all_values(self) -> dict[str, Column]:
+        """The source's columns of the table's names."""
+        values: dict[str, Column] = {}
+        missing: list[str] = []
+        for field in self._fields:
+            own = column_of(field.name, self._source_schema.names)
+            if own is None:
+                missing.append(field.name)
+            else:
+                values[field.name] = sf.col(f"{self._source}.{quoted(own)}")
+        if missing and not self._evolves:
+            raise Invalid(
+                f"table {self._storage.name}: the source lacks the columns {', '.join(missing)}, "
+                "which * stands for; name the columns, or merge with schema evolution"
+            )
+        return values
+
+    def _assigned(self, clause: Clause) -> dict[str, Column]:
+        assert clause.values is not None
+        whole: dict[str, Column] = {}
+        fields: dict[str, dict[tuple[str, ...], Column]] = {}
+        for name, value in clause.values.items():
+            column, path = self._place(name)
+            if (not path and column in whole) or path in fields.get(column, {}):
+                raise Invalid(f"table {self._storage.name}: column '{name}' is assigned twice")
+            if path:
+                fields.setdefault(column, {})[path] = value
+            else:
+                whole[column] = value
+        for column, parts in fields.items():
+            if column in whole:
+                raise Invalid(
+                    f"table {self._storage.name}: column '{column}' and a field of it are assigned"
+                )
+            if clause.action is Action.INSERT:
+                raise Invalid(
+                    f"table {self._storage.name}: a row cannot be inserted with a part of column "
+                    f"'{column}'; give all of it"
+                )
+            wanted = spark_type(self._storage.schema.column(column).type)
+            whole[column] = self._with_fields(self._own(column), wanted, parts, column)
+        return whole
+
+    def _place(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """The column, and the path of a field in it, that an assignment names."""
+        names = list(self._storage.schema.field_by_name)
+        if (found := column_of(name, names)) is not None:
+            return found, ()
+        first, *rest = name.split(".")
+        if rest and first.casefold() == self._target.casefold():
+            first, *rest = rest
+        found = column_of(first, names)
+        if found is None:
+            raise NotFound(
+                f"table {self._storage.name} has no column '{name}'; its columns are "
+                f"{', '.join(names)}",
+                resource_type=ResourceType.COLUMN,
+                resource_name=name,
+            )
+        return found, tuple(rest)
+
+    def _with_fields(
+        self,
+        old: Column,
+        kind: st.DataType,
+        parts: Mapping[tuple[str, ...], Column],
+        where: str,
+    ) -> Column:
+        """A struct with new values of some of its fields."""
+        if not isinstance(kind, st.StructType):
+            raise Invalid(
+                f"table {self._storage.name}: column '{where}' of type {kind.simpleString()} has "
+                "no fields to be assigned"
+            )
+        by_field: dict[str, dict[tuple[str, ...], Column]] = {}
+        for (first, *rest), value in parts.items():
+            found = column_of(first, kind.names)
+            if found is None:
+                raise Invalid(f"table {self._storage.name}: '{where}' has no field '{first}'")
+            by_field.setdefault(found, {})[tuple(rest)] = value
+        columns: list[Column] = []
+        for field in kind.fields:
+            own = by_field.get(field.name)
+            value = old.getField(field.name)
+            if own is not None:
+                whole = own.get(())
+                if whole is not None and len(own) > 1:
+                    raise Invalid(
+                        f"table {self._storage.name}: field '{where}.{field.name}' and a part of "
+                        "it are assigned"
+                    )
+                value = (
+                    self._with_fields(value, field.dataType, own, f"{where}.{field.name}")
+                    if whole is None
+                    else whole
+                )
+            columns.append(value.alias(field.name))
+        return sf.struct(*columns)
+
+    def _default(self, field: DataField) -> Column:
+        text = field.default_value
+        if text is None:
+            return sf.lit(None)
+        storage = self._storage
+        where = f"table {storage.name}, column '{field.name}'"
+        if not isinstance(field.type, AtomicType):
+            raise Invalid(f"{where}: a default value of type {field.type} is not supported")
+        value = default_value(where, field.type, text, storage.runtime.time_zone)
+        return sf.lit(value.as_py()).cast(spark_type(field.type))
+
+    def _kind_of_update(self, clause: Clause, values: Mapping[str, Column]) -> Column:
+        """``+U``, unless the new version would lose against the stored one."""
+        options = self._storage.schema.table_options
+        kind = sf.lit(Action.UPDATE.value)
+        ages = options.sequence_fields if self._storage.schema.primary_keys else ()
+        if clause.values is not None:
+            assigned = {self._place(name)[0] for name in clause.values}
+            ages = ages if assigned.intersection(ages) else ()
+        if not ages:
+            return kind
+        new = sf.struct(*[values[name].alias(name) for name in ages])
+        old = sf.struct(*[self._own(name).alias(name) for name in ages])
+        older = new > old if options.sequence_descending else new < old
+        return sf.when(older, sf.lit(LOSES)).otherwise(kind)

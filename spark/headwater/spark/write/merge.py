@@ -1,0 +1,328 @@
+"""Merge a source's rows into a table: clauses are added one by one, then executed as one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Self
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from headwater.catalog.table.table import Table
+from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.errors import own_errors
+from headwater.spark.names import quoted
+from headwater.spark.row_change import Repeats, RowCounts
+from headwater.spark.types import spark_schema
+from headwater.spark.write.change_commit import Changes, change_rows
+from headwater.spark.write.clauses import (
+    Action,
+    Clause,
+    Expression,
+    Projection,
+    expression,
+    refuse_change,
+)
+from headwater.spark.write.evolve import add_new_columns
+from headwater.spark.write.join_condition import column_of, equal_columns
+from headwater.spark.write.source_bounds import SourceBounds, bounds_of, comparable_pairs
+from headwater.spark.write.store_assignment import StoreAssignment
+from headwater.spark.write.target import Target, read_target
+from headwater.storage.errors import Invalid
+from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
+from headwater.storage.snapshot.snapshot import Snapshot
+
+__all__ = ["MergeBuilder"]
+
+_KEY = "_headwater_key"
+Values = Mapping[str, object]
+
+
+@dataclass
+class _Clauses:
+    matched: list[Clause] = field(default_factory=list)
+    not_matched: list[Clause] = field(default_factory=list)
+    not_matched_by_source: list[Clause] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[Clause]:
+        return [*self.matched, *self.not_matched, *self.not_matched_by_source]
+
+
+class MergeBuilder:
+    """A merge of a source's rows into a table. Made by `SparkLake.merge`.
+
+    Clauses of a kind are asked in the order they were added: the first whose condition holds
+    decides what becomes of a row. Conditions and values are Spark columns or SQL text, in which
+    the table's columns are ``target.…`` and the source's ``source.…`` unless other names were
+    chosen.
+
+    Args:
+        session: The catalog's.
+        table: The table.
+        source: The source's rows. They are computed once, however often they are read.
+        on: The columns in which a row of the table and one of the source that match are equal, or
+            the condition that they match by.
+        target_alias: The name of the table in expressions.
+        source_alias: The name of the source.
+    """
+
+    def __init__(
+        self,
+        session: CatalogSession,
+        table: Table,
+        source: DataFrame,
+        on: Expression | Sequence[str],
+        *,
+        target_alias: str = "target",
+        source_alias: str = "source",
+    ) -> None:
+        if target_alias.casefold() == source_alias.casefold():
+            raise Invalid(f"the table and the source of a merge are both called '{source_alias}'")
+        self._session = session
+        self._table = table
+        self._source = source
+        self._target_alias = target_alias
+        self._source_alias = source_alias
+        self._on = on
+        self._clauses = _Clauses()
+        self._evolves = False
+
+    # Clauses ----------------------------------------------------------------------------------
+
+    def when_matched_update(self, set: Values, condition: Expression | None = None) -> Self:
+        """Give columns of the table's row new values."""
+        return self._add(self._clauses.matched, Action.UPDATE, condition, set)
+
+    def when_matched_update_all(self, condition: Expression | None = None) -> Self:
+        """Give the table's row the values of the source's columns of the same names."""
+        return self._add(self._clauses.matched, Action.UPDATE, condition)
+
+    def when_matched_delete(self, condition: Expression | None = None) -> Self:
+        """Delete the table's row."""
+        return self._add(self._clauses.matched, Action.DELETE, condition)
+
+    def when_not_matched_insert(self, values: Values, condition: Expression | None = None) -> Self:
+        """Add a row; columns without a value take their default, or null."""
+        return self._add(self._clauses.not_matched, Action.INSERT, condition, values)
+
+    def when_not_matched_insert_all(self, condition: Expression | None = None) -> Self:
+        """Add a row of the source's columns of the table's names."""
+        return self._add(self._clauses.not_matched, Action.INSERT, condition)
+
+    def when_not_matched_by_source_update(
+        self, set: Values, condition: Expression | None = None
+    ) -> Self:
+        """Give columns of the table's rows that no row of the source matches new values."""
+        return self._add(self._clauses.not_matched_by_source, Action.UPDATE, condition, set)
+
+    def when_not_matched_by_source_delete(self, condition: Expression | None = None) -> Self:
+        """Delete the table's rows that no row of the source matches."""
+        return self._add(self._clauses.not_matched_by_source, Action.DELETE, condition)
+
+    def with_schema_evolution(self) -> Self:
+        """Add the source's columns that the table lacks; those that it lacks itself may miss."""
+        self._evolves = True
+        return self
+
+    def _add(
+        self,
+        clauses: list[Clause],
+        action: Action,
+        condition: Expression | None,
+        values: Values | None = None,
+    ) -> Self:
+        if clauses and clauses[-1].condition is None:
+            raise Invalid(
+                f"table {self._table.name}: a clause without a condition takes all rows, so that "
+                "the one after it takes none; give it a condition"
+            )
+        if values is not None and not values:
+            raise Invalid(f"table {self._table.name}: a clause names no column")
+        clauses.append(
+            Clause(
+                action,
+                None if condition is None else expression(condition),
+                None
+                if values is None
+                else {name: expression(value) for name, value in values.items()},
+            )
+        )
+        return self
+
+    # Execution --------------------------------------------------------------------------------
+
+    def execute(self) -> RowCounts:
+        """Merge, as one commit.
+
+        When another commit changes the same rows meanwhile, they are matched again, up to
+        ``commit.max-retries`` times, with the same rows of the source.
+
+        Returns:
+            The number of rows that were inserted, updated and deleted.
+
+        Raises:
+            Invalid: There is no clause; several rows of the source match one row of the table; a
+                value does not fit its column; or rows cannot be updated there.
+            NotFound: A column does not exist.
+            Conflict: Other commits changed the same rows each time.
+            OutcomeUnknown: The commit may have happened.
+        """
+        clauses = self._clauses
+        if not clauses.all:
+            raise Invalid(f"table {self._table.name}: a merge needs a clause")
+        if self._evolves and any(clause.values is None for clause in clauses.all):
+            self._table = add_new_columns(self._table, self._source.schema)
+        storage = self._table.storage
+        refuse_change(storage, clauses.all)
+        projection = Projection(
+            storage,
+            StoreAssignment(self._session.spark, storage.name),
+            self._target_alias,
+            self._source_alias,
+            self._source.schema,
+            evolves=self._evolves,
+        )
+        projection.check(clauses.all)
+        # A checkpoint is computed once, also when a task that needs it is run again.
+        with own_errors():
+            source = self._source.localCheckpoint()
+        pairs = comparable_pairs(storage, source.schema, self._pairs(source))
+        bounds = bounds_of(storage, source, pairs) if pairs else None
+        if clauses.not_matched_by_source:
+            bounds = None
+
+        def plan(table: Table, base: Snapshot | None) -> Changes:
+            predicate = None if bounds is None else bounds.predicate
+            target = read_target(self._session, table, base, self._columns(), predicate)
+            rows = self._candidates(target, source, pairs, bounds)
+            return Changes(
+                self._changes(projection, rows, source),
+                target.predicate,
+                is_serial=bool(clauses.not_matched),
+                repeats=self._repeats,
+            )
+
+        return change_rows(
+            self._session,
+            self._table,
+            "MERGE",
+            plan,
+            None if bounds is None else bounds.predicate,
+            inserts=bool(clauses.not_matched),
+        )
+
+    @property
+    def _repeats(self) -> Repeats:
+        """Deleting a row twice deletes it."""
+        matched = self._clauses.matched
+        deletes = len(matched) == 1 and matched[0].action is Action.DELETE
+        return Repeats.DROPPED if deletes and matched[0].condition is None else Repeats.REFUSED
+
+    def _pairs(self, source: DataFrame) -> dict[str, str]:
+        """The source's columns by the table's columns that they equal."""
+        schema = self._table.schema
+        if isinstance(self._on, str):
+            own = spark_schema(schema.fields)
+            return equal_columns(
+                self._on, own, source.schema, self._target_alias, self._source_alias
+            )
+        if isinstance(self._on, Column):
+            return {}
+        pairs: dict[str, str] = {}
+        for name in self._on:
+            own_name = column_of(name, list(schema.field_by_name))
+            other = column_of(name, source.schema.names)
+            schema.column(name if own_name is None else own_name)
+            if own_name is None or other is None:
+                raise Invalid(f"table {self._table.name}: the source has no column '{name}'")
+            pairs[own_name] = other
+        return pairs
+
+    def _condition(self, source: DataFrame) -> Column:
+        if isinstance(self._on, str | Column):
+            return expression(self._on)
+        pairs = self._pairs(source)
+        if not pairs:
+            raise Invalid(
+                f"table {self._table.name}: name the columns that rows are to be matched by"
+            )
+        return reduce(
+            Column.__and__,
+            [
+                sf.col(f"{self._target_alias}.{quoted(own)}")
+                == sf.col(f"{self._source_alias}.{quoted(other)}")
+                for own, other in pairs.items()
+            ],
+        )
+
+    def _columns(self) -> list[str]:
+        """The table's columns that the merge needs to read."""
+        schema = self._table.schema
+        names = list(schema.field_by_name)
+        clauses = self._clauses
+        changing = [*clauses.matched, *clauses.not_matched_by_source]
+        keeps_all = any(
+            clause.values is not None
+            or (clause.action is Action.DELETE and schema.primary_keys)
+            or self._evolves
+            for clause in changing
+        )
+        if keeps_all or isinstance(self._on, Column):
+            return names
+        text = [self._on] if isinstance(self._on, str) else list(self._on)
+        if any(clause.condition is not None for clause in changing):
+            return names
+        needed = " ".join(text).casefold()
+        kept = {*schema.primary_keys, *schema.partition_keys, *schema.table_options.sequence_fields}
+        return [name for name in names if name in kept or name.casefold() in needed]
+
+    def _candidates(
+        self,
+        target: Target,
+        source: DataFrame,
+        pairs: Mapping[str, str],
+        bounds: SourceBounds | None,
+    ) -> DataFrame:
+        """The table's rows that a row of the source may match; all that it may concern."""
+        if bounds is None:
+            return target.frame
+        rows = target.frame
+        if bounds.condition is not None:
+            rows = rows.where(bounds.condition)
+        if bounds.is_small:
+            own, other = list(pairs), list(pairs.values())
+            keys = source.select(
+                *[sf.col(quoted(name)).alias(f"{_KEY}{at}") for at, name in enumerate(other)]
+            ).distinct()
+            same = [sf.col(quoted(name)) == sf.col(f"{_KEY}{at}") for at, name in enumerate(own)]
+            rows = rows.join(sf.broadcast(keys), on=same, how="left_semi")
+            if self._clauses.matched and self._clauses.not_matched:
+                # Both look at these few rows; the table is read once.
+                with own_errors():
+                    rows = rows.localCheckpoint()
+        return rows
+
+    def _changes(self, projection: Projection, target: DataFrame, source: DataFrame) -> DataFrame:
+        keyed = bool(self._table.schema.primary_keys)
+        places = [] if keyed else [FILE_COLUMN, POSITION_COLUMN]
+        rows, own = target.alias(self._target_alias), source.alias(self._source_alias)
+        condition = self._condition(source)
+        clauses = self._clauses
+        frames: list[DataFrame] = []
+        if clauses.matched:
+            pairs = rows.join(own, on=condition, how="inner")
+            frames.append(projection.changes(pairs, clauses.matched, places, tells_matches=True))
+        if clauses.not_matched:
+            others = own.join(rows, on=condition, how="left_anti").alias(self._source_alias)
+            new = projection.changes(others, clauses.not_matched)
+            if places:
+                new = new.withColumn(FILE_COLUMN, sf.lit(None).cast("string"))
+                new = new.withColumn(POSITION_COLUMN, sf.lit(None).cast("bigint"))
+            frames.append(new)
+        if clauses.not_matched_by_source:
+            left = rows.join(own, on=condition, how="left_anti").alias(self._target_alias)
+            frames.append(projection.changes(left, clauses.not_matched_by_source, places))
+        return reduce(DataFrame.unionByName, frames)

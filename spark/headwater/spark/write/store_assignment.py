@@ -1,0 +1,120 @@
+"""Values brought to the types of the columns they are stored in, as ANSI SQL and Spark have it.
+
+A value of another type is cast when it is safe to in principle (a number to another kind of
+number, anything atomic to a string); a number that does not fit fails the statement when it is met.
+Source: ``Cast.canANSIStoreAssign`` of Spark.
+"""
+
+from __future__ import annotations
+
+import pyspark.sql.types as st
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
+
+from headwater.storage.errors import Invalid, Unsupported
+
+__all__ = ["StoreAssignment"]
+
+_MOMENTS = (st.TimestampType, st.TimestampNTZType, st.DateType)
+
+
+class StoreAssignment:
+    """Casts of values to columns' types.
+
+    Args:
+        spark: The session, whose ``spark.sql.storeAssignmentPolicy`` must be ANSI.
+        table: The table's name in error messages.
+
+    Raises:
+        Unsupported: The policy is another.
+    """
+
+    def __init__(self, spark: SparkSession, table: str) -> None:
+        policy = spark.conf.get("spark.sql.storeAssignmentPolicy") or "ANSI"
+        if policy.upper() != "ANSI":
+            raise Unsupported(
+                f"spark.sql.storeAssignmentPolicy is {policy}; Headwater stores values by the "
+                "policy ANSI: set it to that"
+            )
+        self._is_ansi = spark.conf.get("spark.sql.ansi.enabled") == "true"
+        self._table = table
+
+    def assigned(
+        self, value: Column, source: st.DataType, target: st.DataType, where: str
+    ) -> Column:
+        """A value in the type of the column that it is assigned to.
+
+        Args:
+            value: The value.
+            source: Its type.
+            target: The column's type.
+            where: The column's name.
+
+        Raises:
+            Invalid: The cast is not a safe one.
+        """
+        if source == target:
+            return value
+        if isinstance(source, st.StructType) and isinstance(target, st.StructType):
+            return self._struct(value, source, target, where)
+        if not _is_assignable(source, target):
+            raise Invalid(
+                f"table {self._table}, column '{where}': a value of type {source.simpleString()} "
+                f"cannot be stored as {target.simpleString()} safely; cast it in the statement"
+            )
+        if self._is_ansi or not (
+            isinstance(source, st.NumericType) and isinstance(target, st.NumericType)
+        ):
+            return value.cast(target)
+        # The session's casts wrap around; a value that is stored must not.
+        fitting = value.try_cast(target)
+        message = sf.concat(
+            sf.lit(f"table {self._table}, column '{where}': "),
+            value.cast("string"),
+            sf.lit(f" overflows {target.simpleString()}"),
+        )
+        failed = sf.raise_error(message).cast(target)
+        return sf.when(value.isNotNull() & fitting.isNull(), failed).otherwise(fitting)
+
+    def _struct(
+        self, value: Column, source: st.StructType, target: st.StructType, where: str
+    ) -> Column:
+        """A struct field by field, by name."""
+        given = {field.name.casefold(): field for field in source.fields}
+        wanted = {field.name.casefold() for field in target.fields}
+        if given.keys() != wanted:
+            odd = ", ".join(sorted(given.keys() ^ wanted))
+            raise Invalid(
+                f"table {self._table}, column '{where}': a value of type {source.simpleString()} "
+                f"cannot be stored as {target.simpleString()}: the fields {odd} are not in both"
+            )
+        fields: list[Column] = []
+        for field in target.fields:
+            own = given[field.name.casefold()]
+            part = self.assigned(
+                value.getField(own.name), own.dataType, field.dataType, f"{where}.{field.name}"
+            )
+            fields.append(part.alias(field.name))
+        return sf.when(value.isNotNull(), sf.struct(*fields))
+
+
+def _is_assignable(source: st.DataType, target: st.DataType) -> bool:
+    if source == target or isinstance(source, st.NullType):
+        return True
+    match source, target:
+        case st.ArrayType(), st.ArrayType():
+            return _is_assignable(source.elementType, target.elementType)
+        case st.MapType(), st.MapType():
+            return _is_assignable(source.keyType, target.keyType) and _is_assignable(
+                source.valueType, target.valueType
+            )
+        case st.StructType(), st.StructType():
+            return [field.name for field in source] == [field.name for field in target] and all(
+                _is_assignable(one.dataType, other.dataType)
+                for one, other in zip(source.fields, target.fields, strict=True)
+            )
+        case st.NumericType(), st.NumericType():
+            return True
+        case st.AtomicType(), st.StringType():
+            return not isinstance(source, st.VariantType)
+    return isinstance(source, _MOMENTS) and isinstance(target, _MOMENTS)

@@ -1,0 +1,233 @@
+"""Updates, deletes and merges by Spark, of tables with and without a primary key."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as sf
+from tests.spark.conftest import data_files, named_files, rows
+
+from headwater.spark import SparkLake
+from headwater.spark.row_change import RowCounts
+from headwater.storage.errors import Invalid, NotFound
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = "id BIGINT, name STRING, at STRUCT<x: INT, y: STRING>, part STRING"
+MODES = pytest.mark.modes
+KINDS = {
+    "keyed": (["part", "id"], {"bucket": "2"}),
+    "appended": ([], {}),
+    "marked": ([], {"deletion-vectors.enabled": "true"}),
+}
+
+# One of each way of writing by default, the others among the modes.
+EACH = [
+    pytest.param("keyed"),
+    pytest.param("appended", marks=MODES),
+    pytest.param("marked", marks=MODES),
+]
+
+
+def make(lake: SparkLake, kind: str, name: str = "db.t") -> str:
+    keys, options = KINDS[kind]
+    schema = lake.spark.createDataFrame([], COLUMNS).schema
+    lake.create_table(name, schema, primary_keys=keys, partition_keys=["part"], options=options)
+    lake.write(
+        lake.spark.createDataFrame(
+            [(1, "a", (1, "x"), "p"), (2, "b", None, "p"), (3, "c", (3, "z"), "q")], COLUMNS
+        ),
+        name,
+    )
+    return name
+
+
+@pytest.mark.parametrize("kind", EACH)
+def test_an_update_changes_the_rows_that_fulfil_its_condition(lake: SparkLake, kind: str) -> None:
+    name = make(lake, kind)
+    done = lake.update(
+        name,
+        {"name": sf.concat("name", sf.lit("!")), "at.y": "concat(part, '-', id)"},
+        where="upper(name) IN ('A', 'B')",
+    )
+    assert done == RowCounts(updated=2)
+    table = lake.catalog.table(name)
+    snapshot = table.latest_snapshot()
+    assert snapshot is not None
+    assert (snapshot.properties or {})["headwater.operation"] == "UPDATE"
+    assert rows(lake.table(name)) == [
+        (1, "a!", (1, "p-1"), "p"),
+        (2, "b!", (None, "p-2"), "p"),
+        (3, "c", (3, "z"), "q"),
+    ]
+    assert lake.update(name, {"name": 7}, where=sf.col("id") > 9) == RowCounts()
+    assert table.latest_snapshot() == snapshot
+
+
+@pytest.mark.parametrize("kind", EACH)
+def test_a_merge_follows_the_first_clause_that_holds(lake: SparkLake, kind: str) -> None:
+    name = make(lake, kind)
+    source = lake.spark.createDataFrame(
+        [
+            (1, "A", (10, "X"), "p"),
+            (2, "gone", None, "p"),
+            (4, "D", (4, "w"), "q"),
+            (5, "no", None, "q"),
+        ],
+        COLUMNS,
+    )
+    merge = lake.merge(name, source, on=["part", "id"])
+    done = (
+        merge.when_matched_delete("source.name = 'gone'")
+        .when_matched_update({"name": "source.name || target.name"}, "target.id < 3")
+        .when_not_matched_insert_all("source.name <> 'no'")
+        .when_not_matched_insert({"id": "id * 10", "part": "part"})
+        .when_not_matched_by_source_update({"name": sf.lit("alone")})
+        .execute()
+    )
+    assert done == RowCounts(inserted=2, updated=2, deleted=1)
+    assert rows(lake.table(name)) == [
+        (1, "Aa", (1, "x"), "p"),
+        (3, "alone", (3, "z"), "q"),
+        (4, "D", (4, "w"), "q"),
+        (50, None, None, "q"),
+    ]
+
+
+@pytest.mark.parametrize("kind", EACH)
+def test_a_row_that_two_rows_of_the_source_match_is_refused(
+    lake: SparkLake, folder: Path, kind: str
+) -> None:
+    name = make(lake, kind)
+    before = data_files(folder)
+    source = lake.spark.createDataFrame(
+        [(1, "A", "p"), (1, "B", "p")], "id INT, name STRING, part STRING"
+    )
+    merge = lake.merge(name, source, on="target.id = source.id AND target.part = source.part")
+    with pytest.raises(Invalid, match="make the source's rows distinct"):
+        # Also where no clause takes one of them.
+        merge.when_matched_update({"name": "source.name"}, "source.name = 'A'").execute()
+    assert data_files(folder) == before
+    again = lake.merge(name, source, on=["id", "part"])
+    assert again.when_matched_delete().execute() == RowCounts(deleted=1)
+    assert [row[0] for row in rows(lake.table(name))] == [2, 3]
+
+
+@MODES
+def test_a_source_with_random_values_is_computed_once(lake: SparkLake) -> None:
+    name = make(lake, "keyed")
+    chance = sf.rand()
+    source = lake.spark.range(0, 200).select(
+        (sf.floor(chance * 1000) + 100).alias("id"), sf.lit("p").alias("part")
+    )
+    source = source.groupBy("id", "part").count().withColumn("name", sf.lit("n"))
+    done = (
+        lake.merge(name, source, on=["id", "part"])
+        .when_matched_update({"name": "'twice'"})
+        .when_not_matched_insert({"id": "id", "part": "part", "name": "name"})
+        .execute()
+    )
+    assert done.updated == 0
+    found = lake.table(name).where("id >= 100")
+    assert found.count() == done.inserted == found.where("name = 'n'").count()
+
+
+@MODES
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_merges_at_the_same_time_none_is_lost(lake: SparkLake, kind: str) -> None:
+    name = make(lake, kind)
+    source = lake.spark.createDataFrame([(1, "p"), (7, "q")], "id BIGINT, part STRING")
+
+    def merge(_: int) -> RowCounts:
+        return (
+            lake.merge(name, source, on=["id", "part"])
+            .when_matched_update({"name": "concat(coalesce(target.name, ''), '+')"})
+            .when_not_matched_insert({"id": "id", "part": "part", "name": "''"})
+            .execute()
+        )
+
+    with ThreadPoolExecutor(2) as threads:
+        done = list(threads.map(merge, range(3)))
+    assert sum(each.affected for each in done) == 6
+    found = {row[0]: row[1] for row in rows(lake.table(name))}
+    assert (found[1], found[7]) == ("a+++", "++")
+
+
+@MODES
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_change_that_fails_leaves_nothing(lake: SparkLake, folder: Path, kind: str) -> None:
+    name = make(lake, kind)
+    before, snapshot = data_files(folder), lake.catalog.table(name).latest_snapshot()
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        lake.update(name, {"name": "cast(1 / (id - 3) as string)"})
+    with pytest.raises(Invalid, match=r"column 'at\.x': .* cannot be stored as int safely"):
+        lake.update(name, {"at.x": "name"})
+    with pytest.raises(NotFound, match="no column 'nome'"):
+        lake.update(name, {"nome": "name"})
+    with pytest.raises(Exception, match="CAST_OVERFLOW"):
+        lake.update(name, {"at.x": "id * 1000000000000"})
+    assert data_files(folder) == before
+    assert lake.catalog.table(name).latest_snapshot() == snapshot
+
+
+def test_changes_that_rows_cannot_tell_are_refused(lake: SparkLake) -> None:
+    schema = lake.spark.createDataFrame([], "id BIGINT, name STRING").schema
+    for engine in ("first-row", "aggregation", "partial-update"):
+        name = f"db.{engine.replace('-', '_')}"
+        options = {"bucket": "1", "merge-engine": engine}
+        lake.create_table(name, schema, primary_keys=["id"], options=options)
+        with pytest.raises(Invalid, match=f"merge engine {engine}"):
+            lake.update(name, {"name": "'x'"})
+    lake.create_table("db.k", schema, primary_keys=["id"], options={"bucket": "1"})
+    with pytest.raises(Invalid, match="part of the primary key"):
+        lake.update("db.k", {"id": "id + 1"})
+    merge = lake.merge("db.k", lake.spark.range(1), on=["id"])
+    with pytest.raises(Invalid, match="a merge needs a clause"):
+        merge.execute()
+    with pytest.raises(Invalid, match="give it a condition"):
+        merge.when_matched_delete().when_matched_delete()
+
+
+@MODES
+def test_new_versions_that_would_lose_are_refused(lake: SparkLake) -> None:
+    schema = lake.spark.createDataFrame([], "id BIGINT, age INT, name STRING").schema
+    options = {"bucket": "1", "sequence.field": "age"}
+    lake.create_table("db.aged", schema, primary_keys=["id"], options=options)
+    lake.write(lake.spark.createDataFrame([(1, 5, "a"), (2, 5, "b")], schema), "db.aged")
+    with pytest.raises(Invalid, match=r"smaller value of 'sequence\.field'"):
+        lake.update("db.aged", {"age": "age - 1"}, where="id = 1")
+    lake.update("db.aged", {"age": "age + 1", "name": "'new'"}, where="id = 1")
+    assert rows(lake.table("db.aged")) == [(1, 6, "new"), (2, 5, "b")]
+    other_key = lake.spark.createDataFrame([(3, "b")], "id INT, name STRING")
+    merge = lake.merge("db.aged", other_key, on=["name"])
+    with pytest.raises(Invalid, match="another primary key"):
+        merge.when_matched_update({"id": "source.id"}).execute()
+
+
+@MODES
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_files_that_the_source_can_match_are_read_and_written(
+    lake: SparkLake, kind: str
+) -> None:
+    name = make(lake, kind)
+    table = lake.catalog.table(name)
+    before = set(named_files(lake, name))
+    source = lake.spark.createDataFrame([(3, "q", 1)], "id BIGINT, part STRING, extra INT")
+    done = (
+        lake.merge(name, source, on="target.id = source.id AND (target.part = source.part)")
+        .with_schema_evolution()
+        .when_matched_update_all()
+        .when_not_matched_insert_all()
+        .execute()
+    )
+    assert done == RowCounts(updated=1)
+    assert rows(lake.table(name).select("id", "name", "at.x", "extra")) == [
+        (1, "a", 1, None),
+        (2, "b", None, None),
+        (3, "c", 3, 1),
+    ]
+    kept = {file.name for file in table.refresh().files() if file.partition == "part=p"}
+    assert kept
+    assert kept <= before
