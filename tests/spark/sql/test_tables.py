@@ -209,6 +209,37 @@ def test_a_table_is_replaced(run: Run, context: SqlContext) -> None:
     assert context.catalog.table("db.t").info.id == table.info.id
 
 
+def test_a_table_is_analysed(run: Run, context: SqlContext) -> None:
+    run("CREATE TABLE t (id INT, name STRING)")
+    table = context.catalog.table("db.t")
+    table.write({"id": [1, 2, 2], "name": ["a", None, "b"]})
+    run("REFRESH TABLE t")
+    run("ANALYZE TABLE t COMPUTE STATISTICS")
+    (found,) = table.inspect.statistics().to_pylist()
+    assert (found["mergedRecordCount"], found["colstat"]) == (3, "{ }")
+    run("ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS ID")
+    (found,) = table.inspect.statistics().to_pylist()
+    assert '"id"' in found["colstat"]
+    assert '"name"' not in found["colstat"]
+    run("ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS")
+    (found,) = table.inspect.statistics().to_pylist()
+    assert '"name"' in found["colstat"]
+    for text, error in {
+        "ANALYZE TABLE t COMPUTE STATISTICS NOSCAN": Unsupported,
+        "ANALYZE TABLE t PARTITION (a = 1) COMPUTE STATISTICS": Unsupported,
+        "ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS none": NotFound,
+        "ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS": Invalid,
+        "MSCK REPAIR TABLE t": Unsupported,
+        "REFRESH TABLE none": NotFound,
+        "COMMENT ON COLUMN t.id IS 'x'": Invalid,
+    }.items():
+        with pytest.raises(error):
+            run(text)
+    latest = table.latest_snapshot()
+    assert latest is not None
+    assert latest.id == 4
+
+
 def test_a_table_outside_the_warehouse_stays_when_it_is_dropped(
     run: Run, context: SqlContext, tmp_path: Path
 ) -> None:

@@ -36,6 +36,10 @@ def test_views_are_made_shown_and_dropped(people: SparkLake) -> None:
         ("label", "string", None),
         ("number", "int", "the id"),
     ]
+    assert rows(lake.sql("DESCRIBE QUERY SELECT count(*) AS n, max(label) AS m FROM v")) == [
+        ("m", "string", None),
+        ("n", "bigint", None),
+    ]
     assert ("Comment", "c", "") in rows(lake.sql("DESCRIBE TABLE EXTENDED v"))
     ((shown,),) = rows(lake.sql("SHOW CREATE TABLE v"))
     before = lake.catalog.catalog.views.get(Identifier("db", "v")).schema
@@ -78,6 +82,7 @@ def test_a_view_reads_the_tables_of_its_own_database(people: SparkLake) -> None:
     assert people.sql("SELECT * FROM other.v").columns == ["only"]
 
 
+@pytest.mark.modes
 def test_a_table_is_made_of_a_query(people: SparkLake) -> None:
     lake = people
     lake.sql(
@@ -94,6 +99,7 @@ def test_a_table_is_made_of_a_query(people: SparkLake) -> None:
     for text, error in {
         "CREATE TABLE x (a INT) AS SELECT 1 AS a": Invalid,
         "CREATE TABLE x USING csv AS SELECT 1 AS a": Unsupported,
+        "CREATE EXTERNAL TABLE x LOCATION '/x' AS SELECT 1 AS a": Unsupported,
         "CREATE TABLE x PARTITIONED BY (none) AS SELECT 1 AS a": NotFound,
     }.items():
         with pytest.raises(error):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.table import Table
@@ -20,6 +21,8 @@ from headwater.storage.schema.table_type import table_type
 __all__ = ["compact", "compact_database", "compact_manifest", "rewrite_file_index"]
 
 _LOG = logging.getLogger(__name__)
+# A condition is evaluated as a whole, and its depth is bounded.
+_PARTITIONS_A_COMMIT = 200
 _STRATEGIES = {None: None, "full": True, "minor": False}
 
 
@@ -38,9 +41,9 @@ def compact(arguments: Arguments) -> Rows:
             raise Invalid("partition_idle_time is not for sorting: leave order_strategy out")
         if where is not None:
             raise Invalid("partition_idle_time chooses partitions: leave partitions and where out")
-        where = _idle(table, idle.total_seconds() * 1000)
-        if where is None:
-            return [(True,)]
+        for condition in _idle(table, idle.total_seconds() * 1000):
+            table.compact(where=condition, full=full, executor=arguments.context.session.executor)
+        return [(True,)]
     table.compact(
         where=where,
         full=full,
@@ -51,20 +54,21 @@ def compact(arguments: Arguments) -> Rows:
     return [(True,)]
 
 
-def _idle(table: Table, millis: float) -> Predicate | None:
-    """The condition that idle partitions fulfil; None where there are none."""
+def _idle(table: Table, millis: float) -> Iterator[Predicate]:
+    """Conditions that idle partitions fulfil, each for so many as one commit takes."""
     if not table.schema.partition_keys:
         raise Invalid(f"table {table.name} has no partitions to be idle")
     latest = table.latest_snapshot()
     if latest is None:
-        return None
+        return
     before = table.storage.runtime.now_millis() - millis
     idle = [
         partition_condition(table, dict(partition_spec(table.storage, partition)))
         for partition, updated in partition_updates(table.storage, latest).items()
         if updated is not None and updated < before
     ]
-    return Or(tuple(idle)) if idle else None
+    for start in range(0, len(idle), _PARTITIONS_A_COMMIT):
+        yield Or(tuple(idle[start : start + _PARTITIONS_A_COMMIT]))
 
 
 def compact_database(arguments: Arguments) -> Rows:

@@ -183,6 +183,6 @@ def _tables(arguments: Arguments) -> list[Table]:
     if not name.endswith(".*"):
         return [arguments.table()]
     lake = arguments.context.catalog
-    database = name.removesuffix(".*").strip("`")
+    database = name.removesuffix(".*").removeprefix(f"{lake.warehouse}.").strip("`")
     tables = [lake.table(f"{database}.{each}") for each in lake.list_tables(database)]
     return [table for table in tables if table.schema.options.get("type", "table") == "table"]

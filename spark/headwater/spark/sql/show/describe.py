@@ -22,6 +22,7 @@ from headwater.spark.sql.names import (
     database_name,
     object_identifier,
 )
+from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.show.texts import create_table_text, create_view_text, table_details
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import NotFound, ResourceType, Unsupported
@@ -31,6 +32,7 @@ __all__ = ["HANDLERS"]
 
 _COLUMNS: Mapping[str, type] = {"col_name": str, "data_type": str, "comment": str}
 _INFO: Mapping[str, type] = {"info_name": str, "info_value": str}
+_QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "(")
 _Row = tuple[str, str | None, str | None]
 
 
@@ -42,8 +44,8 @@ def _describe(statement: Statement, context: SqlContext) -> pa.Table:
         return _describe_database(statement, context)
     if statement.peek("FUNCTION"):
         raise Unsupported("DESCRIBE FUNCTION is not supported: SHOW USER FUNCTIONS lists them")
-    if any(statement.peek(word) for word in ("QUERY", "SELECT", "WITH", "VALUES", "(")):
-        raise Unsupported("DESCRIBE of a query is not supported: create a view of it")
+    if statement.accept("QUERY") or any(statement.peek(word) for word in _QUERIES):
+        return _describe_query(statement, context)
     statement.accept("TABLE")
     extended = statement.accept("EXTENDED") or statement.accept("FORMATTED")
     identifier = object_identifier(statement, context)
@@ -63,6 +65,16 @@ def _describe(statement: Statement, context: SqlContext) -> pa.Table:
         rows += _table_rows(found, extended=extended)
     elif isinstance(found, ViewInfo) and extended:
         rows += _view_rows(found)
+    return answer(_COLUMNS, rows)
+
+
+def _describe_query(statement: Statement, context: SqlContext) -> pa.Table:
+    """``DESCRIBE [QUERY] query``: the columns of its result, in Spark's types."""
+    schema = query_frame(statement.rest(), context).schema
+    rows: list[_Row] = [
+        (field.name, field.dataType.simpleString(), field.metadata.get("comment"))
+        for field in schema.fields
+    ]
     return answer(_COLUMNS, rows)
 
 
