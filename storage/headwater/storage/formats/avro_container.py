@@ -42,6 +42,9 @@ _MALFORMED = (
     fastavro.schema.SchemaParseException,
 )
 _DIGEST_BYTES = 16
+# Decompressed bytes of a block, as Java writes them: smaller ones cost a call for less, and do not
+# compress as well; of greater ones more is read in vain by who wants some of their records.
+_BLOCK_BYTES = 64_000
 
 
 def read_avro(data: bytes, where: str, field: str | None = None) -> list[Record]:
@@ -154,5 +157,7 @@ def write_avro(
         raise Unsupported(f"Avro codec '{codec}' is not one of {', '.join(sorted(CODECS))}")
     buffer = io.BytesIO()
     count = {ROW_COUNT.decode(): str(len(records))}
-    fastavro.writer(buffer, schema, records, codec=codec, metadata=count)
+    fastavro.writer(
+        buffer, schema, records, codec=codec, sync_interval=_BLOCK_BYTES, metadata=count
+    )
     return buffer.getvalue()

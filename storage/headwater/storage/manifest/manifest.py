@@ -63,7 +63,7 @@ __all__ = [
 
 _VERSION_BYTES = varint(MANIFEST_VERSION)
 # Decompressed bytes that are decoded at once.
-_DECODED_BYTES = 32 << 20
+_DECODED_BYTES = 64 << 20
 
 # Reading --------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from headwater.storage.errors import Invalid
 from headwater.storage.rows.binary_row import deserialize_row
@@ -14,7 +14,13 @@ from headwater.storage.types.values import (
     storage_value,
 )
 
-__all__ = ["bucket_directory", "partition_spec", "partition_values", "static_partition"]
+__all__ = [
+    "bucket_directory",
+    "directory_of_values",
+    "partition_spec",
+    "partition_values",
+    "static_partition",
+]
 
 
 def partition_values(storage: TableStorage, partition: bytes) -> tuple[StorageValue, ...]:
@@ -24,9 +30,12 @@ def partition_values(storage: TableStorage, partition: bytes) -> tuple[StorageVa
 
 def partition_spec(storage: TableStorage, partition: bytes) -> tuple[tuple[str, str], ...]:
     """(column name, value as text) of a serialised partition, in partition-key order."""
+    return _spec(storage, partition_values(storage, partition))
+
+
+def _spec(storage: TableStorage, values: Sequence[StorageValue]) -> tuple[tuple[str, str], ...]:
     options = storage.schema.table_options
     fields = storage.schema.partition_fields
-    values = partition_values(storage, partition)
     return tuple(
         (field.name, partition_text(value, field, options))
         for field, value in zip(fields, values, strict=True)
@@ -35,8 +44,13 @@ def partition_spec(storage: TableStorage, partition: bytes) -> tuple[tuple[str, 
 
 def bucket_directory(storage: TableStorage, partition: bytes, bucket: int) -> str:
     """The URI of the directory that holds a bucket's files."""
+    return directory_of_values(storage, partition_values(storage, partition), bucket)
+
+
+def directory_of_values(storage: TableStorage, values: Sequence[StorageValue], bucket: int) -> str:
+    """As `bucket_directory`, of storage values in partition-key order."""
     below = storage.schema.table_options.data_directory
-    return storage.layout.bucket_directory(partition_spec(storage, partition), bucket, below)
+    return storage.layout.bucket_directory(_spec(storage, values), bucket, below)
 
 
 def static_partition(

@@ -30,7 +30,7 @@ from headwater.storage.manifest.manifest import read_entries, read_manifest_list
 from headwater.storage.manifest.records import ManifestFile
 from headwater.storage.options import TableOptions
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.rows.partition import directory_of_values, partition_values
 from headwater.storage.scan.live import entries_of_few, manifests_of
 from headwater.storage.scan.postponed import postponed_splits
 from headwater.storage.scan.pruning import Pruner
@@ -382,7 +382,7 @@ def _packed(
     first = 0
     for (partition, bucket), end in zip(buckets, ends, strict=True):
         values = partition_values(storage, partition)
-        directory = bucket_directory(storage, partition, bucket)
+        directory = directory_of_values(storage, values, bucket)
         total_buckets = int(totals[order[first:end].min()])
         while first < end:
             # As many as are within the target, but one at least.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from headwater.storage.index.deletion_files import DeletionFile
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
-from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.rows.partition import directory_of_values, partition_values
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import StorageValue
@@ -118,12 +118,13 @@ def bucket_split(
     """A split of files of one bucket, before their deletion vectors are looked up."""
     first = bucket[0]
     chosen = tuple(files)
+    values = partition_values(storage, first.partition)
     return Split(
         first.partition,
-        partition_values(storage, first.partition),
+        values,
         first.bucket,
         first.total_buckets,
-        bucket_directory(storage, first.partition, first.bucket),
+        directory_of_values(storage, values, first.bucket),
         chosen,
         needs_merge,
         sum(file.row_count for file in chosen),
