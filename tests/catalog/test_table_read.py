@@ -189,3 +189,20 @@ def test_files_are_listed(table: Table) -> None:
     assert sum(file.row_count for file in files) == 5
     assert all(file.level == 0 and file.file_size > 0 and file.created_at for file in files)
     assert len(table.files(snapshot_id=1)) < len(files)
+
+
+def test_rows_that_are_all_held_come_in_large_batches(lake: Lake) -> None:
+    schema = pa.schema([("id", pa.int64()), ("l", pa.list_(pa.int32()))])
+    made = lake.create_table("sales.many", schema, options={"bucket": "-1"})
+    numbers = range(150_000)
+    rows = pa.table({"id": numbers, "l": [None] * len(numbers)}, schema)
+    made.write(rows)
+    held = made.scan(columns=["id"]).to_arrow()
+    assert held.equals(rows.select(["id"]))
+    assert held.column("id").num_chunks == 1
+    # Few rows may pass a filter, and nested values may be too large for a batch of so many.
+    for scan in (made.scan(columns=["id"], where="id >= 0"), made.scan()):
+        found = scan.to_arrow()
+        assert found.column("id").equals(rows.column("id"))
+        assert max(len(chunk) for chunk in found.column("id").chunks) <= 65536
+    assert max(batch.num_rows for batch in made.scan(columns=["id"]).to_batches()) <= 65536

@@ -28,6 +28,8 @@ __all__ = ["BATCH_ROWS", "Changes", "Rows", "Scan"]
 BATCH_ROWS = 65536
 """Rows of a batch, about."""
 
+# Rows of a batch where all of them are held in the end: each batch costs some work of its own.
+_HELD_BATCH_ROWS = 4 * BATCH_ROWS
 # What is read ahead of a consumer, as a share of the write buffer.
 _AHEAD_SHARE = 4
 # A consumer seldom keeps up with more; and each that merges holds the windows of a merge.
@@ -147,7 +149,8 @@ class Rows:
             read for split in splits for read in self.split_reads(split, batch_rows=batch_rows)
         )
         threads = min(pa.cpu_count(), most_threads)
-        if threads == 1 or sum(split.row_count for split in splits) <= batch_rows:
+        few = min(batch_rows, BATCH_ROWS)
+        if threads == 1 or sum(split.row_count for split in splits) <= few:
             for read in reads:
                 yield from read()
         else:
@@ -165,9 +168,15 @@ class Rows:
         """All rows, read by as many threads as there are cores: they are held all the same."""
         total = sum(split.row_count for split in self.splits)
         with progress_bar(f"{self.storage.name}: reading", total) as advance:
-            for batch in self._batches(BATCH_ROWS, pa.cpu_count(), None):
+            for batch in self._batches(self._held_batch_rows, pa.cpu_count(), None):
                 advance(batch.num_rows)
                 yield batch
+
+    @property
+    def _held_batch_rows(self) -> int:
+        # Of filtered rows few may stay, and Arrow decodes no 2 GiB of nested text into one batch.
+        nested = any(pa.types.is_nested(field.type) for field in self.schema)
+        return BATCH_ROWS if nested or self.predicate is not None else _HELD_BATCH_ROWS
 
     @overload
     def to_polars(self, *, lazy: Literal[False] = ...) -> pl.DataFrame: ...
