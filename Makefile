@@ -91,6 +91,11 @@ test-mysql: $(READY) ## Run the tests on MySQL, fetched from Debian's packages u
 	@[ -n "$${HEADWATER_MYSQLD:-}" ] || tests/mysql-server
 	@$(PYTEST_ON_DISK) $(SHARED) -m "mysql and not slow" --must-run=mysql $(ARGS)
 
+.PHONY: test-spark
+test-spark: java $(READY) ## Run Spark's tests on a standalone cluster and through Spark Connect
+	@for kind in cluster connect; do echo "$$kind:"; \
+		HEADWATER_TEST_SPARK=$$kind $(PYTEST) tests/spark -m "spark and not slow and not modes" $(ARGS); done
+
 .PHONY: test-slow
 test-slow: java $(READY) ## Run the tests that take minutes
 	@$(PYTEST) -m "slow and not interop and not interop_java and not interop_suite" $(ARGS)

@@ -222,7 +222,7 @@ def new_sqlite(_migrated_folder: Path) -> NewSqlite:
     return make
 
 
-def _spark_home(place: Path) -> Path:
+def spark_home(place: Path) -> Path:
     """Spark's programs without its archive of PySpark's modules, which are installed beside them.
 
     With the archive each of the Python processes that Spark starts compiles them anew, a second of
@@ -239,32 +239,30 @@ def _spark_home(place: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One local Spark session for the whole run: starting it costs seconds."""
+    """One Spark session for the whole run: starting it costs seconds."""
     if java_version() < LEAST_JAVA:
         pytest.skip(f"needs Java {LEAST_JAVA} or newer")
     pytest.importorskip("headwater.spark")
-    from headwater.spark import local_session
+    from tests.spark_sessions import kind_of_session, session_of_kind
 
     room = tmp_path_factory.mktemp("spark")
-    # Spark's own process starts here, so that what it is told to write to a relative path is here.
-    with chdir(room), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", str(_spark_home(room / "home")))
-        session = local_session(
-            "headwater-tests",
-            cores=2,
-            memory="1g",
-            settings={
-                "spark.driver.bindAddress": "127.0.0.1",
-                "spark.driver.host": "127.0.0.1",
-                "spark.sql.session.timeZone": "UTC",
-                "spark.sql.shuffle.partitions": "2",
-                "spark.sql.warehouse.dir": str(room / "warehouse"),
-                "spark.local.dir": str(room / "local"),
-            },
-        )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(room / "warehouse"),
+        "spark.local.dir": str(room / "local"),
+    }
+    with ExitStack() as running:
+        # Spark's own process starts here, so that what it is told to write to a relative path is
+        # here.
+        with chdir(room), pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SPARK_HOME", str(spark_home(room / "home")))
+            session = running.enter_context(session_of_kind(kind_of_session(), room, settings))
+        if kind_of_session() != "connect":
+            session.sparkContext.setLogLevel("ERROR")
+        yield session
 
 
 def postgresql_programs() -> Path | None:

@@ -160,7 +160,7 @@ def test_the_readme_installs_what_there_is() -> None:
     assert f"Python {project['requires-python'].removeprefix('>=')} or newer" in section
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     extras = set(project["optional-dependencies"])
-    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == extras
-    asked = re.findall(r"(?:\.|headwater)\[([\w,]+)\]", section)
+    assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row)} == extras
+    asked = re.findall(r"(?:\.|headwater)\[([\w,-]+)\]", section)
     assert asked
     assert {name for names in asked for name in names.split(",")} <= extras

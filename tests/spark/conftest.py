@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,10 @@ def rows(df: DataFrame) -> Rows:
 
 def plan(df: DataFrame) -> str:
     """A frame's physical plan as text."""
-    return str(df._jdf.queryExecution().executedPlan().toString())
+    printed = StringIO()
+    with redirect_stdout(printed):
+        df.explain()
+    return printed.getvalue()
 
 
 def data_files(folder: Path) -> list[str]:
@@ -80,8 +85,8 @@ def numbered(spark: SparkSession) -> Numbered:
 
 
 def tasks(df: DataFrame) -> int:
-    """How many tasks the frame's only stage has."""
-    return int(df.rdd.getNumPartitions())
+    """The tasks of the frame's only stage that have rows."""
+    return df.select(sf.spark_partition_id()).distinct().count()
 
 
 def scanned_columns(df: DataFrame) -> set[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
-from tests.spark.conftest import Numbered, named_files, plan, rows, scanned_columns
+from tests.spark.conftest import Numbered, named_files, plan, rows, scanned_columns, tasks
 
 from headwater.spark import SparkLake
 from headwater.storage.schema.change import (
@@ -149,7 +149,7 @@ def test_small_splits_share_tasks(
     lake.write(numbered(0, 90, "second"), table)
     frame = spark.read.format("headwater").load(table)
     assert len(lake.catalog.table(table).files()) == 12
-    assert frame.rdd.getNumPartitions() == 2
+    assert tasks(frame) == 2
 
 
 def test_evolved_columns_read_alike_natively_and_in_python(

@@ -12,6 +12,7 @@ import pytest
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql import SparkSession
 from tests.spark.conftest import data_source
+from tests.spark_sessions import kind_of_session
 
 import headwater.client
 from headwater.spark import connect
@@ -24,6 +25,8 @@ def test_workers_run_this_programs_interpreter(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those of a session that somebody else made, with the ``python3`` of the search path."""
+    if kind_of_session() != "local":
+        pytest.skip("a cluster's interpreter is another machine's matter")
     context = spark.sparkContext
     monkeypatch.setattr(context, "pythonExec", "/usr/bin/python3")
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")

@@ -1,0 +1,156 @@
+"""Spark sessions for the suite: local, on a standalone cluster, through Spark Connect."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Thread
+
+from pyspark.sql import SparkSession
+
+__all__ = ["KINDS", "KIND_VARIABLE", "kind_of_session", "session_of_kind", "started"]
+
+KIND_VARIABLE = "HEADWATER_TEST_SPARK"
+"""The environment variable that names the kind of session; local unless it is set."""
+
+KINDS = ("local", "cluster", "connect")
+
+
+def kind_of_session() -> str:
+    """The kind of session that this run of the tests has."""
+    return os.environ.get(KIND_VARIABLE, "local")
+
+
+_CLUSTER = "org.apache.spark.deploy"
+_CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_WORKERS = 2
+
+
+@contextmanager
+def session_of_kind(
+    kind: str, room: Path, settings: Mapping[str, str], executors: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session; what it needs is started before, and stopped after it.
+
+    Args:
+        kind: One of `KINDS`.
+        room: An empty folder; the session's processes begin there.
+        settings: The session's settings.
+        executors: Environment variables of a cluster's executors.
+    """
+    from headwater.spark import local_session
+    from headwater.spark.session import session_at
+
+    with ExitStack() as running:
+        # On a cluster the workers' interpreter is for the user to name.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        match kind:
+            case "local":
+                session = local_session("headwater-tests", cores=2, memory="1g", settings=settings)
+            case "cluster":
+                master = running.enter_context(_master(room))
+                for number in range(_WORKERS):
+                    running.enter_context(_worker(room, master, number, executors))
+                session = session_at(
+                    master,
+                    "headwater-tests",
+                    memory="1g",
+                    settings={"spark.executor.memory": "1g", **settings},
+                )
+            case "connect":
+                address = running.enter_context(_connect_server(room, settings))
+                session = SparkSession.builder.remote(address).getOrCreate()
+            case _:
+                raise ValueError(f"{KIND_VARIABLE} is one of {', '.join(KINDS)}, not {kind}")
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+@contextmanager
+def started(
+    command: list[str], awaited: str, room: Path, variables: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """A program of Spark's that runs until the block ends.
+
+    Args:
+        command: The program and its arguments.
+        awaited: Text in the line that it prints when it is ready.
+        room: The folder it runs in.
+        variables: Environment variables of its own.
+
+    Yields:
+        The line that has the text.
+    """
+    environment = {**os.environ, **(variables or {})}
+    process = subprocess.Popen(
+        command,
+        cwd=room,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    output = process.stdout
+    printed: list[str] = []
+    try:
+        for line in output:
+            printed.append(line)
+            if awaited in line:
+                break
+        else:
+            raise RuntimeError(f"{command} ended:\n{''.join(printed)}")
+        # A full pipe would stop the program.
+        Thread(target=lambda: [None for _ in output], daemon=True).start()
+        yield printed[-1]
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _spark_program(name: str) -> str:
+    return str(Path(os.environ["SPARK_HOME"], "bin", name))
+
+
+@contextmanager
+def _master(room: Path) -> Iterator[str]:
+    command = [_spark_program("spark-class"), f"{_CLUSTER}.master.Master"]
+    command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+    with started(command, "Starting Spark master at", room, _DAEMON) as line:
+        yield line.split()[-1]
+
+
+@contextmanager
+def _worker(
+    room: Path, master: str, number: int, executors: Mapping[str, str] | None
+) -> Iterator[None]:
+    command = [_spark_program("spark-class"), f"{_CLUSTER}.worker.Worker"]
+    command += ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
+    command += ["--work-dir", str(room / f"worker-{number}"), master]
+    with started(
+        command, "Successfully registered with master", room, {**_DAEMON, **(executors or {})}
+    ):
+        yield
+
+
+@contextmanager
+def _connect_server(room: Path, settings: Mapping[str, str]) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [_spark_program("spark-submit"), "--class", _CONNECT, "--master", "local[2]"]
+    all_settings = {"spark.driver.memory": "1g", "spark.ui.enabled": "false", **settings}
+    for key, value in (all_settings | {"spark.connect.grpc.binding.port": str(port)}).items():
+        command += ["--conf", f"{key}={value}"]
+    with started([*command, "spark-internal"], "Spark Connect server started at", room):
+        yield f"sc://127.0.0.1:{port}"
+
+
+_DAEMON: Mapping[str, str] = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
