@@ -9,6 +9,7 @@ from headwater.catalog.model.page import Page
 from headwater.catalog.model.snapshots import SnapshotInfo
 from headwater.catalog.wire.history import (
     CommitTableRequest,
+    GetLastCommitResponse,
     GetTableSnapshotResponse,
     GetVersionSnapshotResponse,
     ListSnapshotsResponse,
@@ -28,7 +29,13 @@ from headwater.client.requests import (
     paging,
     table_path,
 )
-from headwater.storage.errors import NotFound, OutcomeUnknown, ResourceType, Unavailable
+from headwater.storage.errors import (
+    NotFound,
+    OutcomeUnknown,
+    ResourceType,
+    Unavailable,
+    Unsupported,
+)
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
@@ -95,6 +102,16 @@ class RestSnapshots:
             older = self._requests.get_once(GetVersionSnapshotResponse, *path, "snapshots", number)
             found = Snapshot.from_document(older.snapshot, f"snapshot {number} of {identifier}")
         return snapshot.is_same_commit(found)
+
+    def last_identifier(self, identifier: Identifier, commit_user: str) -> int | None:
+        """The number of a user's last numbered commit; None from servers that do not tell."""
+        path = (*table_path(identifier), "commits", commit_user)
+        try:
+            return self._requests.get(GetLastCommitResponse, None, *path).commit_identifier
+        except (NotFound, Unsupported) as error:
+            if isinstance(error, NotFound) and error.resource_type is ResourceType.TABLE:
+                raise
+            return None
 
     def latest(self, identifier: Identifier) -> SnapshotInfo | None:
         """The latest snapshot; None for a table without one. Its file is on storage."""

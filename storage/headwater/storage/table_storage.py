@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from headwater.storage.capabilities import Operation, refuse_options
 from headwater.storage.errors import (
@@ -25,7 +25,14 @@ from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import Json
 
-__all__ = ["CommitAnswer", "Fate", "PartitionStatistics", "SnapshotPointer", "TableStorage"]
+__all__ = [
+    "CommitAnswer",
+    "Fate",
+    "LongMemory",
+    "PartitionStatistics",
+    "SnapshotPointer",
+    "TableStorage",
+]
 
 # The lists of manifests of a few snapshots.
 _RECENT = 9
@@ -161,6 +168,15 @@ class SnapshotPointer(Protocol):
             NotFound: There are later ones, and what had its id is gone (SNAPSHOT).
             HeadwaterError: It cannot be known now.
         """
+        ...
+
+
+@runtime_checkable
+class LongMemory(Protocol):
+    """A pointer that knows of commits whose snapshots have expired."""
+
+    def last_identifier(self, commit_user: str) -> int | None:
+        """The number of a user's last numbered commit; None if none is known."""
         ...
 
 

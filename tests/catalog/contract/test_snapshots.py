@@ -52,6 +52,27 @@ def test_snapshots_are_listed_newest_first(
     assert second.next_token is None
 
 
+def test_a_users_last_commit_is_known_though_it_expired(
+    catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot
+) -> None:
+    assert catalog.snapshots.last_identifier(table, "job/1") is None
+    base = None
+    for number, user, identifier in (
+        (1, "job/1", 7), (2, "job/1", 8), (3, "other", 3), (4, "job/1", 2**63 - 1),
+    ):  # fmt: skip
+        made = snapshot(number, commitUser=user, commitIdentifier=identifier)
+        assert catalog.snapshots.commit(table, None, made, base, []).decided()
+        base = made.uuid
+    for number in (1, 2, 3):
+        (directory / "snapshot" / f"snapshot-{number}").unlink()
+    assert catalog.snapshots.last_identifier(table, "job/1") == 8
+    assert catalog.snapshots.last_identifier(table, "other") == 3
+    assert catalog.snapshots.last_identifier(table, "nobody") is None
+    missing = Identifier(table.database, "missing")
+    with pytest.raises(NotFound):
+        catalog.snapshots.last_identifier(missing, "job/1")
+
+
 def test_an_empty_table_has_none(catalog: Catalog, table: Identifier) -> None:
     assert _ids(catalog, table) == []
     for version in ("LATEST", "EARLIEST", "1", "no-tag", "0", "../x"):

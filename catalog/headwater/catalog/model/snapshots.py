@@ -57,6 +57,13 @@ class Snapshots(Protocol):
         """
         ...
 
+    def last_identifier(self, identifier: Identifier, commit_user: str) -> int | None:
+        """The number of a user's last numbered commit in the table's history, expired or not.
+
+        None if there is none, or if the catalog does not keep expired snapshots in mind.
+        """
+        ...
+
     def latest(self, identifier: Identifier) -> SnapshotInfo | None:
         """The latest snapshot; None for a table without one. Its file is on storage."""
         ...

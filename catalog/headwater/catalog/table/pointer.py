@@ -44,3 +44,7 @@ class CatalogPointer:
     def was_taken(self, snapshot: Snapshot) -> bool | None:
         """Look once whether a snapshot was taken; None when no snapshot has its id yet."""
         return self.catalog.snapshots.was_taken(self.identifier, snapshot)
+
+    def last_identifier(self, commit_user: str) -> int | None:
+        """The number of a user's last numbered commit, also when its snapshot has expired."""
+        return self.catalog.snapshots.last_identifier(self.identifier, commit_user)

@@ -23,6 +23,7 @@ __all__ = [
     "ConsumerLeaseModel",
     "ConsumerModel",
     "CreateTagRequest",
+    "GetLastCommitResponse",
     "GetTableSnapshotResponse",
     "GetTagResponse",
     "GetVersionSnapshotResponse",
@@ -214,6 +215,14 @@ class GetTableSnapshotResponse(WireModel):
     )
 
     snapshot: TableSnapshotModel
+
+
+class GetLastCommitResponse(WireModel):
+    """``GET …/commits/{user}``, an addition of Headwater's."""
+
+    model_config = example({"commitIdentifier": 8})
+
+    commit_identifier: int | None = None
 
 
 class GetVersionSnapshotResponse(WireModel):

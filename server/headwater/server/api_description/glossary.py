@@ -52,6 +52,8 @@ FIELDS: Mapping[str, str] = {
     "updated": "The keys that were set.",
     "missing": "Requested items that do not exist.",
     # History
+    "commitIdentifier": "The number that the user gave the commit; null if there is none.",
+    "user": "The commit user: the name that a writing job gives itself.",
     "snapshot": "The snapshot's JSON, as the writer sent it.",
     "snapshotId": "A snapshot's number, from 1.",
     "snapshots": f"The snapshots {_NAMES_OF_PAGE}.",

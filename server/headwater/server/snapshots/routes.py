@@ -15,6 +15,7 @@ from headwater.catalog.sql.tables.bulk_reads import StoredSnapshot
 from headwater.catalog.wire.history import (
     CommitTableRequest,
     CommitTableResponse,
+    GetLastCommitResponse,
     GetTableSnapshotResponse,
     GetVersionSnapshotResponse,
     ListSnapshotsResponse,
@@ -141,6 +142,20 @@ def list_snapshots(catalog: CatalogOf, name: TableName, page: PageOf) -> Respons
 def get_version_snapshot(catalog: CatalogOf, name: TableName, version: Segment) -> Response:
     """One snapshot, by its id, a tag's name, `EARLIEST` or `LATEST`."""
     return json_response({"snapshot": Raw(catalog.snapshots.get(name, version).to_json())})
+
+
+@router.get(
+    "/commits/{user}",
+    summary="Get the number of a user's last commit",
+    responses=failures("no table", "unsupported"),
+)
+def get_last_commit(catalog: CatalogOf, name: TableName, user: Segment) -> GetLastCommitResponse:
+    """Of commits that the user numbered, also when their snapshots have expired.
+
+    A job that was away for long learns by it which of its commits it must not repeat.
+    """
+    number = catalog.snapshots.last_identifier(name, user)
+    return GetLastCommitResponse(commit_identifier=number)
 
 
 @router.post(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from headwater.storage.errors import NotFound
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
-from headwater.storage.table_storage import SnapshotPointer, TableStorage
+from headwater.storage.table_storage import LongMemory, SnapshotPointer, TableStorage
 
 __all__ = ["BATCH_IDENTIFIER", "CommittedUpTo", "OwnHistory"]
 
@@ -51,7 +51,7 @@ class OwnHistory:
         self._known: SnapshotIdentity | None = None
 
     def up_to_now(self) -> CommittedUpTo:
-        """The user's last commit among the snapshots that have not expired."""
+        """The user's last commit, as far back as the snapshots or the catalog's memory reach."""
         latest = self._pointer.latest()
         self._known = SnapshotIdentity.of(latest)
         oldest = 1
@@ -59,6 +59,10 @@ class OwnHistory:
             if snapshot.commit_user == self._user:
                 return CommittedUpTo(snapshot.commit_identifier, True)
             oldest = snapshot.id
+        if oldest > 1 and isinstance(self._pointer, LongMemory):
+            remembered = self._pointer.last_identifier(self._user)
+            if remembered is not None:
+                return CommittedUpTo(remembered, True)
         return CommittedUpTo(None, oldest == 1)
 
     def repeated(self, base: Snapshot | None, identifier: int, kind: CommitKind) -> Snapshot | None:

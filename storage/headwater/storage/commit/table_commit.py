@@ -255,15 +255,16 @@ class TableCommit:
         )  # fmt: skip
 
     def committed_up_to(self) -> CommittedUpTo:
-        """The user's last commit among the snapshots that have not expired."""
+        """The user's last commit: of those whose snapshots expired the catalog tells, if it can."""
         return self._own.up_to_now()
 
     def filter_committed(self, identifiers: Sequence[int]) -> list[int]:
         """The identifiers that are still to be committed.
 
         A user's identifiers grow from commit to commit, so everything up to the last one in the
-        table's history is done. When all of the user's snapshots have expired, everything is still
-        to be done; `committed_up_to` tells that case apart.
+        table's history is done. When all of the user's snapshots have expired, and the catalog is
+        not one that remembers them, everything is still to be done; `committed_up_to` tells that
+        case apart.
         """
         last = self.committed_up_to().identifier
         return [number for number in identifiers if last is None or number > last]

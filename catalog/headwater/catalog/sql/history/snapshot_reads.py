@@ -19,8 +19,10 @@ from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SnapshotRow
 from headwater.catalog.sql.outbox.mirror_files import PlaceTaken, numbered_files
 from headwater.catalog.sql.outbox.outbox import Outbox
+from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.lookup import TableRecord, read_table
 from headwater.catalog.sql.queries.names import check_page
+from headwater.storage.commit.own_history import BATCH_IDENTIFIER
 from headwater.storage.errors import Conflict, CorruptData, Invalid, NotFound, ResourceType
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import list_tag_files, read_tag_file
@@ -189,6 +191,25 @@ class SnapshotReads:
         if record.snapshot_id < snapshot.id:
             return None
         raise snapshot_not_found(identifier, str(snapshot.id))
+
+    def last_identifier(self, identifier: Identifier, commit_user: str) -> int | None:
+        """The number of a user's last numbered commit in the table's history, expired or not."""
+        record = readable_table(self._context, self._outbox, identifier)
+        query = along(
+            select(SnapshotRow.commit_identifier),
+            SnapshotRow.table_id,
+            SnapshotRow.branch,
+            SnapshotRow.snapshot_id,
+        ).where(
+            SnapshotRow.table_id == record.id,
+            SnapshotRow.branch == record.branch,
+            SnapshotRow.commit_user == commit_user,
+            SnapshotRow.commit_identifier != BATCH_IDENTIFIER,
+        )
+        with self._context.database.read() as connection:
+            return connection.execute(
+                query.order_by(SnapshotRow.snapshot_id.desc()).limit(1)
+            ).scalar_one_or_none()
 
     def kept(self, record: TableRecord, snapshot_id: int) -> Snapshot | None:
         """A snapshot that exists, or an expired one that a tag keeps."""
