@@ -122,3 +122,32 @@ def test_an_overwrite_of_a_batch_is_done_once(lake: SparkLake, numbered: Numbere
     part = numbered(9, 10).withColumn("part", sf.lit("x"))
     assert lake.for_batch(1, query="q").write(part, FIRST, "overwrite")
     assert rows(lake.table(FIRST)) == rows(part)
+
+
+@pytest.mark.usefixtures("tables")
+def test_updated_results_are_upserts(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered, tmp_path: Path
+) -> None:
+    counts = spark.createDataFrame([("", 0)], "part STRING NOT NULL, count BIGINT")
+    lake.create_table("db.counts", counts.schema, primary_keys=["part"], options={"bucket": "1"})
+    for start, stop in ((0, 30), (30, 31)):
+        lake.write(numbered(start, stop), SOURCE)
+    updated: list[int] = []
+
+    def function(df: DataFrame, batch_id: int) -> None:
+        updated.append(df.count())
+        lake.for_batch(batch_id).write(df, "db.counts")
+
+    stream = spark.readStream.format("headwater").options(
+        **{
+            "scan.mode": "from-snapshot",
+            "scan.snapshot-id": "1",
+            "read.stream.maxSnapshotsPerTrigger": "1",
+        }
+    )
+    grouped = stream.load(SOURCE).groupBy("part").count()
+    writer = grouped.writeStream.outputMode("update").foreachBatch(function)
+    writer = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+    writer.start().awaitTermination()
+    assert updated == [3, 1]
+    assert rows(lake.table("db.counts")) == [("0", 11), ("1", 10), ("2", 10)]

@@ -16,12 +16,17 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.conftest import Numbered, data_files, data_source, named_files, rows
 
 from headwater.spark import SparkLake
-from headwater.storage.errors import Invalid
-from headwater.storage.schema.change import AddColumn
+from headwater.spark.data_source import source_class
+from headwater.spark.options import Connection
+from headwater.spark.stream.read import StreamReader
+from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.schema.change import AddColumn, SetOption
 from headwater.storage.types.atomic_type import AtomicType, Root
 
 pytestmark = pytest.mark.spark
@@ -585,3 +590,87 @@ def test_limits_of_micro_batches_are_checked(lake: SparkLake, folder: Path) -> N
     for options, message in wrong:
         with pytest.raises(Invalid, match=message):
             data_source(folder, SOURCE, **options).schema()
+
+
+def _reader(folder: Path, **options: str) -> StreamReader:
+    source = data_source(folder, SOURCE, **options)
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, StreamReader)
+    return reader
+
+
+@pytest.mark.usefixtures("appended")
+def test_a_running_query_stops_before_other_columns(lake: SparkLake, folder: Path) -> None:
+    write(lake, 0, 5)
+    changes = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}
+    running = _reader(folder, **changes)
+    chosen = _reader(folder, **changes, columns="id,name")
+    ignoring = _reader(folder, **changes, **{"headwater.schema-change": "ignore"})
+    start = running.initialOffset()
+    write(lake, 5, 10)
+    lake.catalog.alter_table(SOURCE, SetOption("comment", "of no concern"))
+    write(lake, 10, 15)
+    everything = ReadAllAvailable()
+    assert running.latestOffset(start, everything)["snapshotId"] == 4
+    lake.catalog.alter_table(SOURCE, AddColumn(("score",), AtomicType(Root.INT)))
+    write(lake, 15, 20)
+    end = running.latestOffset(start, everything)
+    assert end["snapshotId"] == 4
+    with pytest.raises(Invalid, match="its columns changed with snapshot 4"):
+        running.latestOffset(end, everything)
+    assert chosen.latestOffset(start, everything)["snapshotId"] == 5
+    assert ignoring.latestOffset(start, everything)["snapshotId"] == 5
+    again = _reader(folder, **changes)
+    assert again.latestOffset(end, everything)["snapshotId"] == 5
+
+
+@pytest.mark.usefixtures("appended")
+def test_a_start_that_expired_is_an_error_or_another_start(lake: SparkLake, folder: Path) -> None:
+    for start in range(0, 20, 5):
+        write(lake, start, start + 5)
+    table = lake.catalog.table(SOURCE)
+    table.expire_snapshots(retain_min=2, retain_max=2)
+    table.consumer("copy").reset(1)
+    starts = ({"consumer-id": "copy"}, {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"})
+    for options in starts:
+        failing = _reader(folder, **options)
+        with pytest.raises(NotFound, match="snapshot 1 has expired"):
+            failing.initialOffset()
+        failing.stop()
+        earliest = _reader(folder, **options, **{"headwater.expired-start": "earliest"})
+        assert earliest.initialOffset() == {"snapshotId": 3, "changes": True}
+        earliest.stop()
+        full = _reader(folder, **options, **{"headwater.expired-start": "latest-full"})
+        offset = full.initialOffset()
+        full.stop()
+        assert (offset["snapshotId"], offset["changes"]) == (4, False)
+        table.consumer("copy").reset(1)
+    with pytest.raises(Invalid, match="must be one of fail, earliest, latest-full"):
+        data_source(folder, SOURCE, **{"headwater.expired-start": "late"}).schema()
+
+
+def test_changes_of_a_key_stay_in_order_when_buckets_are_rescaled(
+    lake: SparkLake, numbered: Numbered, folder: Path
+) -> None:
+    lake.create_table(SOURCE, numbered(0, 1).schema, primary_keys=["id"], options={"bucket": "2"})
+    write(lake, 0, 20)
+    lake.catalog.alter_table(SOURCE, SetOption("bucket", "4"))
+    table = lake.catalog.table(SOURCE)
+    table.overwrite(table.scan().to_arrow())
+    write(lake, 0, 20, "second")
+    source = source_class(Connection(str(folder), parallelism=8))(
+        CaseInsensitiveDict({"path": SOURCE, "include-row-kind": "true"})
+    )
+    reader = source.streamReader(source.schema())
+    whole = ({"snapshotId": 1, "changes": True}, {"snapshotId": 4, "changes": True})
+    values: dict[int, list[str]] = {}
+    for partition in reader.partitions(*whole):
+        seen: dict[int, list[str]] = {}
+        for batch in reader.read(partition):
+            assert isinstance(batch, pa.RecordBatch)
+            columns = batch.to_pydict()
+            for key, name in zip(columns["id"], columns["name"], strict=True):
+                seen.setdefault(key, []).append(name)
+        assert not seen.keys() & values.keys()  # one task has all changes of a key
+        values |= seen
+    assert values == {key: [f"first-{key}", f"second-{key}"] for key in range(20)}

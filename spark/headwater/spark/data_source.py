@@ -85,7 +85,7 @@ class HeadwaterSource(DataSource):
         # Spark does not say whether the schema is for a stream, but only streams have consumers.
         kinds = options.row_kind
         if kinds is None:
-            kinds = options.consumer_id is not None and bool(schema.primary_keys)
+            kinds = options.stream.consumer_id is not None and bool(schema.primary_keys)
         return columns.add(ROW_KIND_COLUMN, st.StringType()) if kinds else columns
 
     def reader(self, schema: st.StructType) -> DataSourceReader:

@@ -9,19 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from headwater.catalog.model.consumers import MAX_LEASE_MILLIS
-from headwater.catalog.table.consumer_hold import LEASE
+from headwater.spark.option_values import boolean_value, integer_value, value_text
 from headwater.spark.row_change import RowChange
+from headwater.spark.stream_options import STREAM_OPTIONS, StreamOptions
 from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid
-from headwater.storage.options import parse_boolean, parse_duration
 from headwater.storage.scan.start import INCREMENTAL_OPTIONS
-from headwater.storage.scan.stream_batches import BatchLimits
 from headwater.storage.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -48,17 +45,6 @@ _MOMENTS = ("scan.tag-name", "scan.watermark", "scan.version")
 _BOUND = "scan.bounded.watermark"
 _CHOICES = (*_STARTS, *_MOMENTS, *INCREMENTAL_OPTIONS, "scan.mode", _BOUND)
 _COLUMNS = ("columns", "where")
-_LEASE = "headwater.consumer.lease-time"
-_OF_CONSUMERS = ("consumer.mode", "consumer.ignore-progress", _LEASE)
-_LIMITS = {
-    "files": "read.stream.maxFilesPerTrigger",
-    "size": "read.stream.maxBytesPerTrigger",
-    "rows": "read.stream.maxRowsPerTrigger",
-    "snapshots": "read.stream.maxSnapshotsPerTrigger",
-}
-_MIN_ROWS = "read.stream.minRowsPerTrigger"
-_MAX_DELAY = "read.stream.maxTriggerDelayMs"
-_CONSUMER_MODES = ("exactly-once", "at-least-once")
 # Set by Headwater itself, or by Spark: `load` and `save` pass their argument as ``path``.
 _PASSED = frozenset(
     {
@@ -88,11 +74,7 @@ class Operation(Enum):
             "scan.mode",
             _BOUND,
             *_COLUMNS,
-            "consumer-id",
-            *_OF_CONSUMERS,
-            *_LIMITS.values(),
-            _MIN_ROWS,
-            _MAX_DELAY,
+            *STREAM_OPTIONS,
             "include-row-kind",
         ),
     )
@@ -202,13 +184,7 @@ class ReadOptions:
         start: Paimon's options that say which part of the table's history is read.
         columns: ``columns``, separated by commas or as a JSON list; None is all.
         where: ``where``, a SQL condition that is applied where the files are read.
-        consumer_id: ``consumer-id`` of a stream.
-        ignores_progress: ``consumer.ignore-progress``: the consumer's position does not count for
-            where a stream starts; it is moved from there on.
-        lease: The time for which the consumer of a query that died is kept from others.
-        limits: The most that a stream's batch holds: ``read.stream.max…PerTrigger``.
-        least: The rows that a stream's batch waits for, and the milliseconds that it waits at most:
-            ``read.stream.minRowsPerTrigger``, ``read.stream.maxTriggerDelayMs``.
+        stream: The options that only streams have, the start apart.
         row_kind: ``include-row-kind``: true for a stream, or changes, with a column
             ``_ROW_KIND``; None leaves it to the table.
     """
@@ -217,19 +193,13 @@ class ReadOptions:
     start: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     where: str | None = None
-    consumer_id: str | None = None
-    ignores_progress: bool = False
-    lease: timedelta = LEASE
-    limits: BatchLimits | None = None
-    least: tuple[int, int] | None = None
+    stream: StreamOptions = field(default_factory=StreamOptions)
     row_kind: bool | None = None
 
     @property
     def for_stream(self) -> bool:
         """True when an option is among them that only streams have."""
-        if self.consumer_id is not None or {"scan.mode", _BOUND} & self.start.keys():
-            return True
-        if self.limits is not None or self.least is not None:
+        if self.stream.is_given or {"scan.mode", _BOUND} & self.start.keys():
             return True
         return self.row_kind is not None and not self.for_changes
 
@@ -246,12 +216,8 @@ class ReadOptions:
             start={key: options[key] for key in _CHOICES if key in options},
             columns=_columns(options.get("columns")),
             where=options.get("where"),
-            consumer_id=_consumer_id(options),
-            ignores_progress=_boolean(options, "consumer.ignore-progress") or False,
-            lease=_lease(options),
-            limits=_limits(options),
-            least=_least(options),
-            row_kind=_boolean(options, "include-row-kind"),
+            stream=StreamOptions.parse(options),
+            row_kind=boolean_value(options, "include-row-kind"),
         )
 
 
@@ -302,10 +268,10 @@ class WriteOptions:
             _table(options),
             overwrite,
             None if text is None else _object(text),
-            _boolean(options, "dynamic-partition-overwrite"),
-            _boolean(options, "headwater.clustered") or False,
+            boolean_value(options, "dynamic-partition-overwrite"),
+            boolean_value(options, "headwater.clustered") or False,
             _snapshot(options, "headwater.unchanged-since"),
-            _boolean(options, "headwater.compacts") is not False,
+            boolean_value(options, "headwater.compacts") is not False,
             _numbered(options),
             None if change is None else RowChange.from_json(change),
         )
@@ -316,16 +282,16 @@ class WriteOptions:
             "partition": None
             if self.partition is None
             else json.dumps(dict(self.partition), default=str),
-            "dynamic-partition-overwrite": _text(self.dynamic),
-            "headwater.clustered": _text(self.clustered),
+            "dynamic-partition-overwrite": value_text(self.dynamic),
+            "headwater.clustered": value_text(self.clustered),
             "headwater.unchanged-since": None
             if self.unchanged_since is None
             else self.unchanged_since.to_json(),
-            "headwater.compacts": _text(self.compacts),
+            "headwater.compacts": value_text(self.compacts),
             "headwater.commit-user": None if self.numbered is None else self.numbered[0],
             "headwater.commit-identifier": None
             if self.numbered is None
-            else _text(self.numbered[1]),
+            else value_text(self.numbered[1]),
             "headwater.change": None if self.change is None else self.change.to_json(),
         }
         return {key: text for key, text in texts.items() if text is not None}
@@ -342,83 +308,14 @@ def _table(options: Mapping[str, str]) -> str:
     return name
 
 
-def _consumer_id(options: Mapping[str, str]) -> str | None:
-    """``consumer-id``; raises Invalid for options about a consumer without one."""
-    consumer_id = options.get("consumer-id")
-    if consumer_id is None:
-        for name in _OF_CONSUMERS:
-            if name in options:
-                raise Invalid(f"option '{name}' is about a consumer: set consumer-id, too")
-    mode = options.get("consumer.mode", _CONSUMER_MODES[0])
-    if mode.lower() not in _CONSUMER_MODES:
-        raise Invalid(
-            f"option 'consumer.mode' must be one of {', '.join(_CONSUMER_MODES)}; not '{mode}'"
-        )
-    return consumer_id
-
-
-def _limits(options: Mapping[str, str]) -> BatchLimits | None:
-    """The limits of a batch; raises Invalid."""
-    found = {name: _positive(options, option) for name, option in _LIMITS.items()}
-    return None if all(limit is None for limit in found.values()) else BatchLimits(**found)
-
-
-def _least(options: Mapping[str, str]) -> tuple[int, int] | None:
-    """The rows that a batch waits for, and how many milliseconds; raises Invalid."""
-    rows, delay = _positive(options, _MIN_ROWS), _positive(options, _MAX_DELAY)
-    if rows is None and delay is None:
-        return None
-    if rows is None or delay is None:
-        raise Invalid(f"options '{_MIN_ROWS}' and '{_MAX_DELAY}' need each other: set both or none")
-    most = _positive(options, _LIMITS["rows"])
-    if most is not None and most < rows:
-        raise Invalid(
-            f"a batch of at least {rows} rows ('{_MIN_ROWS}') cannot have at most {most} "
-            f"('{_LIMITS['rows']}')"
-        )
-    return rows, delay
-
-
-def _positive(options: Mapping[str, str], key: str) -> int | None:
-    number = _integer(options, key)
-    if number is not None and number < 1:
-        raise Invalid(f"option '{key}' must be 1 or more, not {number}")
-    return number
-
-
-def _lease(options: Mapping[str, str]) -> timedelta:
-    text = options.get(_LEASE)
-    if text is None:
-        return LEASE
-    millis = parse_duration(text, _LEASE)
-    if not 0 < millis <= MAX_LEASE_MILLIS:
-        raise Invalid(f"option '{_LEASE}' must be more than 0 and at most 1 d, not '{text}'")
-    return timedelta(milliseconds=millis)
-
-
-def _boolean(options: Mapping[str, str], key: str) -> bool | None:
-    text = options.get(key)
-    return None if text is None else parse_boolean(text, key)
-
-
 def _snapshot(options: Mapping[str, str], key: str) -> Snapshot | None:
     text = options.get(key)
     return None if text is None else Snapshot.from_json(text, f"option '{key}'")
 
 
-def _integer(options: Mapping[str, str], key: str) -> int | None:
-    text = options.get(key)
-    if text is None:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise Invalid(f"option '{key}' must be an integer, not '{text}'") from None
-
-
 def _numbered(options: Mapping[str, str]) -> tuple[str, int] | None:
     user = options.get("headwater.commit-user")
-    identifier = _integer(options, "headwater.commit-identifier")
+    identifier = integer_value(options, "headwater.commit-identifier")
     return None if user is None or identifier is None else (user, identifier)
 
 
@@ -444,9 +341,3 @@ def _object(text: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise Invalid("option 'partition' must be a JSON object of partition values")
     return value
-
-
-def _text(value: int | bool | None) -> str | None:
-    if value is None:
-        return None
-    return str(value).lower()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -32,8 +32,9 @@ from pyspark.sql.streaming.datasource import (
 from headwater.catalog.table.scan import Rows
 from headwater.spark.options import Connection, ReadOptions
 from headwater.spark.source.batch_read import SplitsPartition, pack_splits
+from headwater.spark.stream_options import ExpiredStart, SchemaChange
 from headwater.spark.types import conform, spark_arrow_schema
-from headwater.storage.errors import HeadwaterError
+from headwater.storage.errors import HeadwaterError, Invalid, NotFound, ResourceType
 from headwater.storage.predicate.filter import parse_predicate
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.split import ScanPlan, Split
@@ -43,10 +44,16 @@ from headwater.storage.scan.stream import (
     after,
     bounded_end,
     check_history,
+    earliest_changes,
     from_consumer,
+    latest_full,
     starting_position,
 )
-from headwater.storage.scan.stream_batches import BatchLimits, StreamBatches
+from headwater.storage.scan.stream_batches import (
+    BatchLimits,
+    StreamBatches,
+    end_before_schema_change,
+)
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import Json
 
@@ -129,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._hold_consumer()
         position = StreamPosition.from_json(start)
-        options = self._options
+        options = self._options.stream
         is_limited = (options.limits or options.least) and not isinstance(limit, ReadAllAvailable)
         if not position.changes:
             # The full read makes batches of its own, whose splits need no order.
@@ -143,7 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit that Spark passes unless the query's trigger has all rows read at once."""
-        if self._options.limits is None and self._options.least is None:
+        if self._options.stream.limits is None and self._options.stream.least is None:
             return ReadAllAvailable()
         # Spark has one limit at a time; what counts is in the options.
         return ReadMaxRows(_ALL_ROWS)
@@ -152,9 +159,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, position: StreamPosition, end: StreamPosition, newest: Snapshot | None
     ) -> StreamPosition:
         """The end of a batch within its limits; its beginning while it is to wait for rows."""
-        limits = self._options.limits or BatchLimits()
+        limits = self._options.stream.limits or BatchLimits()
         end, rows = self._batches.end_within(position, end, newest, limits)
-        least, now = self._options.least, self._rows.storage.runtime.monotonic()
+        least, now = self._options.stream.least, self._rows.storage.runtime.monotonic()
         # A query that ends when it has caught up would wait for ever.
         if least is not None and self._target is None and self._triggered is not None:
             waited = (now - self._triggered) * 1000
@@ -175,6 +182,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = max(position, self._target)
         if self._bound is not None:
             end = bounded_end(self._rows.storage, position, end, newest, self._bound)
+        if self._options.stream.schema_change is SchemaChange.STOP and position < end:
+            storage, columns = self._rows.storage, self._options.columns
+            end = end_before_schema_change(storage, position, end, newest, columns)
+            if position == end:
+                raise Invalid(
+                    f"table {storage.name}: its columns changed with snapshot "
+                    f"{position.snapshot_id}, and a running query keeps those that it began with: "
+                    "start it again, with the same checkpoint, to go on with the new ones; or set "
+                    "the option headwater.schema-change to ignore"
+                )
         return end, newest
 
     def partitions(
@@ -214,16 +231,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         table, storage = self._catalog_table(), self._rows.storage
         newest = table.pointer.latest()
         if self._hold is None:
-            return self._asked(newest)
-        saved = None if self._options.ignores_progress else self._consumer().position()
+            return self._there(newest, lambda: self._asked(newest))
+        saved = None if self._options.stream.ignores_progress else self._consumer().position()
         if saved is not None:
-            return from_consumer(storage, newest, saved)
-        position = self._asked(newest)
+            return self._there(newest, lambda: from_consumer(storage, newest, saved))
+        position = self._there(newest, lambda: self._asked(newest))
         if position.changes:
             # From now on expiry waits for this reader. A full read is not yet a position that one
             # could go on from.
             self._move(position)
         return position
+
+    def _there(
+        self, newest: Snapshot | None, start: Callable[[], StreamPosition]
+    ) -> StreamPosition:
+        """A start, or what the query wants instead if it has expired."""
+        try:
+            return start()
+        except NotFound as error:
+            if error.resource_type is not ResourceType.SNAPSHOT:
+                raise
+            match self._options.stream.expired_start:
+                case ExpiredStart.FAIL:
+                    raise
+                case ExpiredStart.EARLIEST:
+                    return earliest_changes(self._rows.storage, newest)
+                case ExpiredStart.LATEST_FULL:
+                    return latest_full(newest) or after(newest)
 
     def _asked(self, newest: Snapshot | None) -> StreamPosition:
         """The position at which the options start a new query."""
@@ -235,7 +269,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Save the position, before which everything is done for good."""
         if self._hold is None or not position.changes:
             return
-        if self._saved is None and not self._options.ignores_progress:
+        if self._saved is None and not self._options.stream.ignores_progress:
             self._saved = self._consumer().next_snapshot
         if self._saved is None or self._saved < position.next_snapshot:
             self._move(position)
@@ -248,16 +282,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # The consumer -----------------------------------------------------------------------------
 
     def _consumer(self) -> Consumer:
-        consumer_id = self._options.consumer_id
+        consumer_id = self._options.stream.consumer_id
         assert consumer_id is not None
         return self._catalog_table().consumer(consumer_id)
 
     def _hold_consumer(self) -> None:
         """Keep other queries from the consumer; a query that lost it to another ends here."""
-        if self._options.consumer_id is None:
+        if self._options.stream.consumer_id is None:
             return
         if self._hold is None:
-            hold = self._consumer().hold(self._options.lease)
+            hold = self._consumer().hold(self._options.stream.lease)
             hold.take()
             hold.keep()
             self._hold = hold
@@ -301,12 +335,18 @@ def _in_order(plans: Sequence[ScanPlan]) -> list[list[Split]]:
     The changes of a bucket must not overtake each other from snapshot to snapshot. A table without
     buckets promises no order.
     """
+    changes = [split for plan in plans for split in plan.splits if split.streaming]
+    counts: dict[bytes, set[int]] = {}
+    for split in changes:
+        counts.setdefault(split.partition, set()).add(split.total_buckets)
     buckets: dict[tuple[bytes, int], list[Split]] = {}
     free: list[list[Split]] = []
     for plan in plans:
         for split in plan.splits:
             if split.streaming and split.total_buckets > 0:
-                buckets.setdefault((split.partition, split.bucket), []).append(split)
+                # Buckets that were rescaled meanwhile share keys.
+                bucket = split.bucket if len(counts[split.partition]) == 1 else -1
+                buckets.setdefault((split.partition, bucket), []).append(split)
             else:
                 free.append([split])
     return [*buckets.values(), *free]

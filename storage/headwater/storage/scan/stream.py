@@ -34,6 +34,7 @@ __all__ = [
     "bounded_end",
     "changes_of",
     "check_history",
+    "earliest_changes",
     "find_changes",
     "from_consumer",
     "from_snapshot",
@@ -261,6 +262,19 @@ def bounded_end(
         if reached is not None and reached > watermark:
             return max(position, StreamPosition(number))
     return end
+
+
+def earliest_changes(storage: TableStorage, newest: Snapshot | None) -> StreamPosition:
+    """The position of the earliest snapshot whose changes can be read, for a start that is gone."""
+    if newest is None:
+        return latest(newest)
+    present = {
+        *changelog_file_ids(storage.files, storage.layout),
+        *snapshot_file_ids(storage.files, storage.layout),
+    }
+    return StreamPosition(
+        min((number for number in present if number < newest.id), default=newest.id)
+    )
 
 
 def changes_of(storage: TableStorage, snapshot_id: int) -> Snapshot:

@@ -15,11 +15,16 @@ from headwater.storage.capabilities import Operation
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.split import ScanPlan, Split
-from headwater.storage.scan.stream import StreamPosition, check_history, next_plan_unchecked
+from headwater.storage.scan.stream import (
+    StreamPosition,
+    check_history,
+    find_changes,
+    next_plan_unchecked,
+)
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["BatchLimits", "StreamBatches", "plans_before"]
+__all__ = ["BatchLimits", "StreamBatches", "end_before_schema_change", "plans_before"]
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,40 @@ def plans_before(
 ) -> Iterator[ScanPlan]:
     """One batch of a stream, see `StreamBatches.plans`."""
     return StreamBatches(storage, predicate).plans(position, end, newest)
+
+
+def end_before_schema_change(
+    storage: TableStorage,
+    position: StreamPosition,
+    end: StreamPosition,
+    newest: Snapshot | None,
+    columns: Sequence[str] | None,
+) -> StreamPosition:
+    """The end of a batch that ends before the first snapshot with other columns than the stream's.
+
+    Args:
+        storage: The table, with the schema of the stream.
+        position: The position of the stream.
+        end: The position that it could go on to.
+        newest: The latest snapshot.
+        columns: The columns that the stream reads; None is all.
+    """
+    own = storage.schema
+    if newest is None or newest.schema_id <= own.id:
+        return end
+    read = list(own.field_by_name) if columns is None else columns
+    fields = {(field.id, field.name, str(field.type)) for field in own.columns(read)}
+    changed: dict[int, bool] = {}
+    for number in range(position.snapshot_id, end.snapshot_id):
+        schema_id = find_changes(storage, newest, number).schema_id
+        if schema_id not in changed:
+            later = storage.schema_by_id(schema_id).fields if schema_id > own.id else ()
+            present = {(field.id, field.name, str(field.type)) for field in later}
+            differs = fields != present if columns is None else not fields <= present
+            changed[schema_id] = schema_id > own.id and differs
+        if changed[schema_id]:
+            return max(position, StreamPosition(number))
+    return end
 
 
 def _is_beyond(plan: ScanPlan, at: StreamPosition, end: StreamPosition) -> bool:
