@@ -1,0 +1,85 @@
+"""Streaming writes that are killed at each of their steps: no row is lost and none comes twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.conftest import Numbered, rows
+from tests.spark.dying_follower import POINTS
+
+from headwater.spark import SparkLake
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SOURCE, TARGET = "db.source", "db.target"
+PROGRAM = Path(__file__).with_name("dying_follower.py")
+COMMITS = {
+    "task-wrote": 1,
+    "before-commit": 1,
+    "decided": 2,
+    "committed": 2,
+    "noted": 2,
+    "between-writes": 3,
+    "function-done": 4,
+}
+"""The commits of the target at the time of death, of one or two in each batch."""
+
+
+def _kill_at(point: str, folder: Path, checkpoint: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM), str(folder), str(checkpoint), point],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert process.wait(timeout=300) == -signal.SIGKILL
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_query_that_is_killed_goes_on_without_loss_or_doubling(
+    spark: SparkSession,
+    lake: SparkLake,
+    numbered: Numbered,
+    folder: Path,
+    tmp_path: Path,
+    point: str,
+) -> None:
+    for name in (SOURCE, TARGET):
+        # Append tables, where what comes twice is there twice.
+        lake.create_table(name, numbered(0, 1).schema)
+    for start in (0, 10, 20):
+        lake.write(numbered(start, start + 10), SOURCE)
+    _kill_at(point, folder, tmp_path / "checkpoint")
+    died = lake.catalog.table(TARGET).latest_snapshot()
+    assert died is not None
+    assert died.id == COMMITS[point]
+
+    lake.write(numbered(30, 40), SOURCE)
+    stream = spark.readStream.format("headwater").options(
+        **{"consumer-id": "copy", "headwater.consumer.lease-time": "3 s"}
+    )
+    writer = stream.load(SOURCE).writeStream.trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+
+    def function(df: DataFrame, batch_id: int) -> None:
+        batch = lake.for_batch(batch_id)
+        batch.write(df.where("id % 2 = 0"), TARGET)
+        batch.write(df.where("id % 2 = 1"), TARGET)
+
+    if point in ("between-writes", "function-done"):
+        writer.foreachBatch(function).start().awaitTermination()
+    else:
+        writer.format("headwater").start(TARGET).awaitTermination()
+    assert rows(lake.table(TARGET)) == rows(numbered(0, 40))
+    assert lake.catalog.table(SOURCE).consumer("copy").next_snapshot == 5
