@@ -26,6 +26,8 @@ LEASE = timedelta(seconds=30)
 
 # A lease is renewed so many times before it would run out: a renewal may fail now and then.
 _RENEWALS = 3
+# Renewing keeps the position from expiring, too, which it may after a shorter time.
+_LONGEST_SECONDS = 60.0
 _SECONDS_BETWEEN_LOOKS = 0.5
 _LONGEST_HOST = 100
 
@@ -145,7 +147,8 @@ class ConsumerHold:
             self._consumers.release(self._identifier, self._consumer_id, self.owner)
 
     def _keep(self) -> None:
-        while not self._ended.wait(self._millis / 1000 / _RENEWALS):
+        seconds = min(self._millis / 1000 / _RENEWALS, _LONGEST_SECONDS)
+        while not self._ended.wait(seconds):
             try:
                 self.renew()
             except Conflict:

@@ -16,7 +16,6 @@ from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.types import spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
 from headwater.storage.capabilities import Operation
-from headwater.storage.commit.table_commit import BATCH_IDENTIFIER
 from headwater.storage.errors import Invalid
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import until_no_conflict
@@ -91,8 +90,7 @@ def write_frame(
             .save(table.name)
         )
     since = SnapshotIdentity.of(before)
-    identifier = BATCH_IDENTIFIER if numbered is None else numbered[1]
-    compact_since(table.storage, table.pointer, session.executor, since, identifier=identifier)
+    compact_since(table.storage, table.pointer, session.executor, since, numbered=numbered)
 
 
 def delete_keys(session: CatalogSession, table: Table, keys: DataFrame) -> None:

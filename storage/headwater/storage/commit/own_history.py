@@ -55,15 +55,19 @@ class OwnHistory:
         latest = self._pointer.latest()
         self._known = SnapshotIdentity.of(latest)
         oldest = 1
+        unnumbered: int | None = None
         for snapshot in self._back_from(latest):
             if snapshot.commit_user == self._user:
-                return CommittedUpTo(snapshot.commit_identifier, True)
+                if snapshot.commit_identifier != BATCH_IDENTIFIER:
+                    return CommittedUpTo(snapshot.commit_identifier, True)
+                # Of a job that numbers its commits, such a one was made in its name by another.
+                unnumbered = BATCH_IDENTIFIER
             oldest = snapshot.id
         if oldest > 1 and isinstance(self._pointer, LongMemory):
             remembered = self._pointer.last_identifier(self._user)
             if remembered is not None:
                 return CommittedUpTo(remembered, True)
-        return CommittedUpTo(None, oldest == 1)
+        return CommittedUpTo(unnumbered, oldest == 1 or unnumbered is not None)
 
     def repeated(self, base: Snapshot | None, identifier: int, kind: CommitKind) -> Snapshot | None:
         """A snapshot that has come since the last look and is the user's commit of that number.

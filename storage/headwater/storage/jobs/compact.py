@@ -257,7 +257,7 @@ def compact_since(
     *,
     inclusive: bool = False,
     tells_overwrites: bool = False,
-    identifier: int = BATCH_IDENTIFIER,
+    numbered: tuple[str, int] | None = None,
 ) -> Snapshot | None:
     """Do the compaction that the commits after a snapshot have made due, see `compact_written`.
 
@@ -269,7 +269,9 @@ def compact_since(
         inclusive: True if it made some of them due itself.
         tells_overwrites: True if a lookup writes a changelog though the last of these commits
             replaced files, as a change of rows does.
-        identifier: The number of the compaction for the user of the last of these commits.
+        numbered: The commit user and its number of the commit that this belongs to; None is a
+            user of its own. Another job's user it must never be: that job would take the number
+            for its own, and what it has yet to commit for committed.
     """
     latest = pointer.latest()
     changes = (
@@ -283,7 +285,8 @@ def compact_since(
         for entry in entries
         if entry.kind is FileKind.ADD
     }
-    commit = TableCommit(storage, pointer, latest.commit_user)
+    user, identifier = numbered or (storage.runtime.new_uuid(), BATCH_IDENTIFIER)
+    commit = TableCommit(storage, pointer, user)
     # Of the rows that an overwrite replaces others by no stream is told.
     tells = tells_overwrites or latest.commit_kind is not CommitKind.OVERWRITE
     return compact_written(commit, buckets, executor, identifier, tells_lookups=tells)
