@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -24,18 +25,36 @@ from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.session import run_statement
 from headwater.spark.sql.statement import split_statements
 from headwater.storage.jobs.executor import LocalExecutor
+from headwater.storage.runtime import SYSTEM_RUNTIME
 
 Run = Callable[[str], list[tuple[object, ...]]]
+
+
+def _moments() -> Callable[[], int]:
+    """A clock that never shows a time twice."""
+    last = 0
+
+    def now() -> int:
+        nonlocal last
+        last = max(SYSTEM_RUNTIME.now_millis(), last + 1)
+        return last
+
+    return now
 
 
 @pytest.fixture
 def context(tmp_path: Path, new_sqlite: NewSqlite) -> Iterator[SqlContext]:
     """A session in which the database ``db`` is in use, and Spark is not."""
     url = new_sqlite(tmp_path / DATABASE_FILE)
+    runtime = replace(SYSTEM_RUNTIME, now_millis=_moments())
     catalog = SqlCatalog.open(
-        url, warehouse="main", location=str(tmp_path / "lake"), undrop_millis=60_000
+        url,
+        warehouse="main",
+        location=str(tmp_path / "lake"),
+        undrop_millis=60_000,
+        runtime=runtime,
     )
-    with Lake(catalog) as lake:
+    with Lake(catalog, runtime) as lake:
         lake.create_database("db")
         without_spark = cast("SparkSession", None)
         connection = Connection(str(tmp_path))

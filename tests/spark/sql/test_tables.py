@@ -176,6 +176,11 @@ def test_a_dropped_table_can_be_restored(run: Run, context: SqlContext) -> None:
     with pytest.raises(NotFound):
         run("DROP TABLE was")
     run("DROP TABLE t")
+    run("CREATE TABLE t (last INT)")
+    run("DROP TABLE t")
+    run("UNDROP TABLE t")
+    assert run("SHOW COLUMNS IN t") == [("last",)]
+    run("DROP TABLE t PURGE")
     (row,) = run("SHOW TABLES DROPPED")
     run(f"UNDROP TABLE WITH ID '{row[2]}'")
     assert run("SHOW COLUMNS IN t") == [("other",)]
@@ -320,6 +325,17 @@ def test_what_is_not_understood_creates_nothing(run: Run) -> None:
 )
 def test_types_are_written_as_they_are_read(written: str) -> None:
     assert type_text(_type(written)) == written
+
+
+def test_a_default_that_is_bare_text_is_shown_as_a_string(run: Run, context: SqlContext) -> None:
+    text = AtomicType(Root.VARCHAR, length=9)
+    schema = Schema((DataField(0, "a", text, None, "b, it's"), DataField(1, "c", text, None, "7")))
+    context.catalog.create_table("db.t", schema)
+    ((statement,),) = run("SHOW CREATE TABLE t")
+    run("DROP TABLE t PURGE")
+    run(str(statement))
+    fields = context.catalog.table("db.t").schema.fields
+    assert [field.default_value for field in fields] == ["'b, it's'", "7"]
 
 
 def test_other_names_of_types_are_sparks() -> None:

@@ -1,6 +1,7 @@
 """Tags by SQL, and how the table's handle renames and replaces them."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from tests.spark.sql.conftest import Run
@@ -46,6 +47,13 @@ def test_a_tag_is_replaced(run: Run, table: Table) -> None:
     assert table.tag("b").retained_millis is None
     with pytest.raises(NotFound, match="no tag 'c'"):
         table.replace_tag("c")
+    table.truncate()
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    place = Path(table.info.path.removeprefix("file://"))
+    assert len(list(place.rglob("data-*"))) == 3
+    for name in "ab":
+        run(f"ALTER TABLE t REPLACE TAG {name}")
+    assert list(place.rglob("data-*")) == []
     with pytest.raises(Invalid, match="at least 1 ms"):
         table.replace_tag("a", retained=timedelta(0))
 
