@@ -12,6 +12,7 @@ from tests.spark.conftest import data_files, named_files, rows
 from headwater.spark import SparkLake
 from headwater.spark.row_change import RowCounts
 from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.schema.change import UpdateColumnDefaultValue
 
 pytestmark = pytest.mark.spark
 
@@ -231,3 +232,31 @@ def test_only_files_that_the_source_can_match_are_read_and_written(
     kept = {file.name for file in table.refresh().files() if file.partition == "part=p"}
     assert kept
     assert kept <= before
+
+
+@pytest.mark.modes
+def test_nulls_of_new_versions_become_defaults_and_deleted_rows_are_as_they_were(
+    lake: SparkLake,
+) -> None:
+    keys, options = KINDS["keyed"]
+    schema = lake.spark.createDataFrame([], COLUMNS).schema
+    lake.create_table(
+        "db.t", schema, primary_keys=keys, options={**options, "changelog-producer": "input"}
+    )
+    old = [(1, None, None, "p"), (2, None, None, "p"), (3, None, None, "p")]
+    lake.write(lake.spark.createDataFrame(old, COLUMNS), "db.t")
+    table = lake.catalog.table("db.t").alter(UpdateColumnDefaultValue(("name",), "none"))
+    before = table.latest_snapshot()
+    source = lake.spark.createDataFrame([(1, True), (2, False)], "id BIGINT, goes BOOLEAN")
+    lake.merge("db.t", source, "target.id = source.id").when_matched_delete(
+        "source.goes"
+    ).when_matched_update({"at.x": 5}).execute()
+    latest = table.latest_snapshot()
+    assert before is not None
+    assert latest is not None
+    changes = table.changes(before.id, latest.id).to_arrow()
+    told = zip(
+        *(changes.column(name).to_pylist() for name in ("_ROW_KIND", "id", "name")), strict=True
+    )
+    assert sorted(told) == [("+U", 2, "none"), ("-D", 1, None)]
+    assert rows(lake.table("db.t").select("id", "name")) == [(2, "none"), (3, None)]

@@ -217,9 +217,13 @@ class _KeyedChanges:
                 continue
             changed = batch.filter(arrow_mask(self._wanted(batch)))
             self._last = batch.slice(batch.num_rows - 1)
-            if changed.num_rows:
-                counts = counts.plus(_counted(changed.column(ROW_KIND_COLUMN)))
-                writer.write(changed)
+            counts = counts.plus(_counted(changed.column(ROW_KIND_COLUMN)))
+            deleted = pc.equal(changed.column(ROW_KIND_COLUMN), "-D")
+            # What is taken back is what is there: its nulls are no default values.
+            for wanted, keeps_nulls in ((deleted, True), (pc.invert(deleted), False)):
+                part = changed.filter(wanted)
+                if part.num_rows:
+                    writer.write(part, keeps_nulls=keeps_nulls)
         return counts
 
     def _wanted(self, batch: pa.RecordBatch) -> Mask:
