@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.conftest import rows, scanned_columns
+from tests.spark.conftest import plan, rows, scanned_columns
 
 from headwater.spark import SparkLake
 from headwater.spark.source.table_read import TableRead
@@ -55,6 +55,10 @@ def reads(lake: SparkLake, text: str) -> list[TableRead]:
         # Views and moments.
         ("SELECT number FROM nested WHERE number > 40", ["id"], [0], [4]),
         ("SELECT name FROM orders VERSION AS OF 1 WHERE part = '0'", ["name,part"], [1], [3]),
+        # The current time is another one when the frame is run.
+        ("SELECT id FROM items WHERE id < 3 AND day < current_date() - 5000", ["id,day"], [1], [2]),
+        ("SELECT id FROM items WHERE day > current_date()", ["id,day"], [2], [2]),
+        ("SELECT id FROM items WHERE id < 3 AND day < current_date", ["id,day"], [2], [2]),
         # What decides the number of rows stays.
         ("SELECT count(*) FROM (SELECT id FROM items ORDER BY id LIMIT 5) WHERE id > 10",
          ["id"], [2], [2]),
@@ -97,6 +101,23 @@ def test_timestamps_are_compared_in_the_zone_of_the_session(
             assert lake.last_query[0].files == files
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_a_condition_holds_in_both_readers(spark: SparkSession, lake: SparkLake) -> None:
+    source = spark.sql(
+        "SELECT id, CAST(id / 2 AS DECIMAL(6, 1)) AS d, DATE'2026-01-01' + CAST(id AS INT) AS day, "
+        "TIMESTAMP'2026-01-01 00:00:00Z' + make_interval(0, 0, 0, CAST(id AS INT)) AS at, "
+        "concat('a''b', id) AS s, id * 1.5D AS f FROM range(20)"
+    )
+    lake.create_table("db.t", source.schema, primary_keys=["id"], options={"bucket": "2"})
+    lake.write(source, "db.t")
+    lake.write(source.where("id = 3"), "db.t")
+    assert "FileScan parquet" in plan(lake.table("db.t", where="id > 1"))
+    for where in (
+        "d > 3.05", "day = '2026-01-04'", "at >= TIMESTAMP'2026-01-05 00:00:00Z'", "s = 'a\\'b7'",
+        "s LIKE 'a%' AND f < 4.5", "id IN (1, 3, 5) OR f > 27", "NOT (id < 15)",
+    ):  # fmt: skip
+        assert rows(lake.table("db.t", ["s"], where)) == rows(source.where(where).select("s"))
 
 
 def test_sparks_own_scan_still_pushes_its_filters(shop: SparkLake) -> None:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 
-import pyarrow as pa
 import pyspark.sql.types as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from headwater.catalog.table.branch_scan import BranchScan
-from headwater.catalog.table.scan import Changes, Rows, Scan
+from headwater.catalog.table.scan import Rows, Scan
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
-from headwater.spark.source.batch_read import pack_splits
 from headwater.spark.source.parquet_scan import Division, divide, native_frame
-from headwater.spark.types import conform, spark_arrow_schema, spark_schema
+from headwater.spark.source.worker_rows import worker_frame
+from headwater.spark.types import spark_schema
 from headwater.storage.predicate.filter import columns_of, to_sql
 from headwater.storage.read.positioned_rows import (
     FILE_COLUMN,
     POSITION_COLUMN,
-    positioned_rows,
 )
-from headwater.storage.scan.split import Split
 
 __all__ = ["divide_rows", "frame_of_division", "frame_of_table"]
 
@@ -96,48 +92,7 @@ def frame_of_division(
         schema = st.StructType([*schema.fields, *_POSITIONS])
     if division.python:
         parallelism = session.connection.parallelism
-        frames.append(_worker_frame(spark, rows, division.python, schema, parallelism, positioned))
+        frames.append(worker_frame(spark, rows, division.python, schema, parallelism, positioned))
     if not frames:
         return spark.createDataFrame([], schema)
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
-
-
-def _worker_frame(
-    spark: SparkSession,
-    rows: Rows,
-    splits: Sequence[Split],
-    schema: st.StructType,
-    parallelism: int,
-    positioned: bool,
-) -> DataFrame:
-    if isinstance(rows, Changes):
-        # Their order is that of the commits: one task reads them all.
-        packed = [list(splits)]
-    else:
-        options = rows.storage.schema.table_options
-        packed = pack_splits([[split] for split in splits], options, parallelism)
-    # Without the plan, which every task would get.
-    bare = rows.narrowed(rows.columns, rows.predicate)
-    tasks = spark.range(0, len(packed), 1, len(packed))
-    return tasks.mapInArrow(partial(_read, bare, packed, schema, positioned), schema)
-
-
-def _read(
-    rows: Rows,
-    packed: Sequence[Sequence[Split]],
-    schema: st.StructType,
-    positioned: bool,
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    """The rows of the tasks whose numbers are the batches' only column."""
-    arrow = spark_arrow_schema(schema)
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            for split in packed[number]:
-                found = (
-                    positioned_rows(rows.storage, split, rows.schema.names, rows.predicate)
-                    if positioned
-                    else rows.read_split(split)
-                )
-                for read in found:
-                    yield conform(read, arrow)

@@ -88,9 +88,12 @@ def _implied(reader: _Reader, node: exp.Expr) -> Predicate | None:
         case exp.Paren():
             return _implied(reader, node.this)
         case exp.And():
-            parts = [_implied(reader, part) for part in node.flatten()]
-            said = tuple(part for part in parts if part is not None)
-            return And(said) if said else None
+            said: list[Predicate] = []
+            for part in node.flatten():
+                found = _implied(reader, part)
+                if found is not None:
+                    said.extend(found.operands if isinstance(found, And) else [found])
+            return And(tuple(said)) if said else None
         case exp.Or():
             cases = [_implied(reader, part) for part in node.flatten()]
             whole = tuple(part for part in cases if part is not None)

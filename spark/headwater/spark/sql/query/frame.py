@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -10,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from headwater.spark.source.table_read import TableRead, read_frame
 from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.query.clock import CLOCK, without_clock
 from headwater.spark.sql.query.needs import Need, needs_of, stand_in
 from headwater.spark.sql.query.read import plan_read
 from headwater.spark.sql.query.splice import Spliced, missing_table, splice
@@ -37,8 +39,7 @@ def query_frame(text: str, context: SqlContext) -> DataFrame:
     needs: Sequence[Need | None] = [None] * len(relations)
     # Spark Connect shows no plans; then everything is read.
     if relations and getattr(spark, "_jsparkSession", None) is not None:
-        stand_ins = [stand_in(spark, at, each.schema) for at, each in enumerate(relations)]
-        needs = needs_of(_run(spliced, stand_ins, context), len(relations)) or needs
+        needs = _needs(spliced, context) or needs
     zone = str(spark.conf.get("spark.sql.session.timeZone")) if relations else ""
     reads: list[TableRead] = []
     for at, (relation, need) in enumerate(zip(relations, needs, strict=True)):
@@ -47,6 +48,26 @@ def query_frame(text: str, context: SqlContext) -> DataFrame:
     answer = _run(spliced, frames, context)
     context.last_query = tuple(reads)
     return answer
+
+
+def _needs(spliced: Spliced, context: SqlContext) -> list[Need] | None:
+    """The need for each table, by the plan of the query over stand-ins."""
+    spark, count = context.session.spark, len(spliced.relations)
+    stand_ins = [stand_in(spark, at, each.schema) for at, each in enumerate(spliced.relations)]
+    timeless = without_clock(spliced.text, f"{{t{count}}}")
+    planned = _run(spliced, stand_ins, context)
+    if timeless == spliced.text:
+        return needs_of(planned, count)
+    try:
+        if timeless is not None:
+            clock = stand_in(spark, count, CLOCK)
+            again = _run(replace(spliced, text=timeless), [*stand_ins, clock], context)
+            found = needs_of(again, count + 1)
+            return None if found is None else found[:count]
+    except AnalysisException:
+        pass  # A place where a query cannot stand.
+    found = needs_of(planned, count)
+    return None if found is None else [each.without_conditions() for each in found]
 
 
 def _run(spliced: Spliced, frames: Sequence[DataFrame], context: SqlContext) -> DataFrame:

@@ -7,6 +7,7 @@ tables hold, so that nothing else of them can matter.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,10 @@ class Need:
 
     columns: frozenset[int]
     conditions: tuple[str | None, ...]
+
+    def without_conditions(self) -> Need:
+        """The same columns of all rows."""
+        return Need(self.columns, (None,))
 
     def names(self, schema: st.StructType) -> list[str]:
         """The names of the columns."""
@@ -138,7 +143,7 @@ def _walk(node: Any, above: tuple[tuple[str, Any], ...], found: Sequence[_Found]
 
 def _leaf(node: Any, above: Sequence[tuple[str, Any]], found: Sequence[_Found]) -> None:
     own = _COLUMN.findall(str(node.outputSet().toString()))
-    if not own:
+    if not own or int(own[0][0]) >= len(found):
         return
     target = found[int(own[0][0])]
     conditions: list[str] = []
@@ -170,8 +175,6 @@ def _leaf_name(number: int, at: int) -> str:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    import json
-
     parsed: dict[str, Any] = json.loads(text)
     return parsed
 

@@ -1,0 +1,93 @@
+"""The cost of planning a query by `SparkLake.sql`: ``python -m benchmarks.sql_planning``.
+
+The reference is what a Spark user writes without a catalog: `spark.read.parquet` for each table,
+and `spark.sql` over them. Both are measured in processor time of Python and of Spark's own process,
+in turns, as a loaded machine does not change it much.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater.spark import connect, local_session
+
+__all__ = ["measure"]
+
+TABLES = 10
+_WARM_UP, _ROUNDS = 8, 7
+
+
+def measure(spark: SparkSession, folder: Path) -> tuple[float, float]:
+    """The median processor seconds of planning one query: Headwater's, and the reference's."""
+    lake = connect(spark, folder)
+    lake.catalog.create_database("db")
+    paths: list[str] = []
+    for number in range(TABLES):
+        frame = spark.range(0, 1000).selectExpr("id", "concat('v', id) AS v", "id * 1.0D AS w")
+        lake.create_table(f"db.t{number}", frame.schema)
+        lake.write(frame.coalesce(1), f"db.t{number}")
+        location = lake.catalog.table(f"db.t{number}").storage.layout.location
+        paths.append(f"{location}/bucket-0")
+    names = [f"t{number}" for number in range(TABLES)]
+    joins = " ".join(f"JOIN {{}} {name} ON {name}.id = t0.id" for name in names[1:])
+    columns = ", ".join(f"{name}.v" for name in names)
+    conditions = " AND ".join(f"{name}.w < {number + 50}" for number, name in enumerate(names))
+    text = f"SELECT {columns} FROM {{}} t0 {joins} WHERE {conditions}"
+
+    def by_lake() -> DataFrame:
+        return lake.sql(text.format(*(f"db.{name}" for name in names)))
+
+    def by_spark() -> DataFrame:
+        frames: Any = {
+            name: spark.read.parquet(path) for name, path in zip(names, paths, strict=True)
+        }
+        return spark.sql(text.format(*(f"{{{name}}}" for name in names)), **frames)
+
+    assert by_lake().schema == by_spark().schema
+    for _ in range(_WARM_UP):
+        by_lake()
+        by_spark()
+    own, reference = [], []
+    for _ in range(_ROUNDS):
+        own.append(_seconds(spark, by_lake))
+        reference.append(_seconds(spark, by_spark))
+    return statistics.median(own), statistics.median(reference)
+
+
+def _seconds(spark: SparkSession, work: Callable[[], DataFrame]) -> float:
+    before = _processor_time(spark)
+    work()
+    return _processor_time(spark) - before
+
+
+def _processor_time(spark: SparkSession) -> float:
+    jvm: Any = spark._jvm
+    beans = jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()
+    return time.process_time() + float(beans.getProcessCpuTime()) / 1e9
+
+
+def main() -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
+        spark = local_session("headwater-bench", cores=2, memory="1g")
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            own, reference = measure(spark, Path(folder, "lake"))
+        finally:
+            spark.stop()
+    print(f"a query of {TABLES} tables, processor milliseconds to plan (medians of {_ROUNDS}):")
+    print(
+        f"SparkLake.sql {own * 1000:.0f}, spark.read.parquet and spark.sql {reference * 1000:.0f}"
+    )
+    print(f"more: {(own - reference) * 1000:.0f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Rows that Python workers read: splits that the driver has planned, shared out among tasks.
+
+Workers import this module, and with it nothing that only the driver needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+import pyspark.sql.types as st
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater.catalog.table.scan import Changes, Rows
+from headwater.spark.source.batch_read import pack_splits
+from headwater.spark.types import conform, spark_arrow_schema
+from headwater.storage.read.positioned_rows import positioned_rows
+from headwater.storage.scan.split import Split
+
+__all__ = ["worker_frame"]
+
+
+def worker_frame(
+    spark: SparkSession,
+    rows: Rows,
+    splits: Sequence[Split],
+    schema: st.StructType,
+    parallelism: int,
+    positioned: bool,
+) -> DataFrame:
+    """Some splits of rows as a frame.
+
+    Args:
+        spark: The session.
+        rows: The rows, with the predicate to read them by.
+        splits: At least one.
+        schema: The frame's schema.
+        parallelism: The number of tasks that run at once.
+        positioned: True if `schema` ends with the columns of
+            `headwater.storage.read.positioned_rows`.
+    """
+    if isinstance(rows, Changes):
+        # Their order is that of the commits: one task reads them all.
+        packed = [list(splits)]
+    else:
+        options = rows.storage.schema.table_options
+        packed = pack_splits([[split] for split in splits], options, parallelism)
+    # Without the plan, which every task would get.
+    bare = rows.narrowed(rows.columns, rows.predicate)
+    tasks = spark.range(0, len(packed), 1, len(packed))
+    return tasks.mapInArrow(partial(_read, bare, packed, schema, positioned), schema)
+
+
+def _read(
+    rows: Rows,
+    packed: Sequence[Sequence[Split]],
+    schema: st.StructType,
+    positioned: bool,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the tasks whose numbers are the batches' only column."""
+    arrow = spark_arrow_schema(schema)
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for split in packed[number]:
+                found = (
+                    positioned_rows(rows.storage, split, rows.schema.names, rows.predicate)
+                    if positioned
+                    else rows.read_split(split)
+                )
+                for read in found:
+                    yield conform(read, arrow)
