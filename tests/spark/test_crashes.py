@@ -15,7 +15,7 @@ from tests.spark.dying_follower import POINTS
 
 from headwater.spark import SparkLake
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SOURCE, TARGET = "db.source", "db.target"
 PROGRAM = Path(__file__).with_name("dying_follower.py")

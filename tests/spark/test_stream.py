@@ -674,3 +674,31 @@ def test_changes_of_a_key_stay_in_order_when_buckets_are_rescaled(
         assert not seen.keys() & values.keys()  # one task has all changes of a key
         values |= seen
     assert values == {key: [f"first-{key}", f"second-{key}"] for key in range(20)}
+
+
+def test_a_row_that_moves_to_another_partition_is_deleted_before_it_comes_back(
+    lake: SparkLake, numbered: Numbered, folder: Path
+) -> None:
+    options = {"bucket": "-1"}
+    schema = numbered(0, 1).schema
+    lake.create_table(SOURCE, schema, primary_keys=["id"], partition_keys=["part"], options=options)
+    table = lake.catalog.table(SOURCE)
+    for part in ("b", "a", "c", "a"):
+        moved = {"id": list(range(9)), "name": [part] * 9, "part": [part] * 9}
+        table.write(pa.table(moved))
+    newest = latest(lake, SOURCE)
+    source = source_class(Connection(str(folder), parallelism=8))(
+        CaseInsensitiveDict({"path": SOURCE, "include-row-kind": "true"})
+    )
+    reader = source.streamReader(source.schema())
+    whole = ({"snapshotId": 1, "changes": True}, {"snapshotId": newest + 1, "changes": True})
+    (partition,) = reader.partitions(*whole)
+    present: dict[int, str] = {}
+    for batch in reader.read(partition):
+        assert isinstance(batch, pa.RecordBatch)
+        for row in batch.to_pylist():
+            if row["_ROW_KIND"] in ("+I", "+U"):
+                present[row["id"]] = row["part"]
+            else:
+                present.pop(row["id"])
+    assert present == dict.fromkeys(range(9), "a")

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.types as st
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -62,11 +63,12 @@ if TYPE_CHECKING:
     from headwater.catalog.table.consumer_hold import ConsumerHold
     from headwater.catalog.table.table import Table
 
-__all__ = ["StreamReader"]
+__all__ = ["MovesPartition", "StreamReader"]
 
 # Spark asks for news a hundred times a second; the catalog is asked again after so long.
 _POLL_SECONDS = 0.1
 _ALL_ROWS = 2**63 - 1
+_RETRACTIONS = pa.array(["-U", "-D"])
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -206,8 +208,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         newest = self._catalog_table().pointer.latest()
         plans = list(self._batches.plans(first, last, newest))
         options = rows.storage.schema.table_options
-        packed = pack_splits(_in_order(plans), options, self._parallelism)
-        return [SplitsPartition(each) for each in packed]
+        if rows.row_kinds and rows.storage.schema.crosses_partitions:
+            changes = [[split for split in plan.splits if split.streaming] for plan in plans]
+            free = [[split] for plan in plans for split in plan.splits if not split.streaming]
+            moves: list[InputPartition] = [MovesPartition(changes)] if any(changes) else []
+        else:
+            free, moves = _in_order(plans), []
+        packed = pack_splits(free, options, self._parallelism) if free else []
+        return [*moves, *(SplitsPartition(each) for each in packed)]
 
     def commit(self, end: Mapping[str, object]) -> None:
         """Take note that a batch is done."""
@@ -312,9 +320,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, SplitsPartition):
             return
         arrow = spark_arrow_schema(self._schema)
+        if isinstance(partition, MovesPartition):
+            for splits in partition.snapshots:
+                for retracts in (True, False):
+                    for split in splits:
+                        for batch in self._rows.read_split(split):
+                            is_wanted = pc.is_in(batch.column(ROW_KIND_COLUMN), _RETRACTIONS)
+                            if not retracts:
+                                is_wanted = pc.invert(is_wanted)
+                            chosen = batch.filter(is_wanted)
+                            if chosen.num_rows:
+                                yield conform(chosen, arrow)
+            return
         for split in partition.splits:
             for batch in self._rows.read_split(split):
                 yield conform(batch, arrow)
+
+
+class MovesPartition(SplitsPartition):
+    """The changes of keys that move between partitions, all of a batch.
+
+    A key that moves is deleted in one bucket and added in another: what a snapshot retracts comes
+    before what it adds.
+
+    Args:
+        snapshots: The splits of each snapshot, in order.
+    """
+
+    def __init__(self, snapshots: Sequence[Sequence[Split]]) -> None:
+        super().__init__([split for splits in snapshots for split in splits])
+        self.snapshots = tuple(tuple(splits) for splits in snapshots)
 
 
 def _end_in_order() -> None:
