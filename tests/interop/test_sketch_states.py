@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from py4j.java_gateway import JavaGateway
 
+from headwater.catalog.table.table import Table
+from headwater.client.lake import Lake
 from headwater.storage.merge.field_sketches import hll_union, roaring_union, theta_union
 from headwater.storage.merge.roaring64 import roaring64_union
+
+from .conftest import TOKEN, Service
+from .java_client import JavaClient
 
 _SETS = [range(3), range(2, 5000), range(100_000, 100_900, 3), [7], range(0, 120_000, 2)]
 
@@ -149,3 +156,46 @@ def test_64_bit_bitmaps_keep_what_java_removed(
             getattr(merged, "or")(other)
             expected = bytes(merged.serialize())
         assert roaring64_union(states) == expected, seed
+
+
+@pytest.mark.interop_java
+def test_tables_of_64_bit_bitmaps_are_merged_alike(
+    lake: Lake, service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
+) -> None:
+    """Each side reads what both wrote; Java's rows are copied from a table of ours."""
+    client = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    schema = pa.schema([pa.field("k", pa.int64(), nullable=False), ("seen", pa.binary())])
+    made = java_gateway.jvm.org.apache.paimon.utils.RoaringBitmap64
+
+    def table(name: str, keys: Sequence[str] = (), **options: str) -> Table:
+        name = f"interop.{name}_{client.label}"
+        lake.drop_table(name, ignore_if_not_exists=True)
+        return lake.create_table(name, schema, primary_keys=keys, options=options)
+
+    merging = {
+        "bucket": "1", "write-only": "true", "merge-engine": "aggregation",
+        "fields.seen.aggregate-function": "rbm64",
+    }  # fmt: skip
+    ours, theirs = (table(f"bitmaps_{whose}", ["k"], **merging) for whose in ("ours", "theirs"))
+    random = Random(3)
+    for number in range(4):
+        states = [
+            bytes(made.bitmapOf(_array(java_gateway, next(_random_sets(random)))).serialize())
+            for _ in range(5)
+        ]
+        source = table(f"bitmaps_{number}")
+        source.write(pa.table({"k": range(5), "seen": [*states[:4], None]}, schema))
+        ours.write(source.scan().to_arrow())
+        client.copy(source.name, theirs.name)
+
+    def rows(of: Table) -> list[tuple[int, bytes | None]]:
+        return sorted(map(tuple, map(dict.values, of.scan().to_arrow().to_pylist())))
+
+    merged = rows(ours)
+    assert rows(theirs) == merged
+    read = table("bitmaps_read")
+    client.copy(ours.name, read.name)
+    assert rows(read) == merged
+    for each in (ours, theirs):
+        each.compact(full=True)
+        assert rows(each) == merged
