@@ -22,10 +22,15 @@ _PROPERTY = "headwater.{}-rows"
 
 
 class Repeats(StrEnum):
-    """The treatment of a table's row that several rows of a source match."""
+    """The treatment of a row of a table with several changes.
+
+    It is refused, or a second deletion counts for nothing, or a row is added in the place of the
+    one of its key that is deleted.
+    """
 
     REFUSED = "refused"
     DROPPED = "dropped"
+    REPLACED = "replaced"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,9 @@ from headwater.spark.sql.ddl.databases import HANDLERS as DATABASES
 from headwater.spark.sql.ddl.functions import HANDLERS as FUNCTIONS
 from headwater.spark.sql.ddl.tables import HANDLERS as TABLES
 from headwater.spark.sql.ddl.views import HANDLERS as VIEWS
+from headwater.spark.sql.dml.change import HANDLERS as CHANGE
+from headwater.spark.sql.dml.insert import HANDLERS as INSERT
+from headwater.spark.sql.dml.merge import HANDLERS as MERGE
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.show.describe import HANDLERS as DESCRIBE
 from headwater.spark.sql.show.listings import HANDLERS as SHOW
@@ -36,6 +39,9 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **SHOW,
     **DESCRIBE,
     **CALL,
+    **CHANGE,
+    **INSERT,
+    **MERGE,
 }
 _MOST_WORDS = max(len(words) for words in _HANDLERS)
 

@@ -273,17 +273,24 @@ class Statement:
         raise self.unexpected("a string, a number, TRUE or FALSE")
 
     def until(self, *keywords: str) -> str:
-        """Read up to one of these keywords or symbols outside brackets, or the end.
+        """Read up to one of these keywords or symbols outside brackets and CASE, or the end.
 
         Returns:
             What was read, as its user wrote it; empty if there was nothing.
         """
-        start, depth = self._at, 0
+        start, depth, cases = self._at, 0, 0
         while (word := self._next()) is not None:
             symbol = word.text if word.kind is WordKind.SYMBOL else ""
             plain = word.kind in (WordKind.WORD, WordKind.SYMBOL)
-            if depth == 0 and plain and word.text.upper() in keywords:
+            keyword = word.text.upper() if plain else ""
+            if depth == 0 and not cases and plain and keyword in keywords:
                 break
+            # The word after a dot is a column's name.
+            named = self._at > start and self._words[self._at - 1].text == "."
+            if keyword == "CASE" and not named:
+                cases += 1
+            elif keyword == "END" and not named:
+                cases = max(cases - 1, 0)
             if symbol in _OPENING:
                 depth += 1
             elif symbol in _CLOSING:

@@ -17,7 +17,6 @@ from headwater.spark.row_change import Repeats, RowChange, RowCounts
 from headwater.spark.session import make_active
 from headwater.spark.write.bucket_rows import check_columns, cluster
 from headwater.storage.capabilities import Operation
-from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import until_no_conflict
@@ -55,8 +54,6 @@ def change_rows(
     operation: str,
     plan: Callable[[Table, Snapshot | None], Changes | None],
     predicate: Predicate | None = None,
-    *,
-    inserts: bool = False,
 ) -> RowCounts:
     """Change rows as one commit, and do the compaction that is due then.
 
@@ -67,7 +64,6 @@ def change_rows(
         plan: The changes of a snapshot's rows; None when there are none. It is asked again when
             another commit changed the same rows meanwhile.
         predicate: Only rows that fulfil it can change.
-        inserts: True if what is added depends on what there is.
 
     Raises:
         Invalid: A new row does not fit the table, or several changes meet in one row.
@@ -84,10 +80,6 @@ def change_rows(
         writer = storage.runtime.new_uuid()
         admit_waiting_rows(storage, table.pointer, session.executor, predicate, rewrites=False)
         base = table.pointer.latest()
-        if base is None and inserts:
-            # So that of two first changes one can be told that the other came before.
-            TableCommit(storage, table.pointer, writer).commit([], allow_empty=True)
-            base = table.pointer.latest()
         if base is not None:
             refuse_waiting_rows(storage, base, predicate, rewrites=False)
         changes = plan(table, base)

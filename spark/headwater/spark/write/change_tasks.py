@@ -200,6 +200,7 @@ class _KeyedChanges:
     def __init__(self, storage: TableStorage, change: RowChange) -> None:
         self._storage = storage
         self._drops = change.repeats is Repeats.DROPPED
+        self._replaces = change.repeats is Repeats.REPLACED
         schema = storage.schema
         options = schema.table_options
         self._keys = schema.primary_keys
@@ -257,6 +258,9 @@ class _KeyedChanges:
         for code, name in enumerate(known):
             if kind.get(name, False):
                 allowed |= (codes[:-1] == code) & (codes[1:] == code)
+        if self._replaces and {"-D", "+I"} <= set(known):
+            gone, new = known.index("-D"), known.index("+I")
+            allowed |= (codes[:-1] == gone) & (codes[1:] == new)
         wrong = np.flatnonzero(same & ~allowed)
         if len(wrong):
             row = with_last.slice(int(wrong[0]), 1).select(list(self._keys)).to_pylist()[0]
@@ -296,8 +300,7 @@ class ChangeWriter(DataSourceArrowWriter):
     def _plan(self, storage: TableStorage) -> WritePlan:
         options = self._options
         replaced = Replacement(options.partition, options.dynamic) if options.overwrite else None
-        since = options.unchanged_since
-        return WritePlan(storage, replaced, SnapshotIdentity.of(since), compacts=False)
+        return WritePlan(storage, replaced, compacts=False)
 
     def _planned(self) -> _Target:
         table = self._options.open()

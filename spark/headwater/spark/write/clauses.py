@@ -24,12 +24,32 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import DataField
 
-__all__ = ["Action", "Clause", "Expression", "Projection", "expression", "refuse_change"]
+__all__ = [
+    "DEFAULT",
+    "Action",
+    "Clause",
+    "Default",
+    "Expression",
+    "Projection",
+    "assigned",
+    "expression",
+    "refuse_change",
+]
 
 Expression: TypeAlias = Column | str
 """A Spark column, or SQL text."""
 
 _CHANGE = "_headwater_change"
+
+
+class Default(Enum):
+    """The default of the column that a value is assigned to."""
+
+    DEFAULT = "DEFAULT"
+
+
+DEFAULT = Default.DEFAULT
+"""In place of a value: the column's default, or null."""
 
 
 class Action(Enum):
@@ -53,7 +73,7 @@ class Clause:
 
     action: Action
     condition: Column | None = None
-    values: Mapping[str, Column] | None = None
+    values: Mapping[str, Column | Default] | None = None
 
 
 def expression(value: object) -> Column:
@@ -61,6 +81,14 @@ def expression(value: object) -> Column:
     if isinstance(value, str):
         return sf.expr(value)
     return value if isinstance(value, Column) else sf.lit(value)
+
+
+def assigned(values: Mapping[str, object]) -> dict[str, Column | Default]:
+    """The values of a clause as a user gives them, see `expression`."""
+    return {
+        name: value if isinstance(value, Default) else expression(value)
+        for name, value in values.items()
+    }
 
 
 def refuse_change(storage: TableStorage, clauses: Iterable[Clause]) -> None:
@@ -251,8 +279,14 @@ class Projection:
         assert clause.values is not None
         whole: dict[str, Column] = {}
         fields: dict[str, dict[tuple[str, ...], Column]] = {}
-        for name, value in clause.values.items():
+        for name, given in clause.values.items():
             column, path = self._place(name)
+            if isinstance(given, Default):
+                if path:
+                    raise Invalid(f"table {self._storage.name}: field '{name}' has no default")
+                value = self._default(self._storage.schema.column(column))
+            else:
+                value = given
             if (not path and column in whole) or path in fields.get(column, {}):
                 raise Invalid(f"table {self._storage.name}: column '{name}' is assigned twice")
             if path:

@@ -22,6 +22,7 @@ from headwater.spark.write.clauses import (
     Clause,
     Expression,
     Projection,
+    assigned,
     expression,
     refuse_change,
 )
@@ -145,9 +146,7 @@ class MergeBuilder:
             Clause(
                 action,
                 None if condition is None else expression(condition),
-                None
-                if values is None
-                else {name: expression(value) for name, value in values.items()},
+                None if values is None else assigned(values),
             )
         )
         return self
@@ -211,7 +210,6 @@ class MergeBuilder:
             "MERGE",
             plan,
             None if bounds is None else bounds.predicate,
-            inserts=bool(clauses.not_matched),
         )
 
     @property

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.row_change import RowCounts
+from headwater.spark.errors import own_errors
+from headwater.spark.names import quoted
+from headwater.spark.row_change import Repeats, RowCounts
 from headwater.spark.write.change_commit import Changes, change_rows
 from headwater.spark.write.clauses import (
     Action,
     Clause,
+    Default,
     Expression,
     Projection,
+    assigned,
     expression,
     refuse_change,
 )
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.target import read_target
 from headwater.storage.errors import Invalid, NotFound, Unsupported
-from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.maintenance.key_rewrite import rewrites_files
+from headwater.storage.predicate.filter import Constant, Predicate, parse_predicate
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["delete_rows", "delete_where", "update_rows"]
+__all__ = ["delete_counted", "delete_rows", "delete_where", "replace_where", "update_rows"]
 
 _TARGET = "target"
 
@@ -57,8 +63,7 @@ def update_rows(
     """
     if not values:
         raise Invalid(f"table {table.name}: an update needs a column and its new value")
-    columns = {name: expression(value) for name, value in values.items()}
-    return _change(session, table, Action.UPDATE, columns, where, alias)
+    return _change(session, table, Action.UPDATE, assigned(values), where, alias)
 
 
 def delete_rows(
@@ -88,11 +93,78 @@ def delete_where(session: CatalogSession, table: Table, where: Expression) -> No
     delete_rows(session, table, where)
 
 
+def delete_counted(
+    session: CatalogSession, table: Table, where: str | None, *, alias: str
+) -> RowCounts | None:
+    """Delete the rows that fulfil a condition, of tables of any merge engine.
+
+    Returns:
+        The number of rows; None where it is not known, as files were written anew.
+    """
+    if not rewrites_files(table.storage, deletes=True):
+        return delete_rows(session, table, where, alias=alias)
+    predicate = Constant(True) if where is None else parse_predicate(where, table.schema)
+    made = table.delete(predicate, executor=session.executor)
+    return None if made is not None else RowCounts()
+
+
+def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where: str) -> RowCounts:
+    """Delete the rows that fulfil a condition and add others that do, as one commit.
+
+    Args:
+        session: The catalog's.
+        table: The table.
+        rows: The new rows, with the table's columns; a column may be missing.
+        where: The condition, as SQL text.
+
+    Raises:
+        Invalid: A new row does not fulfil the condition.
+        Unsupported: New rows could be older than those that they replace.
+        Conflict, OutcomeUnknown: As `change_rows`.
+    """
+    storage = table.storage
+    if storage.schema.primary_keys and storage.schema.table_options.sequence_fields:
+        raise Unsupported(
+            f"table {storage.name}: rows of a table with 'sequence.field' cannot be replaced, as "
+            "new ones may be older than those deleted; delete the rows, then insert others"
+        )
+    condition = sf.expr(where)
+    refuse_change(storage, [Clause(Action.DELETE)])
+    assignment = StoreAssignment(session.spark, table.name)
+    projection = Projection(storage, assignment, _TARGET)
+    given = [name for name in storage.schema.field_by_name if name in rows.columns]
+    values: dict[str, Column | Default] = {name: sf.col(quoted(name)) for name in given}
+    keyed = bool(storage.schema.primary_keys)
+    places = [] if keyed else [FILE_COLUMN, POSITION_COLUMN]
+    # Computed once, though a conflict may have it written twice.
+    with own_errors():
+        kept = rows.localCheckpoint()
+    new = projection.changes(kept, [Clause(Action.INSERT, None, values)])
+    wrong = new.where(~sf.coalesce(condition, sf.lit(False))).limit(1).count()
+    if wrong:
+        raise Invalid(f"table {storage.name}: new rows do not fulfil the condition {where}")
+    if places:
+        new = new.withColumn(FILE_COLUMN, sf.lit(None).cast("string"))
+        new = new.withColumn(POSITION_COLUMN, sf.lit(None).cast("bigint"))
+    predicate = _pruning(storage, where)
+
+    def plan(table: Table, base: Snapshot | None) -> Changes:
+        names = list(storage.schema.field_by_name)
+        target = read_target(session, table, base, names, predicate)
+        old = target.frame.alias(_TARGET).where(condition)
+        gone = projection.changes(old, [Clause(Action.DELETE)], places)
+        return Changes(
+            gone.unionByName(new), target.predicate, is_serial=True, repeats=Repeats.REPLACED
+        )
+
+    return change_rows(session, table, "REPLACE", plan, predicate)
+
+
 def _change(
     session: CatalogSession,
     table: Table,
     action: Action,
-    values: Mapping[str, Column] | None,
+    values: Mapping[str, Column | Default] | None,
     where: Expression | None,
     alias: str,
 ) -> RowCounts:

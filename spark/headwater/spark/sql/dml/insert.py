@@ -1,0 +1,274 @@
+"""``INSERT INTO``, ``INSERT OVERWRITE`` and ``INSERT INTO … REPLACE WHERE``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from headwater.catalog.table.table import Table
+from headwater.spark.sql.context import Answer, Handler, SqlContext
+from headwater.spark.sql.dml.parts import counted
+from headwater.spark.sql.query.frame import query_frame
+from headwater.spark.sql.query.statements import HANDLERS as QUERY
+from headwater.spark.sql.statement import Statement, read_words, split_statements
+from headwater.spark.types import spark_type
+from headwater.spark.write.change_commit import insert_rows
+from headwater.spark.write.join_condition import column_of
+from headwater.spark.write.store_assignment import StoreAssignment
+from headwater.spark.write.update import replace_where
+from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.rows.partition import static_partition
+from headwater.storage.types.values import arrow_scalar
+
+__all__ = ["HANDLERS"]
+
+_QUERY = QUERY[("WITH",)]
+_QUERIES = ("SELECT", "VALUES", "TABLE", "FROM", "WITH")
+# The value of a partition column that the rows give.
+_OPEN = object()
+_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+_OVERWRITE_OPTION = "dynamic-partition-overwrite"
+
+
+def _with(statement: Statement, context: SqlContext) -> Answer:
+    """``WITH … INSERT …``, or a query."""
+    whole = Statement(statement.text, read_words(statement.text))
+    prefix = whole.until("INSERT")
+    if whole.peek("INSERT", "INTO") or whole.peek("INSERT", "OVERWRITE"):
+        return _insert(whole, context, prefix)
+    return _QUERY(statement, context)
+
+
+def _insert(statement: Statement, context: SqlContext, prefix: str = "") -> pa.Table:
+    """``INSERT INTO | OVERWRITE [TABLE] name [PARTITION (…)] [(columns)] [BY NAME] query``."""
+    statement.expect("INSERT")
+    overwrites = statement.accept("OVERWRITE")
+    if not overwrites:
+        statement.expect("INTO")
+    if statement.peek("DIRECTORY") or statement.peek("LOCAL", "DIRECTORY"):
+        raise Unsupported("INSERT OVERWRITE DIRECTORY writes no table of the catalog")
+    statement.accept("TABLE")
+    table = context.catalog.table(context.full_name(statement.name_parts()))
+    if not overwrites and statement.accept("REPLACE", "WHERE"):
+        condition = statement.until(*_QUERIES)
+        rows = _Rows(table, context).positional(_query(statement, prefix, context, table, None))
+        return counted(
+            replace_where(context.session, table, rows, condition), "deleted", "inserted"
+        )
+    fixed: dict[str, object] = {}
+    if statement.accept("PARTITION"):
+        fixed = _partition(statement, table)
+    if statement.peek("IF"):
+        raise Unsupported(
+            f"table {table.name}: INSERT OVERWRITE … IF NOT EXISTS is not supported; ask for the "
+            "partition first"
+        )
+    columns: list[str] | None = None
+    by_name = statement.accept("BY", "NAME")
+    if not by_name and statement.peek("(") and not _begins_query(statement):
+        columns = _columns(statement, table)
+    made = _Rows(table, context, fixed)
+    if by_name:
+        rows = made.by_name(_query(statement, prefix, context, table, None))
+    else:
+        wanted = made.wanted if columns is None else columns
+        rows = made.positional(_query(statement, prefix, context, table, wanted), columns)
+    if not overwrites:
+        return counted(insert_rows(context.session, table, rows), "inserted")
+    dynamic = _is_dynamic(table, context)
+    known = {name: value for name, value in fixed.items() if value is not _OPEN}
+    counts = insert_rows(
+        context.session,
+        table,
+        rows,
+        overwrite=True,
+        partition=known if known and not dynamic else None,
+        dynamic=dynamic if not known or dynamic else None,
+    )
+    return counted(counts, "inserted")
+
+
+def _is_dynamic(table: Table, context: SqlContext) -> bool:
+    """True if only partitions that there are rows for are replaced."""
+    text = table.schema.options.get(_OVERWRITE_OPTION)
+    if text is not None:
+        return table.schema.table_options.dynamic_partition_overwrite
+    mode = context.session.spark.conf.get(_OVERWRITE_MODE) or "static"
+    return mode.lower() == "dynamic"
+
+
+def _begins_query(statement: Statement) -> bool:
+    return any(statement.peek("(", word) for word in (*_QUERIES, "("))
+
+
+def _query(
+    statement: Statement,
+    prefix: str,
+    context: SqlContext,
+    table: Table,
+    columns: Sequence[str] | None,
+) -> DataFrame:
+    """The rows of what is left of the statement."""
+    if statement.at_end:
+        raise statement.unexpected("a query")
+    text = statement.rest()
+    if columns is not None and split_statements(text)[0].peek("VALUES"):
+        text = _with_defaults(text, table, columns)
+    return query_frame(f"{prefix} {text}" if prefix else text, context)
+
+
+def _with_defaults(text: str, table: Table, columns: Sequence[str]) -> str:
+    """``VALUES`` with the defaults of columns in the places of the word DEFAULT."""
+    (words,) = split_statements(text)
+    words.expect("VALUES")
+    rows: list[str] = []
+    changed = False
+    while True:
+        values: list[str] = []
+        single = not words.accept("(")
+        while True:
+            value = words.until(",")
+            if value.upper() == "DEFAULT":
+                changed = True
+                name = columns[len(values)] if len(values) < len(columns) else columns[-1]
+                value = _default_text(table, name)
+            values.append(value)
+            if single or not words.accept(","):
+                break
+        if not single:
+            words.expect(")")
+        rows.append(f"({', '.join(values)})")
+        if not words.accept(","):
+            break
+    return f"VALUES {', '.join(rows)} {words.rest()}" if changed else text
+
+
+def _default_text(table: Table, name: str) -> str:
+    item = table.schema.column(name)
+    kind = spark_type(item.type).simpleString()
+    if item.default_value is None:
+        return f"CAST(NULL AS {kind})"
+    text = item.default_value
+    if len(text) > 1 and text.startswith("'") and text.endswith("'"):
+        text = text[1:-1]
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"CAST('{escaped}' AS {kind})"
+
+
+def _column(table: Table, name: str) -> str:
+    found = column_of(name, list(table.schema.field_by_name))
+    if found is None:
+        raise NotFound(
+            f"table {table.name} has no column '{name}'; its columns are "
+            f"{', '.join(table.schema.field_by_name)}",
+            resource_type=ResourceType.COLUMN,
+            resource_name=name,
+        )
+    return found
+
+
+def _columns(statement: Statement, table: Table) -> list[str]:
+    statement.expect("(")
+    names: list[str] = []
+    while not statement.accept(")"):
+        if names:
+            statement.expect(",")
+        name = _column(table, statement.name())
+        if name in names:
+            raise Invalid(f"table {table.name}: column '{name}' is named twice")
+        names.append(name)
+    return names
+
+
+def _partition(statement: Statement, table: Table) -> dict[str, object]:
+    """``(a = 'x', b)``: the values of partition columns, or `_OPEN`."""
+    statement.expect("(")
+    found: dict[str, object] = {}
+    while not statement.accept(")"):
+        if found:
+            statement.expect(",")
+        name = _column(table, statement.name())
+        if name not in table.schema.partition_keys:
+            raise Invalid(f"table {table.name}: '{name}' is no partition column")
+        if name in found:
+            raise Invalid(f"table {table.name}: partition column '{name}' is named twice")
+        value: object = _OPEN
+        if statement.accept("="):
+            value = None
+            if not statement.accept("NULL"):
+                for kind in ("DATE", "TIMESTAMP"):
+                    if statement.accept(kind):
+                        break
+                value = statement.constant()
+        found[name] = value
+    return found
+
+
+class _Rows:
+    """Brings a query's rows to a table's columns.
+
+    Args:
+        table: The table.
+        context: The user's.
+        fixed: Values of partition columns, which the query then lacks.
+    """
+
+    def __init__(
+        self, table: Table, context: SqlContext, fixed: Mapping[str, object] | None = None
+    ) -> None:
+        self._table = table
+        self._assignment = StoreAssignment(context.session.spark, table.name)
+        given = {name: value for name, value in (fixed or {}).items() if value is not _OPEN}
+        # Also refuses what is no value of a column.
+        self._fixed = static_partition(table.storage, given) if given else {}
+        self.wanted = [name for name in table.schema.field_by_name if name not in self._fixed]
+
+    def positional(self, rows: DataFrame, columns: Sequence[str] | None = None) -> DataFrame:
+        """The rows whose columns stand for these of the table, in this order."""
+        names = self.wanted if columns is None else list(columns)
+        for name in names:
+            if name in self._fixed:
+                raise Invalid(
+                    f"table {self._table.name}: column '{name}' has a value in PARTITION, and is "
+                    "named again"
+                )
+        if len(rows.columns) != len(names):
+            problem = "many" if len(rows.columns) > len(names) else "few"
+            raise Invalid(
+                f"table {self._table.name}: the query has too {problem} columns: "
+                f"{len(rows.columns)} ({', '.join(rows.columns)}), where {len(names)} are needed "
+                f"({', '.join(names)})"
+            )
+        return self._assigned(rows, names)
+
+    def by_name(self, rows: DataFrame) -> DataFrame:
+        """The rows whose columns have the names of the table's."""
+        names = [_column(self._table, name) for name in rows.columns]
+        if len(set(names)) < len(names) or self._fixed.keys() & set(names):
+            raise Invalid(f"table {self._table.name}: the query gives a column twice")
+        return self._assigned(rows, names)
+
+    def _assigned(self, rows: DataFrame, names: Sequence[str]) -> DataFrame:
+        places = [f"_headwater_{at}" for at in range(len(names))]
+        schema = self._table.schema
+        columns = [
+            self._assignment.assigned(
+                sf.col(place), item.dataType, spark_type(schema.column(name).type), name
+            ).alias(name)
+            for place, name, item in zip(places, names, rows.schema.fields, strict=True)
+        ]
+        for name, value in self._fixed.items():
+            kind = schema.column(name).type
+            literal = sf.lit(arrow_scalar(value, kind).as_py())
+            columns.append(literal.cast(spark_type(kind)).alias(name))
+        return rows.toDF(*places).select(columns)
+
+
+def _plain_insert(statement: Statement, context: SqlContext) -> pa.Table:
+    return _insert(statement, context)
+
+
+HANDLERS: Mapping[tuple[str, ...], Handler] = {("INSERT",): _plain_insert, ("WITH",): _with}

@@ -1,0 +1,180 @@
+"""``MERGE INTO``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headwater.catalog.table.table import Table
+from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.dml.change import assigned_value
+from headwater.spark.sql.dml.parts import (
+    Expressions,
+    assigned_name,
+    assignments,
+    counted,
+    target_table,
+)
+from headwater.spark.sql.query.frame import query_frame
+from headwater.spark.sql.statement import Statement, split_statements
+from headwater.spark.write.merge import MergeBuilder
+from headwater.storage.errors import Invalid, Unsupported
+
+__all__ = ["HANDLERS"]
+
+
+def _merge(statement: Statement, context: SqlContext) -> pa.Table:
+    """``MERGE [WITH SCHEMA EVOLUTION] INTO name USING source ON condition WHEN …``."""
+    statement.expect("MERGE")
+    evolves = statement.accept("WITH")
+    if evolves:
+        statement.expect("SCHEMA", "EVOLUTION")
+    statement.expect("INTO")
+    table, alias, parts = target_table(statement, context, "USING")
+    statement.expect("USING")
+    source, source_alias = _source(statement.until("ON"), context)
+    statement.expect("ON")
+    with Expressions(context, table) as expressions:
+        merge = MergeBuilder(
+            context.session,
+            table,
+            source,
+            expressions.text(statement.until("WHEN")),
+            target_alias=alias,
+            source_alias=source_alias,
+        )
+        if evolves:
+            merge.with_schema_evolution()
+        if statement.at_end:
+            raise statement.unexpected("WHEN")
+        while not statement.at_end:
+            _Clause(statement, merge, table, [parts, (alias,)], expressions).read()
+        counts = merge.execute()
+    return counted(counts, "updated", "deleted", "inserted")
+
+
+def _source(written: str, context: SqlContext) -> tuple[DataFrame, str]:
+    """The rows of ``name [alias]`` or ``(query) [alias]``, and their name in expressions."""
+    parsed = split_statements(written)
+    if not parsed:
+        raise Invalid("MERGE INTO needs a source after USING: a table or a query in brackets")
+    (words,) = parsed
+    alias = "source"
+    if words.peek("("):
+        words.bracketed()
+    else:
+        alias = words.name_parts()[-1]
+    if not words.at_end:
+        words.accept("AS")
+        alias = words.name()
+    if words.peek("("):
+        words.bracketed()
+    if not words.at_end:
+        raise Unsupported(
+            f"the source '{written}' of a merge is neither a table nor a query; write "
+            "USING (SELECT …) AS alias"
+        )
+    return query_frame(f"SELECT * FROM {written}", context), alias
+
+
+class _Clause:
+    """Reads a ``WHEN`` clause into a merge."""
+
+    def __init__(
+        self,
+        statement: Statement,
+        merge: MergeBuilder,
+        table: Table,
+        names: list[tuple[str, ...]],
+        expressions: Expressions,
+    ) -> None:
+        self._statement = statement
+        self._merge = merge
+        self._table = table
+        self._names = names
+        self._expressions = expressions
+
+    def read(self) -> None:
+        statement, merge = self._statement, self._merge
+        statement.expect("WHEN")
+        if statement.accept("MATCHED"):
+            condition = self._condition()
+            if statement.accept("DELETE"):
+                merge.when_matched_delete(condition)
+            elif (values := self._update()) is None:
+                merge.when_matched_update_all(condition)
+            else:
+                merge.when_matched_update(values, condition)
+            return
+        statement.expect("NOT", "MATCHED")
+        if statement.accept("BY", "SOURCE"):
+            condition = self._condition()
+            if statement.accept("DELETE"):
+                merge.when_not_matched_by_source_delete(condition)
+                return
+            values = self._update()
+            if values is None:
+                raise Invalid("rows that no row of the source matches have no values for SET *")
+            merge.when_not_matched_by_source_update(values, condition)
+            return
+        if statement.accept("BY"):
+            statement.expect("TARGET")
+        condition = self._condition()
+        values = self._insert()
+        if values is None:
+            merge.when_not_matched_insert_all(condition)
+        else:
+            merge.when_not_matched_insert(values, condition)
+
+    def _condition(self) -> str | None:
+        statement = self._statement
+        condition = None
+        if statement.accept("AND"):
+            condition = self._expressions.text(statement.until("THEN"))
+        statement.expect("THEN")
+        return condition
+
+    def _update(self) -> dict[str, object] | None:
+        statement = self._statement
+        statement.expect("UPDATE")
+        if statement.accept("*") or statement.accept("SET", "*"):
+            return None
+        statement.expect("SET")
+        values = assignments(statement, self._table, self._names, "WHEN")
+        return {name: self._value(text) for name, text in values.items()}
+
+    def _insert(self) -> dict[str, object] | None:
+        statement = self._statement
+        statement.expect("INSERT")
+        if statement.accept("*"):
+            return None
+        names = list(self._table.schema.field_by_name)
+        if statement.accept("("):
+            names = []
+            while not statement.accept(")"):
+                if names:
+                    statement.expect(",")
+                parts = statement.name_parts()
+                names.append(assigned_name(parts, self._table, self._names))
+        statement.expect("VALUES", "(")
+        texts: list[str] = []
+        while not statement.accept(")"):
+            if texts:
+                statement.expect(",")
+            texts.append(statement.until(","))
+        if len(texts) != len(names):
+            raise Invalid(
+                f"table {self._table.name}: INSERT names {len(names)} columns and has "
+                f"{len(texts)} values"
+            )
+        if len(set(names)) < len(names):
+            raise Invalid(f"table {self._table.name}: INSERT names a column twice")
+        return {name: self._value(text) for name, text in zip(names, texts, strict=True)}
+
+    def _value(self, text: str) -> object:
+        return assigned_value(self._expressions, text)
+
+
+HANDLERS: Mapping[tuple[str, ...], Handler] = {("MERGE",): _merge}

@@ -1,0 +1,140 @@
+"""Parts that statements which change rows have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from headwater.catalog.table.table import Table
+from headwater.spark.row_change import RowCounts
+from headwater.spark.source.table_read import read_frame
+from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.query.read import plan_read
+from headwater.spark.sql.query.splice import splice
+from headwater.spark.sql.statement import Statement
+
+__all__ = ["Expressions", "assigned_name", "assignments", "counted", "target_table"]
+
+_QUERY = re.compile(r"\b(select|from|table)\b", re.IGNORECASE)
+_SELECT = "SELECT "
+
+
+@dataclass
+class Expressions:
+    """The expressions of a statement, whose subqueries read tables of the catalog.
+
+    As a context manager it forgets the temporary views that stand for these tables.
+
+    Attributes:
+        context: The user's.
+        table: The table that the statement changes.
+    """
+
+    context: SqlContext
+    table: Table
+    _views: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for name in self._views:
+            self.context.session.spark.catalog.dropTempView(name)
+
+    def text(self, written: str) -> str:
+        """The user's text, with views in the places of the catalog's tables."""
+        if not _QUERY.search(written):
+            return written
+        spliced = splice(_SELECT + written, self.context)
+        session = self.context.session
+        zone = str(session.spark.conf.get("spark.sql.session.timeZone"))
+        places: dict[str, str] = {}
+        for at, relation in enumerate(spliced.relations):
+            name = f"headwater_{self.table.storage.runtime.new_uuid().replace('-', '')}"
+            read = plan_read(relation, None, at, zone)
+            read_frame(session, read).createOrReplaceTempView(name)
+            self._views.append(name)
+            places[f"t{at}"] = name
+        return spliced.text.format(**places)[len(_SELECT) :]
+
+
+def target_table(
+    statement: Statement, context: SqlContext, *ends: str
+) -> tuple[Table, str, tuple[str, ...]]:
+    """Read the table that a statement changes, with its alias.
+
+    Args:
+        statement: Read up to the table's name.
+        context: The user's.
+        ends: The keywords that may follow.
+
+    Returns:
+        The table, its name in expressions, and its name as it is written.
+    """
+    parts = statement.name_parts()
+    table = context.catalog.table(context.full_name(parts))
+    alias = parts[-1]
+    if statement.accept("AS") or not (statement.at_end or any(map(statement.peek, ends))):
+        alias = statement.name()
+    return table, alias, parts
+
+
+def assignments(
+    statement: Statement, table: Table, names: Sequence[Sequence[str]], *ends: str
+) -> dict[str, str]:
+    """Read ``a = expression, s.f = expression``.
+
+    Args:
+        statement: Read up to the first.
+        table: The table.
+        names: The names of the table that may stand before a column's.
+        ends: The keywords that may follow.
+    """
+    found: dict[str, str] = {}
+    while True:
+        name = assigned_name(statement.name_parts(), table, names)
+        statement.expect("=")
+        text = statement.until(",", *ends)
+        if not text:
+            raise statement.unexpected("an expression")
+        if name in found:
+            raise statement.unexpected(f"no other value of '{name}'")
+        found[name] = text
+        if not statement.accept(","):
+            return found
+
+
+def assigned_name(parts: Sequence[str], table: Table, names: Sequence[Sequence[str]]) -> str:
+    """The name of an assigned column or field, without the table's."""
+    columns = {name.casefold() for name in table.schema.field_by_name}
+    for prefix in names:
+        head = [part.casefold() for part in parts[: len(prefix)]]
+        if len(parts) > len(prefix) and head == [part.casefold() for part in prefix]:
+            rest = parts[len(prefix) :]
+            if rest[0].casefold() in columns:
+                return ".".join(rest)
+    return ".".join(parts)
+
+
+def counted(counts: RowCounts | None, *kinds: str) -> pa.Table:
+    """The answer of a statement: the rows it affected, null where that is not known."""
+    if counts is None:
+        nothing = pa.array([None], pa.int64())
+        return pa.table({f"num_{kind}_rows": nothing for kind in ("affected", *kinds)})
+    rows = {
+        "affected": counts.affected,
+        "updated": counts.updated,
+        "deleted": counts.deleted,
+        "inserted": counts.inserted,
+    }
+    return pa.table({f"num_{kind}_rows": pa.array([rows[kind]]) for kind in ("affected", *kinds)})

@@ -1,0 +1,160 @@
+"""INSERT, UPDATE, DELETE and MERGE as SQL."""
+
+from __future__ import annotations
+
+import pytest
+from tests.spark.conftest import Rows, rows
+
+from headwater.spark import SparkLake
+from headwater.storage.errors import Invalid, NotFound
+
+pytestmark = pytest.mark.spark
+
+MODES = pytest.mark.modes
+KEYED = {"primary_keys": ["p", "id"], "options": {"bucket": "1"}}
+
+
+def make(lake: SparkLake, name: str = "t", *, keyed: bool = True) -> None:
+    schema = lake.spark.createDataFrame([], "id INT, v STRING, n DECIMAL(5, 2), p STRING").schema
+    keys = ["p", "id"] if keyed else []
+    options = {"bucket": "1"} if keyed else {}
+    lake.create_table(
+        f"db.{name}", schema, primary_keys=keys, partition_keys=["p"], options=options
+    )
+    lake.sql("USE db")
+
+
+def answer(lake: SparkLake, text: str) -> dict[str, int]:
+    """The only row of a statement's answer."""
+    (row,) = lake.sql(text).collect()
+    return dict(row.asDict())
+
+
+def content(lake: SparkLake, name: str = "t") -> Rows:
+    return rows(lake.table(f"db.{name}"))
+
+
+def test_inserted_rows_are_matched_to_columns(lake: SparkLake) -> None:
+    make(lake)
+    assert answer(lake, "INSERT INTO t VALUES (1, 'a', 1, 'x'), (2, NULL, 2.5, 'y')") == {
+        "num_affected_rows": 2,
+        "num_inserted_rows": 2,
+    }
+    lake.sql(
+        "WITH c AS (SELECT 3 AS k) INSERT INTO TABLE db.t PARTITION (p = 'x') (id) SELECT k FROM c"
+    )
+    lake.sql("INSERT INTO t BY NAME SELECT 'z' AS P, 4 AS id")
+    assert [row[0] for row in content(lake)] == [1, 2, 3, 4]
+    refused = {
+        "INSERT INTO t VALUES (1, 'a')": "too few columns: 2",
+        "INSERT INTO t (id, p) SELECT 1, 'x', 3": "too many columns: 3",
+        "INSERT INTO t (id, p) VALUES ('one', 'x')": "column 'id': .* string .* stored as int",
+        "INSERT INTO t PARTITION (v = 'x') VALUES (1)": "'v' is no partition column",
+        "INSERT INTO t (id, id) VALUES (1, 2)": "named twice",
+        "INSERT INTO t": "the statement ends where a query",
+    }
+    for text, message in refused.items():
+        with pytest.raises(Invalid, match=message):
+            lake.sql(text)
+    with pytest.raises(NotFound, match="no column 'w'"):
+        lake.sql("INSERT INTO t BY NAME SELECT 1 AS w")
+    assert len(content(lake)) == 4
+
+
+@MODES
+def test_values_that_overflow_are_refused_and_defaults_are_filled_in(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.d (id INT, v STRING DEFAULT 'new', n INT DEFAULT 7)")
+    lake.sql("USE db")
+    lake.sql("INSERT INTO d VALUES (1, DEFAULT, 2), (2, 'DEFAULT', DEFAULT)")
+    lake.sql("INSERT INTO d (id) VALUES (3)")
+    lake.sql("UPDATE d SET n = DEFAULT WHERE id = 1")
+    assert content(lake, "d") == [(1, "new", 7), (2, "DEFAULT", 7), (3, "new", 7)]
+    for ansi in ("true", "false"):
+        lake.spark.conf.set("spark.sql.ansi.enabled", ansi)
+        try:
+            with pytest.raises(Exception, match=r"(?i)overflow"):
+                lake.sql("INSERT INTO d (id) SELECT 3000000000 + id FROM d")
+        finally:
+            lake.spark.conf.unset("spark.sql.ansi.enabled")
+
+
+@MODES
+def test_an_overwrite_replaces_what_its_mode_says(lake: SparkLake) -> None:
+    make(lake, keyed=False)
+    values = "VALUES (1, 'a', 1, 'x'), (2, 'b', 1, 'y')"
+    lake.sql(f"INSERT INTO t {values}")
+    lake.sql("INSERT OVERWRITE t PARTITION (p = 'x') (id) VALUES (3)")
+    assert [(row[0], row[3]) for row in content(lake)] == [(2, "y"), (3, "x")]
+    lake.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        lake.sql("INSERT OVERWRITE TABLE t VALUES (4, 'd', 1, 'x')")
+    finally:
+        lake.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert [row[0] for row in content(lake)] == [2, 4]
+    lake.sql("INSERT OVERWRITE t SELECT id + 1, v, n, p FROM t WHERE id = 4")
+    assert content(lake)[0][0] == 5
+    answered = answer(lake, "INSERT INTO t REPLACE WHERE id >= 5 VALUES (6, 'f', 1, 'x')")
+    assert answered == {"num_affected_rows": 2, "num_deleted_rows": 1, "num_inserted_rows": 1}
+    with pytest.raises(Invalid, match="do not fulfil the condition id >= 5"):
+        lake.sql("INSERT INTO t REPLACE WHERE id >= 5 VALUES (1, 'f', 1, 'x')")
+    assert [row[0] for row in content(lake)] == [6]
+
+
+@pytest.mark.parametrize("keyed", [True, pytest.param(False, marks=MODES)])
+def test_statements_change_the_rows_that_they_name(lake: SparkLake, keyed: bool) -> None:
+    make(lake, keyed=keyed)
+    lake.sql("INSERT INTO t SELECT id, 'v', id, if(id < 3, 'x', 'y') FROM range(6)")
+    updated = answer(
+        lake,
+        "UPDATE t AS u SET u.v = CASE WHEN u.id = 1 THEN 'one' ELSE concat(v, '+') END, "
+        "n = n + 0.5 "
+        "WHERE u.id < 5 AND EXISTS (SELECT 1 FROM db.t s WHERE s.id = u.id + 4)",
+    )
+    assert updated == {"num_affected_rows": 2}
+    deleted = answer(lake, "DELETE FROM db.t WHERE id IN (SELECT max(id) - 1 FROM t)")
+    assert deleted == {"num_affected_rows": 1}
+    assert [(row[0], row[1], str(row[2])) for row in content(lake)] == [
+        (0, "v+", "0.50"),
+        (1, "one", "1.50"),
+        (2, "v", "2.00"),
+        (3, "v", "3.00"),
+        (5, "v", "5.00"),
+    ]
+    merged = answer(
+        lake,
+        """MERGE INTO db.t USING (SELECT id + 1 AS id, 'm' AS v, n, p FROM t WHERE id < 3) AS s
+        ON t.id = s.id AND t.p = s.p AND CASE WHEN t.id = 9 THEN false ELSE true END
+        WHEN MATCHED AND t.v = 'one' THEN DELETE
+        WHEN MATCHED THEN UPDATE SET v = CASE WHEN s.v = 'm' THEN s.v END, t.n = DEFAULT
+        WHEN NOT MATCHED BY TARGET AND s.id = 3 THEN INSERT (id, p, v) VALUES (id * 10, p, 'new')
+        WHEN NOT MATCHED BY SOURCE AND t.id = 5 THEN UPDATE SET v = 'left'""",
+    )
+    assert merged == {
+        "num_affected_rows": 4,
+        "num_updated_rows": 2,
+        "num_deleted_rows": 1,
+        "num_inserted_rows": 1,
+    }
+    assert [row[:2] for row in content(lake)] == [
+        (0, "v+"), (2, "m"), (3, "v"), (30, "new"), (5, "left")
+    ]  # fmt: skip
+    assert not lake.spark.catalog.listTables("default")
+
+
+def test_statements_that_cannot_be_read_change_nothing(lake: SparkLake) -> None:
+    make(lake)
+    refused = {
+        "UPDATE t WHERE id = 1": "where SET is expected",
+        "UPDATE t SET v = 'a', v = 'b'": "no other value of 'v'",
+        "UPDATE t SET id = 2": "part of the primary key",
+        "DELETE FROM t WHERE": "a condition",
+        "MERGE INTO t USING t AS s ON t.id = s.id": "WHEN",
+        "MERGE INTO t USING t AS s ON t.id = s.id WHEN MATCHED THEN INSERT *": "UPDATE",
+        "MERGE INTO t USING t ON t.id = t.id WHEN MATCHED THEN DELETE": "both called 't'",
+        "MERGE INTO t USING t AS s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (1, 2)":
+            "names 1 columns and has 2 values",
+    }  # fmt: skip
+    for text, message in refused.items():
+        with pytest.raises(Invalid, match=message):
+            lake.sql(text)
+    assert lake.catalog.table("db.t").latest_snapshot() is None
