@@ -22,13 +22,20 @@ KINDS = {
     "keyed": (["part", "id"], {"bucket": "2"}),
     "appended": ([], {}),
     "marked": ([], {"deletion-vectors.enabled": "true"}),
+    "dynamic": (["part", "id"], {"bucket": "-1"}),
+    "across": (["id"], {"bucket": "-1"}),
+    "postponed": (["part", "id"], {"bucket": "-2"}),
+    "looked-up": (
+        ["part", "id"],
+        {"bucket": "1", "deletion-vectors.enabled": "true", "changelog-producer": "lookup"},
+    ),
 }
 
 # One of each way of writing by default, the others among the modes.
 EACH = [
     pytest.param("keyed"),
     pytest.param("appended", marks=MODES),
-    pytest.param("marked", marks=MODES),
+    *(pytest.param(kind, marks=MODES) for kind in KINDS if kind not in ("keyed", "appended")),
 ]
 
 
@@ -157,7 +164,7 @@ def test_of_merges_at_the_same_time_none_is_lost(lake: SparkLake, kind: str) -> 
 
 
 @MODES
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["keyed", "appended", "marked"])
 def test_a_change_that_fails_leaves_nothing(lake: SparkLake, folder: Path, kind: str) -> None:
     name = make(lake, kind)
     before, snapshot = data_files(folder), lake.catalog.table(name).latest_snapshot()
@@ -208,7 +215,7 @@ def test_new_versions_that_would_lose_are_refused(lake: SparkLake) -> None:
 
 
 @MODES
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["keyed", "appended", "marked"])
 def test_only_files_that_the_source_can_match_are_read_and_written(
     lake: SparkLake, kind: str
 ) -> None:
