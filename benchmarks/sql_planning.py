@@ -7,6 +7,7 @@ in turns, as a loaded machine does not change it much.
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.spark import connect, local_session
@@ -29,12 +31,12 @@ def measure(spark: SparkSession, folder: Path) -> tuple[float, float]:
     lake = connect(spark, folder)
     lake.catalog.create_database("db")
     paths: list[str] = []
+    ids = range(1000)
+    rows = pa.table({"id": ids, "v": [f"v{at}" for at in ids], "w": [float(at) for at in ids]})
     for number in range(TABLES):
-        frame = spark.range(0, 1000).selectExpr("id", "concat('v', id) AS v", "id * 1.0D AS w")
-        lake.create_table(f"db.t{number}", frame.schema)
-        lake.write(frame.coalesce(1), f"db.t{number}")
-        location = lake.catalog.table(f"db.t{number}").storage.layout.location
-        paths.append(f"{location}/bucket-0")
+        table = lake.catalog.create_table(f"db.t{number}", rows.schema)
+        table.write(rows)
+        paths.append(f"{table.storage.layout.location}/bucket-0")
     names = [f"t{number}" for number in range(TABLES)]
     joins = " ".join(f"JOIN {{}} {name} ON {name}.id = t0.id" for name in names[1:])
     columns = ", ".join(f"{name}.v" for name in names)
@@ -68,9 +70,12 @@ def _seconds(spark: SparkSession, work: Callable[[], DataFrame]) -> float:
 
 
 def _processor_time(spark: SparkSession) -> float:
-    jvm: Any = spark._jvm
-    beans = jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()
-    return time.process_time() + float(beans.getProcessCpuTime()) / 1e9
+    """Processor seconds of this process and of Spark's, which it started; Linux only."""
+    gateway: Any = spark.sparkContext._gateway
+    # The fields after the command's name, in which there may be blanks.
+    fields = Path(f"/proc/{gateway.proc.pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
+    user, system = fields.split()[11:13]
+    return time.process_time() + (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
