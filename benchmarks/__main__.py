@@ -15,7 +15,7 @@ from benchmarks.engine.scale import TableScale
 from benchmarks.measurement import measurement_table
 from benchmarks.rest.measure import Limits, RestServer
 
-PARTS = ("engine", "scale", "spark", "rest")
+PARTS = ("engine", "scale", "spark", "tpch", "rest")
 PLACE = Path(".bench")
 LAKANA = PLACE / "lakana"
 
@@ -36,6 +36,8 @@ def main() -> int:
     spark = parser.add_argument_group("spark")
     spark.add_argument("--cores", type=int, default=2, help="tasks that Spark runs at once")
     spark.add_argument("--memory", default="3g", help="memory of Spark's own process")
+    tpch = parser.add_argument_group("tpch, with spark's cores and memory")
+    tpch.add_argument("--scale", type=float, default=1.0, help="TPC-H's scale factor")
     rest = parser.add_argument_group("rest")
     rest.add_argument("--seconds", type=float, default=10.0, help="how long each load lasts")
     rest.add_argument("--tables", type=int, default=1_000_000, help="what counts as many tables")
@@ -52,6 +54,7 @@ def main() -> int:
             ("engine", _engine),
             ("scale", _scale),
             ("spark", _spark),
+            ("tpch", _tpch),
             ("rest", _rest),
         )
         if chosen.part in (part, "all")
@@ -97,6 +100,21 @@ def _spark(chosen: argparse.Namespace) -> bool:
     from benchmarks.spark import measure
 
     return measure(chosen.rows, chosen.rounds, chosen.cores, chosen.memory)
+
+
+def _tpch(chosen: argparse.Namespace) -> bool:
+    from benchmarks.tpch.measure import measure
+
+    console = Console()
+    results = measure(
+        chosen.scale,
+        chosen.rounds,
+        chosen.cores,
+        chosen.memory,
+        lambda text: console.print(f"[dim]{text} …[/dim]"),
+    )
+    console.print(measurement_table(f"TPC-H at scale {chosen.scale:g}", results))
+    return all(result.holds for result in results)
 
 
 def _rest(chosen: argparse.Namespace) -> bool:
