@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as hs
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.conftest import Rows, rows
+from tests.spark.conftest import rows
 
 from headwater.spark import SparkLake, connect
 from headwater.storage.schema.change import AddColumn
@@ -133,8 +133,9 @@ SHAPES = (
 )  # fmt: skip
 
 
-def answer(frame: DataFrame) -> tuple[list[str], Rows]:
-    return frame.columns, rows(frame)
+def answer(frame: DataFrame) -> tuple[list[str], list[str]]:
+    """A frame's columns, and its rows as text: NaN is no value's equal."""
+    return frame.columns, [repr(row) for row in rows(frame)]
 
 
 @settings(
