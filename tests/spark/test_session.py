@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from tests.spark.conftest import data_source
 from tests.spark_sessions import kind_of_session
 
 import headwater.client
-from headwater.spark import connect
+from headwater.spark import SparkLake, connect
 from headwater.storage.errors import Invalid
 
 pytestmark = pytest.mark.spark
@@ -83,3 +84,13 @@ def test_tasks_import_nothing_that_only_the_driver_needs(tmp_path: Path) -> None
     )
     assert task.returncode == 0, task.stderr.decode()
     assert task.stdout.decode().split() == []
+
+
+def test_other_threads_write_and_read(spark: SparkSession, lake: SparkLake) -> None:
+    """A new thread has no active session, by which Spark looks for sources."""
+    created = spark.range(0, 10)
+    lake.create_table("db.t", created.schema, options={"bucket": "-1"})
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lake.write, created, "db.t").result()
+        assert thread.submit(lambda: lake.table("db.t", where="id < 3").count()).result() == 3
+        assert thread.submit(lambda: lake.sql("SELECT id FROM db.t").count()).result() == 10

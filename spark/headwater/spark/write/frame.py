@@ -12,6 +12,7 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.errors import own_errors
 from headwater.spark.names import quoted
 from headwater.spark.options import WriteOptions
+from headwater.spark.session import make_active
 from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.types import spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
@@ -81,6 +82,7 @@ def write_frame(
         numbered=numbered,
     )
     before = table.latest_snapshot()
+    make_active(session.spark)
     with own_errors():
         (
             cluster(df, table.storage)
