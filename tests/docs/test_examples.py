@@ -28,7 +28,11 @@ PYTHON_PAGES = [
     ROOT / "docs" / "tables.md",
     ROOT / "docs" / "views.md",
 ]
-SPARK_PAGES = [ROOT / "docs" / "spark.md", ROOT / "docs" / "spark-sql.md"]
+SPARK_PAGES = [
+    ROOT / "docs" / "spark.md",
+    ROOT / "docs" / "spark-sql.md",
+    ROOT / "docs" / "from-delta-and-iceberg.md",
+]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
