@@ -23,6 +23,7 @@ _PARAMETERS: Mapping[str, tuple[str, str]] = {
     "table": ("A table's name; a suffix `$branch_…` selects one of its branches.", "orders"),
     "tableId": ("A table's id, which it keeps when it is renamed.", ""),
     "table_id": ("The dropped table's id.", ""),
+    "user": ("The user of commits, as its snapshots name it.", "billing-job"),
     "version": ("A snapshot's id, a tag's name, `EARLIEST` or `LATEST`.", "LATEST"),
     "tag": ("A tag's name.", "v1"),
     "branch": ("A branch's name, other than `main`.", "trial"),
