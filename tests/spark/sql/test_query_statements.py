@@ -87,7 +87,6 @@ def test_statements_about_the_session_are_sparks(spark: SparkSession, shop: Spar
 @pytest.mark.parametrize(
     "text",
     [
-        "WITH x AS (SELECT 1) INSERT INTO orders SELECT * FROM x",
         "FROM items INSERT INTO orders SELECT *",
         "WITH x AS (SELECT 1) UPDATE orders SET name = 'x'",
         "SET VAR x = (SELECT max(id) FROM orders)",
