@@ -30,8 +30,9 @@ PYTHON_PAGES = [
 ]
 SPARK_PAGES = [
     ROOT / "docs" / "spark.md",
-    ROOT / "docs" / "spark-sql.md",
-    ROOT / "docs" / "from-delta-and-iceberg.md",
+    # Statement by statement they take minutes.
+    pytest.param(ROOT / "docs" / "spark-sql.md", marks=pytest.mark.modes),
+    pytest.param(ROOT / "docs" / "from-delta-and-iceberg.md", marks=pytest.mark.modes),
 ]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
