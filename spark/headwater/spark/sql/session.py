@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+import pyspark.sql.types as st
 from pyspark.sql import DataFrame
 
 from headwater.spark.sql.call.procedures import HANDLERS as CALL
@@ -66,7 +67,7 @@ def run_sql(text: str, context: SqlContext) -> DataFrame:
     answer = run_statement(statements[0], context)
     spark = context.session.spark
     if answer is None:
-        return spark.createDataFrame(pa.table({}))
+        return spark.createDataFrame([], st.StructType())
     return spark.createDataFrame(answer) if isinstance(answer, pa.Table) else answer
 
 
