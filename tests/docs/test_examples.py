@@ -30,9 +30,8 @@ PYTHON_PAGES = [
 ]
 SPARK_PAGES = [
     ROOT / "docs" / "spark.md",
-    # Statement by statement they take minutes.
-    pytest.param(ROOT / "docs" / "spark-sql.md", marks=pytest.mark.modes),
-    pytest.param(ROOT / "docs" / "from-delta-and-iceberg.md", marks=pytest.mark.modes),
+    ROOT / "docs" / "spark-sql.md",
+    ROOT / "docs" / "from-delta-and-iceberg.md",
 ]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -100,6 +99,8 @@ def test_python_examples(page: Path, server: str, tmp_path: Path) -> None:
     check(page, json.loads(result.stdout), server, room)
 
 
+# Statement by statement they take minutes.
+@pytest.mark.modes
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("page", SPARK_PAGES, ids=lambda page: page.name)

@@ -311,6 +311,7 @@ def test_scan_modes_choose_where_a_stream_starts(
 
 
 @pytest.mark.usefixtures("keyed")
+@pytest.mark.modes
 def test_a_rolled_back_position_is_an_error_though_its_id_is_taken_again(
     lake: SparkLake, follow: Follow
 ) -> None:
