@@ -10,12 +10,11 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.errors import own_errors
 from headwater.spark.names import quoted
 from headwater.spark.options import WriteOptions
 from headwater.spark.row_change import Repeats, RowChange, RowCounts
-from headwater.spark.session import make_active
 from headwater.spark.write.bucket_rows import check_columns, cluster
+from headwater.spark.write.save import save_frame
 from headwater.storage.capabilities import Operation
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
@@ -74,7 +73,6 @@ def change_rows(
     storage = table.storage
     storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
     refuse_formats(storage.schema)
-    make_active(session.spark)
 
     def attempt() -> RowCounts:
         writer = storage.runtime.new_uuid()
@@ -109,7 +107,6 @@ def insert_rows(
 ) -> RowCounts:
     """Write a frame as one commit and count its rows; otherwise as `write_frame`."""
     storage = table.storage
-    make_active(session.spark)
     check_columns(rows, storage)
     change = RowChange(
         storage.runtime.new_uuid(), "OVERWRITE" if overwrite else "INSERT", is_plain=True
@@ -125,7 +122,7 @@ def insert_rows(
         compacts=False,
         change=change,
     )
-    _save(session, table, cluster(rows, storage), options)
+    save_frame(session, cluster(rows, storage), options)
     return _finished(session, table, change.writer, base)
 
 
@@ -148,14 +145,7 @@ def _write(
         change=change,
     )
     placed = cluster(frame, storage) if keyed else _by_file(frame, table)
-    _save(session, table, placed, options)
-
-
-def _save(session: CatalogSession, table: Table, frame: DataFrame, options: WriteOptions) -> None:
-    mode = "overwrite" if options.overwrite else "append"
-    writer = frame.write.format(session.format).mode(mode)
-    with own_errors():
-        writer.options(**options.to_options()).save(table.name)
+    save_frame(session, placed, options)
 
 
 def _by_file(frame: DataFrame, table: Table) -> DataFrame:

@@ -9,13 +9,12 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.errors import own_errors
 from headwater.spark.names import quoted
 from headwater.spark.options import WriteOptions
-from headwater.spark.session import make_active
 from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.types import spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
+from headwater.spark.write.save import save_frame
 from headwater.storage.capabilities import Operation
 from headwater.storage.errors import Invalid
 from headwater.storage.jobs.compact import compact_since
@@ -82,15 +81,7 @@ def write_frame(
         numbered=numbered,
     )
     before = table.latest_snapshot()
-    make_active(session.spark)
-    with own_errors():
-        (
-            cluster(df, table.storage)
-            .write.format(session.format)
-            .mode(mode)
-            .options(**options.to_options())
-            .save(table.name)
-        )
+    save_frame(session, cluster(df, table.storage), options)
     since = SnapshotIdentity.of(before)
     compact_since(table.storage, table.pointer, session.executor, since, numbered=numbered)
 
