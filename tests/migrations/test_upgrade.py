@@ -20,8 +20,11 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
 
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import Scope
 from headwater.catalog.policies import ColumnMask, Policy
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.admin.groups import Groups
+from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.database.engine import open_engine
 from headwater.catalog.sql.database.models import (
     REVISION,
@@ -33,8 +36,10 @@ from headwater.catalog.sql.database.models import (
     SchemaRow,
     WarehouseRow,
 )
+from headwater.catalog.sql.database.open_database import opened_database
 from headwater.migrations import check_current, current, downgrade, newest, upgrade
 from headwater.storage.errors import Invalid
+from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
@@ -356,6 +361,51 @@ def test_a_downgrade_by_one_revision_keeps_policies_unless_told(
         assert catalog.policies.list(table).items == ()
 
 
+def test_tokens_keep_what_they_could_do(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    upgrade(url, "0006")
+    _execute(
+        url,
+        "INSERT INTO hw_tokens (id, name, hash, created_at, may_manage) VALUES "
+        "('1', 'plain', 'a', 1, false), ('2', 'manager', 'b', 1, true)",
+    )
+    upgrade(url)
+    with opened_database(url) as database:
+        tokens = Tokens(database, SYSTEM_RUNTIME)
+        found = {token.name: token.scopes for token in tokens.list()}
+        assert found == {
+            "plain": {Scope.ADMINISTER},
+            "manager": {Scope.ADMINISTER, Scope.MANAGE},
+        }
+        tokens.create("narrow", warehouses=["main"])
+        Groups(database).add("analysts", "narrow")
+    with pytest.raises(Invalid, match="1 tokens with limits and 1 memberships"):
+        downgrade(url, "0006")
+    assert downgrade(url, "0006", discard=True) == "0006"
+    upgrade(url)
+    with opened_database(url) as database:
+        found = {token.name: token.scopes for token in Tokens(database, SYSTEM_RUNTIME).list()}
+        # Without its limits a token would have opened more than it was made for.
+        assert found == {
+            "plain": {Scope.ADMINISTER},
+            "manager": {Scope.ADMINISTER, Scope.MANAGE},
+        }
+        assert Groups(database).list().items == ()
+
+
+def _execute(url: str, statement: str) -> None:
+    engine = open_engine(url)
+    try:
+        with engine.begin() as connection:
+            is_numeric = engine.dialect.name == "sqlite"
+            words = (
+                {"true": "1", "false": "0"} if is_numeric else {"true": "true", "false": "false"}
+            )
+            connection.execute(text(statement.format(**words)))
+    finally:
+        engine.dispose()
+
+
 def test_a_downgrade_leaves_no_files_of_purged_tables_unasked(
     new_database: Callable[[], str],
 ) -> None:
@@ -489,7 +539,7 @@ def test_a_database_of_an_older_version_has_to_be_upgraded(
 @pytest.mark.parametrize("revision", ["0000", "base", "-1", "head", ""])
 def test_a_downgrade_needs_a_revision_that_there_is(tmp_path: Path, revision: str) -> None:
     with pytest.raises(
-        Invalid, match="is not a revision; there are 0001, 0002, 0003, 0004, 0005, 0006"
+        Invalid, match="is not a revision; there are 0001, 0002, 0003, 0004, 0005, 0006, 0007"
     ):
         downgrade(f"sqlite:///{tmp_path}/x.db", revision)
 

@@ -13,6 +13,8 @@ from sqlalchemy import Connection, event, text
 from tests import plain_http
 from tests.conftest import Serve
 
+from headwater.catalog.model.principal import Scope
+from headwater.catalog.model.tokens import TokenInfo, token_hash
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.database.drivers import PoolSettings
@@ -25,6 +27,13 @@ from headwater.storage.errors import Invalid, NotFound, OutcomeUnknown
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 MANAGEMENT = "/management/v1/warehouses"
+AS_MANAGER = {"authorization": "Bearer a-manager"}
+
+
+def find_token(hash_: str) -> TokenInfo | None:
+    """The look-up of a server on which one token manages, and none is needed for the rest."""
+    scopes = frozenset({Scope.ADMINISTER, Scope.MANAGE})
+    return TokenInfo("ops", 0, scopes=scopes) if hash_ == token_hash("a-manager") else None
 
 
 class Clock:
@@ -61,14 +70,18 @@ def servers(serve: Serve, tmp_path: Path, clock: Clock) -> Iterator[tuple[str, s
             main = SqlCatalog.on(database, warehouse="main", location=str(tmp_path / "main"))
             managed = ManagedCatalogs(database, runtime)
             addresses.append(
-                serve({"main": main}, parts={"managed": managed}, allowed_locations=[str(tmp_path)])
+                serve(
+                    {"main": main},
+                    parts={"managed": managed, "find_token": find_token},
+                    allowed_locations=[str(tmp_path)],
+                )
             )
         yield addresses[0], addresses[1]
 
 
 @pytest.fixture
 def http(servers: tuple[str, str]) -> Iterator[httpx.Client]:
-    with plain_http.Client(base_url=servers[0]) as client:
+    with plain_http.Client(base_url=servers[0], headers=AS_MANAGER) as client:
         yield client
 
 
@@ -171,7 +184,7 @@ def guarded(serve: Serve, tmp_path: Path) -> Iterator[Callable[..., httpx.Respon
             "plain": "a-token",
             "manager": "a-manager",
             "made": tokens.create("ann").secret,
-            "made to manage": tokens.create("bob", may_manage=True).secret,
+            "made to manage": tokens.create("bob", scopes=[Scope.READ, Scope.MANAGE]).secret,
             "wrong": "x",
         }
         main = SqlCatalog.on(database, warehouse="main", location=str(tmp_path / "main"))
@@ -282,9 +295,10 @@ def test_nothing_is_allowed_unless_the_settings_say_so(serve: Serve, tmp_path: P
     upgrade(url)
     with opened_database(url) as database:
         main = SqlCatalog.on(database, warehouse="main", location=str(tmp_path / "main"))
-        address = serve(main, parts={"managed": ManagedCatalogs(database, SYSTEM_RUNTIME)})
+        managed = ManagedCatalogs(database, SYSTEM_RUNTIME)
+        address = serve(main, parts={"managed": managed, "find_token": find_token})
         new = {"name": "lake", "location": str(tmp_path / "lake")}
-        answer = plain_http.post(address + MANAGEMENT, json=new)
+        answer = plain_http.post(address + MANAGEMENT, json=new, headers=AS_MANAGER)
     assert (answer.status_code, "HEADWATER_ALLOWED_LOCATIONS" in answer.text) == (403, True)
 
 
@@ -309,7 +323,11 @@ def test_a_server_without_a_database_manages_none(serve: Serve, tmp_path: Path) 
     url = f"sqlite:///{tmp_path}/headwater.db"
     opened = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"), create=True)
     with closing(opened):
-        assert plain_http.get(serve(opened) + MANAGEMENT).status_code == 501
+        address = serve(opened, parts={"find_token": find_token})
+        assert plain_http.get(address + MANAGEMENT).status_code == 401
+        for noun in ("warehouses", "tokens", "groups"):
+            path = f"{address}/management/v1/{noun}"
+            assert plain_http.get(path, headers=AS_MANAGER).status_code == 501
 
 
 @pytest.mark.postgresql

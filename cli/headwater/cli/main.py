@@ -17,6 +17,7 @@ from headwater.cli import (
     demo,
     dropped,
     function,
+    group,
     maintain,
     openapi,
     partition,
@@ -48,6 +49,7 @@ app.command("serve", rich_help_panel=_SERVER)(serve.serve)
 for _group, _name in (
     (db.app, "db"),
     (token.app, "token"),
+    (group.app, "group"),
     (warehouse.app, "warehouse"),
 ):
     app.add_typer(_group, name=_name, rich_help_panel=_SERVER)

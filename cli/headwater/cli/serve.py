@@ -49,7 +49,7 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="TOKEN",
-            help="A bearer token that also lets a caller add, change and remove warehouses over "
+            help="A bearer token that also lets a caller manage warehouses, tokens and groups over "
             "HTTP; may be repeated.  [env: HEADWATER_MANAGEMENT_TOKENS]",
         ),
     ] = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.catalog.model.principal import Scope
 from headwater.catalog.table.display import time_text
 from headwater.cli.arguments import duration
 from headwater.cli.connection import DEFAULT_DATABASE, DatabaseOption
@@ -37,33 +38,52 @@ def create(
             help="The time until it expires, such as '90 d' or '12 h'; by default never.",
         ),
     ] = None,
-    management: Annotated[
-        bool,
-        typer.Option("--management", help="Let its holder manage warehouses over HTTP, too."),
-    ] = False,
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(
+            case_sensitive=False,
+            help="The kind of request that it is good for; may be repeated. 'read' changes "
+            "nothing, 'write' may change everything in a catalog, both as far as permissions go; "
+            "'administer' asks no permission; 'manage' is for warehouses, tokens and groups over "
+            "HTTP.  [default: write]",
+        ),
+    ] = None,
+    warehouse: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="The only warehouse that it is good for; may be repeated."
+        ),
+    ] = None,
     database_url: DatabaseOption = DEFAULT_DATABASE,
 ) -> None:
     """Create a token and print it; it cannot be shown again."""
     lifetime = None if expires is None else duration(expires, "--expires-in")
     with _tokens(database_url) as tokens:
-        print(tokens.create(name, lifetime=lifetime, may_manage=management).secret)
+        made = tokens.create(
+            name,
+            lifetime=lifetime,
+            scopes=scope or [Scope.WRITE],
+            warehouses=warehouse or None,
+        )
+    print(made.secret)
 
 
 @app.command("list")
 def list_tokens(database_url: DatabaseOption = DEFAULT_DATABASE, as_json: AsJson = False) -> None:
-    """List the tokens' names and when they expire, never the tokens themselves."""
+    """List the tokens' names, their limits and when they expire, never the tokens themselves."""
     with _tokens(database_url) as tokens:
         found = tokens.list()
     now = SYSTEM_RUNTIME.now_millis()
     print_rows(
-        ["name", "created", "expires", "valid", "management"],
+        ["name", "created", "expires", "valid", "scopes", "warehouses"],
         [
             [
                 token.name,
                 time_text(token.created_at),
                 time_text(token.expires_at),
                 token.is_valid(now),
-                token.may_manage,
+                ", ".join(sorted(token.scopes)),
+                None if token.warehouses is None else ", ".join(sorted(token.warehouses)),
             ]
             for token in found
         ],

@@ -17,7 +17,7 @@ from headwater.server.branches import routes as branches
 from headwater.server.config import routes as config
 from headwater.server.consumers import routes as consumers
 from headwater.server.databases import routes as databases
-from headwater.server.dependencies import Services
+from headwater.server.dependencies import Principals, Services
 from headwater.server.envelope import Envelope, RequestIds
 from headwater.server.errors import install_error_handlers
 from headwater.server.fast.lane import FastLane
@@ -25,7 +25,13 @@ from headwater.server.functions import routes as functions
 from headwater.server.health import routes as health
 from headwater.server.http_protocol import COUNT_REFUSAL
 from headwater.server.managed_catalogs import ManagedCatalogs
-from headwater.server.management import dropped_tables, protection, warehouses
+from headwater.server.management import (
+    dropped_tables,
+    groups,
+    protection,
+    tokens,
+    warehouses,
+)
 from headwater.server.metrics import Metrics
 from headwater.server.partitions import routes as partitions
 from headwater.server.permissions import routes as permissions
@@ -67,6 +73,7 @@ def create_app(
     runtime: Runtime = SYSTEM_RUNTIME,
     find_token: FindToken | None = None,
     managed: ManagedCatalogs | None = None,
+    principals: Principals | None = None,
     metrics: Metrics | None = None,
     probes: Mapping[str, Probe] | None = None,
     at_end: Callable[[], None] | None = None,
@@ -80,6 +87,7 @@ def create_app(
         find_token: Finds a token in the catalog's database; without it, only the settings' tokens
             count.
         managed: The catalogs of the database's warehouses, beside `catalogs`.
+        principals: The tokens and groups that are managed over HTTP.
         metrics: The counts; its own when there are none.
         probes: The probes behind `/readyz`, by name.
         at_end: Called when the server stops, after the last answer.
@@ -100,8 +108,7 @@ def create_app(
     )
     metrics = metrics or Metrics()
     readiness = Readiness(probes or {}, runtime)
-    tokens = _token_check(settings, find_token, runtime)
-    services = Services(dict(catalogs), settings, metrics, readiness, managed, runtime, tokens)
+    services = Services(dict(catalogs), settings, metrics, readiness, managed, runtime, principals)
     app.state.services = services
     for feature in (
         health,
@@ -119,14 +126,15 @@ def create_app(
         policies,
     ):
         feature.router.join(app)
-    for noun in (warehouses, dropped_tables, protection):
+    for noun in (warehouses, tokens, groups, dropped_tables, protection):
         noun.router.join(app)
     app.add_route("/docs", _docs, include_in_schema=False)
     install_error_handlers(app)
     # The last one added is the outermost.
     app.add_middleware(FastLane, services=services)
     app.add_middleware(RequestBody, largest=settings.max_body_size)
-    app.add_middleware(Authentication, gate=Gate(tokens))
+    token_check = _token_check(settings, find_token, runtime)
+    app.add_middleware(Authentication, gate=Gate(token_check, is_needed=settings.needs_token))
     requests = RequestLog(metrics, runtime)
     app.add_middleware(Envelope, ids=RequestIds(runtime), requests=requests)
     return app
@@ -153,9 +161,7 @@ def _lifespan(
 
 def _token_check(
     settings: ServerSettings, find_token: FindToken | None, runtime: Runtime
-) -> TokenCheck | None:
-    if not settings.needs_token:
-        return None
+) -> TokenCheck:
     configured = [token.get_secret_value() for token in settings.tokens]
     managers = [token.get_secret_value() for token in settings.management_tokens]
     return TokenCheck(configured, find_token, runtime, managers=managers)

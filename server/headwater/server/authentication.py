@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headwater.catalog.model.principal import acting_as
+from headwater.catalog.model.principal import Principal, acting_as
 from headwater.catalog.wire.tables import ERROR_KIND_HEADER
 from headwater.server.errors import error_response, known_error_response
 from headwater.server.settings import is_loopback
@@ -21,7 +21,7 @@ __all__ = ["ANYBODY", "OPEN_PATHS", "Authentication", "Gate", "Refusal"]
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
 
 ANYBODY = "anybody"
-"""The principal of a request that needed no token."""
+"""The name, in the log, of the caller of a request that needed no token."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,17 @@ class Gate:
     elsewhere shall not reach the catalog through somebody's browser.
 
     Args:
-        tokens: Checks tokens; None when none are needed.
+        tokens: Checks tokens.
+        is_needed: True if nobody is let in without a token. Otherwise one that is sent and good
+            still says who calls: the management API asks for it.
     """
 
-    def __init__(self, tokens: TokenCheck | None) -> None:
+    def __init__(self, tokens: TokenCheck, *, is_needed: bool) -> None:
         self._tokens = tokens
+        self._is_needed = is_needed
 
-    async def admit(self, headers: Headers) -> str | Refusal | None:
-        """The caller's name, None being anybody; or the reason why the caller is not let in.
+    async def admit(self, headers: Headers) -> Principal | Refusal | None:
+        """The caller, None being anybody; or the reason why the caller is not let in.
 
         Args:
             headers: The request's.
@@ -58,16 +61,25 @@ class Gate:
         host = headers.get("host", "")
         if _host_name(host) is None:
             return Refusal(400, f"'{host}' in the header 'Host' is not the name of a host")
-        if self._tokens is None:
-            return _remote_refusal(host, headers.get("origin"))
-        return await _check(self._tokens, headers.get("authorization", ""))
+        refusal = None if self._is_needed else _remote_refusal(host, headers.get("origin"))
+        if refusal is not None:
+            return refusal
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return _NO_TOKEN if self._is_needed else None
+        principal = await self._tokens.principal(token.strip())
+        return principal or (_WRONG_TOKEN if self._is_needed else None)
+
+
+_NO_TOKEN = Refusal(401, "this catalog needs a token; send it as 'Authorization: Bearer <token>'")
+_WRONG_TOKEN = Refusal(401, "the token is not one of this catalog's, or it has expired")
 
 
 class Authentication:
     """ASGI middleware that lets a request in or answers 400, 401 or 403; `OPEN_PATHS` take anybody.
 
-    Who calls is left in the connection's state as ``principal``, for the log, and in
-    `headwater.catalog.model.principal`, for the catalog's records.
+    The caller's name is left in the connection's state as ``principal``, for the log, and the
+    caller in `headwater.catalog.model.principal`, for all who decide what it may do.
 
     Args:
         app: The application behind it.
@@ -96,19 +108,10 @@ class Authentication:
             answer = error_response(principal.status, principal.message, headers=told)
             await answer(scope, receive, send)
             return
-        scope.setdefault("state", {})["principal"] = principal or ANYBODY
+        name = ANYBODY if principal is None else principal.name
+        scope.setdefault("state", {})["principal"] = name
         with acting_as(principal):
             await self._app(scope, receive, send)
-
-
-async def _check(tokens: TokenCheck, authorization: str) -> str | Refusal:
-    scheme, _, token = authorization.partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
-        return Refusal(
-            401, "this catalog needs a token; send it as 'Authorization: Bearer <token>'"
-        )
-    principal = await tokens.principal(token.strip())
-    return principal or Refusal(401, "the token is not one of this catalog's, or it has expired")
 
 
 @lru_cache

@@ -13,11 +13,13 @@ from pydantic import AfterValidator
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import current_principal
+from headwater.catalog.sql.admin.groups import Groups
+from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics
 from headwater.server.readiness import Readiness
 from headwater.server.settings import ServerSettings
-from headwater.server.token_check import TokenCheck
 from headwater.storage.errors import Invalid
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
@@ -26,10 +28,12 @@ __all__ = [
     "DatabasePattern",
     "PageOf",
     "PageRequest",
+    "Principals",
     "Segment",
     "Services",
     "ServicesOf",
     "TableName",
+    "decode_segment",
     "list_of",
     "page_size",
     "require_table",
@@ -38,15 +42,24 @@ __all__ = [
 _MOST_NAMES = 100
 
 
-def _decode(segment: str) -> str:
-    # Form encoding, as Java's URLEncoder writes it: a plus is a space.
+def decode_segment(segment: str) -> str:
+    """A name of a path, which is form-encoded; raises ValueError."""
+    # As Java's URLEncoder writes it: a plus is a space.
     try:
         return unquote_plus(segment, errors="strict")
     except UnicodeDecodeError:
         raise ValueError("the name is not percent-encoded UTF-8") from None
 
 
-Segment: TypeAlias = Annotated[str, Path(), AfterValidator(_decode)]
+Segment: TypeAlias = Annotated[str, Path(), AfterValidator(decode_segment)]
+
+
+@dataclass(frozen=True)
+class Principals:
+    """Whom the database knows: the tokens and the groups."""
+
+    tokens: Tokens
+    groups: Groups
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,7 @@ class Services:
         readiness: The state of what the server depends on.
         managed: The catalogs of the database's warehouses; None without a database.
         runtime: The clock.
-        tokens: Checks tokens; None when none are needed.
+        principals: The tokens and groups of the database; None without a database.
     """
 
     catalogs: Mapping[str, Catalog]
@@ -69,7 +82,7 @@ class Services:
     readiness: Readiness
     managed: ManagedCatalogs | None = None
     runtime: Runtime = SYSTEM_RUNTIME
-    tokens: TokenCheck | None = None
+    principals: Principals | None = None
 
     async def find(self, warehouse: str) -> Catalog | None:
         """A warehouse's catalog; None when it is not served here; raises Unavailable."""
@@ -96,11 +109,12 @@ class Services:
         return found
 
     async def names(self) -> Sequence[str]:
-        """The names of the warehouses, of those in the database the first hundred."""
+        """The names of the caller's warehouses, of those in the database the first hundred."""
         names = set(self.catalogs)
         if self.managed is not None:
             names.update(await to_thread.run_sync(self.managed.names, _MOST_NAMES))
-        return sorted(names)
+        caller = current_principal()
+        return sorted(name for name in names if caller is None or caller.reaches(name))
 
 
 def list_of(names: Iterable[str]) -> str:
@@ -135,7 +149,7 @@ async def require_table(request: Request) -> None:
     """See that the table in a request's path is there; raises NotFound (TABLE)."""
     services = await _services(request)
     try:
-        names = {name: _decode(value) for name, value in request.path_params.items()}
+        names = {name: decode_segment(value) for name, value in request.path_params.items()}
     except ValueError:
         return
     catalog = await services.catalog(names["prefix"])

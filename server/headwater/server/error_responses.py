@@ -15,7 +15,7 @@ _EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
     "protected": (403, "table sales.orders is protected and cannot be dropped", "TABLE",
                   "sales.orders"),
     "not read": (403, "this server does not read at s3://elsewhere/orders", None, None),
-    "no manager": (403, "this token does not let its caller manage warehouses", None, None),
+    "no manager": (403, "the token of 'ada' is not for this, but for scope write", None, None),
     "not allowed": (403, "s3://elsewhere is in no place that this server allows for warehouses",
                     None, None),
     "internal": (500, "internal error; the server's log has the details under request id 7d1…",

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from pydantic.alias_generators import to_camel
+
+from headwater.server.access.authorization import authorize
 
 __all__ = ["ResourceRouter"]
 
 
 class ResourceRouter(APIRouter):
-    """A router whose operations are named after their functions.
+    """A router whose operations are named after their functions, and authorized before they run.
 
     Args:
         settings: As for FastAPI's router.
     """
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(generate_unique_id_function=_operation_id, **settings)
+        super().__init__(
+            generate_unique_id_function=_operation_id,
+            dependencies=[Depends(authorize)],
+            **settings,
+        )
 
     def join(self, app: FastAPI) -> None:
         """Let an application answer by these routes.

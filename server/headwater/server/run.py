@@ -21,6 +21,7 @@ from fastapi import FastAPI
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.admin.groups import Groups
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.admin.warehouses import Warehouses
 from headwater.catalog.sql.database.drivers import PoolSettings, Timeouts
@@ -28,6 +29,7 @@ from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.open_database import opened_database
 from headwater.server.app import create_app
 from headwater.server.connections import Connections, allow_open_files
+from headwater.server.dependencies import Principals
 from headwater.server.http_protocol import HttpProtocol
 from headwater.server.logs import log_to_stderr
 from headwater.server.managed_catalogs import ManagedCatalogs
@@ -229,13 +231,15 @@ def _application(
 
     metrics = Metrics(lambda: {name: each.operation.backlog() for name, each in catalogs().items()})
     metrics.watch(database)
+    principals = Principals(Tokens(database, runtime), Groups(database))
     with sweeping(catalogs, settings.sweep_interval.total_seconds(), metrics):
         app = create_app(
             given,
             settings,
             runtime=runtime,
-            find_token=Tokens(database, runtime).find,
+            find_token=principals.tokens.find,
             managed=managed,
+            principals=principals,
             metrics=metrics,
             probes=probes_of(database, catalogs),
             at_end=at_end,

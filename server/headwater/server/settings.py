@@ -92,8 +92,8 @@ class ServerSettings(BaseSettings):
             tables, with its own rights. As a variable: folders and URIs with commas between.
         tokens: Bearer tokens, any of which lets a caller in. As a variable: one, or several with
             commas between (``HEADWATER_TOKEN`` or ``HEADWATER_TOKENS``).
-        management_tokens: Bearer tokens that let a caller manage warehouses over HTTP, too, beside
-            those of ``headwater token create --management``. As a variable: as for `tokens`
+        management_tokens: Bearer tokens that let a caller use the management API, too, beside
+            those of ``headwater token create --scope manage``. As a variable: as for `tokens`
             (``HEADWATER_MANAGEMENT_TOKEN`` or ``HEADWATER_MANAGEMENT_TOKENS``).
         allowed_locations: The places in which a warehouse may be added over HTTP: the server works
             there with its own rights. As a variable: folders and URIs with commas between.

@@ -11,13 +11,18 @@ from typing import Generic, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
+from headwater.catalog.model.principal import Principal, Scope
 from headwater.catalog.model.tokens import TokenInfo, token_hash
 from headwater.storage.runtime import Runtime
 
 __all__ = ["CONFIGURED", "KEPT_MILLIS", "FindToken", "TokenCheck"]
 
 CONFIGURED = "configured"
-"""The principal of a token that the settings name."""
+"""The name of the principal of a token that the settings name."""
+
+# Whoever runs the server gave them out: they open every catalog.
+_OPERATOR = Principal(CONFIGURED)
+_MANAGER = Principal(CONFIGURED, scopes=frozenset({Scope.ADMINISTER, Scope.MANAGE}))
 
 KEPT_MILLIS = 10_000
 """The time for which an answer of the database is believed: a revoked token still works for it."""
@@ -72,7 +77,7 @@ class TokenCheck:
         configured: The tokens that the settings name.
         find: Finds a token in the database by its hash; None when only the settings count.
         runtime: The clock.
-        managers: The tokens of the settings that open the management of warehouses, too.
+        managers: The tokens of the settings that open the management API, too.
     """
 
     def __init__(
@@ -84,32 +89,26 @@ class TokenCheck:
         managers: Iterable[str] = (),
     ) -> None:
         self._managers = tuple(token_hash(token) for token in managers)
-        self._configured = (*(token_hash(token) for token in configured), *self._managers)
+        self._configured = tuple(token_hash(token) for token in configured)
         self._find = find
         self._runtime = runtime
         self._known: _Recent[TokenInfo] = _Recent()
         self._unknown: _Recent[bool] = _Recent()
         self._limiter: CapacityLimiter | None = None
 
-    async def principal(self, token: str) -> str | None:
+    async def principal(self, token: str) -> Principal | None:
         """The owner of a token; None when it opens nothing.
 
         Raises:
             Unavailable: The database had to be asked and did not answer.
         """
         offered = token_hash(token)
-        if _is_among(offered, self._configured):
-            return CONFIGURED
-        known = await self._valid(offered)
-        return None if known is None else known.name
-
-    async def may_manage(self, token: str) -> bool:
-        """True if a token opens the management of warehouses; raises Unavailable."""
-        offered = token_hash(token)
         if _is_among(offered, self._managers):
-            return True
+            return _MANAGER
+        if _is_among(offered, self._configured):
+            return _OPERATOR
         known = await self._valid(offered)
-        return known is not None and known.may_manage
+        return None if known is None else known.principal
 
     async def _valid(self, offered: str) -> TokenInfo | None:
         """The database's token of a hash, if it opens the server now."""

@@ -1,9 +1,11 @@
-"""Bearer tokens: secrets with a name and, if so wished, an end."""
+"""Bearer tokens: secrets with a name, limits and, if so wished, an end."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+
+from headwater.catalog.model.principal import Principal, Scope
 
 __all__ = ["NewToken", "TokenInfo", "token_hash"]
 
@@ -16,17 +18,26 @@ class TokenInfo:
         name: Whom it was given to: what logs call the caller, and what permissions are granted to.
         created_at: The time of its creation, milliseconds since the epoch.
         expires_at: From when on it opens nothing; None is never.
-        may_manage: True if it also allows the management of warehouses.
+        scopes: The kinds of request that it is good for.
+        warehouses: The only warehouses that it is good for; None means all.
+        groups: The groups that its holder belongs to.
     """
 
     name: str
     created_at: int
     expires_at: int | None = None
-    may_manage: bool = False
+    scopes: frozenset[Scope] = frozenset({Scope.WRITE})
+    warehouses: frozenset[str] | None = None
+    groups: frozenset[str] = frozenset()
 
     def is_valid(self, now_millis: int) -> bool:
         """True if it opens the server at a moment."""
         return self.expires_at is None or now_millis < self.expires_at
+
+    @property
+    def principal(self) -> Principal:
+        """Its holder."""
+        return Principal(self.name, self.groups, self.scopes, self.warehouses)
 
 
 @dataclass(frozen=True)

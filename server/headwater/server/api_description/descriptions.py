@@ -29,6 +29,9 @@ _PARAMETERS: Mapping[str, tuple[str, str]] = {
     "branch": ("A branch's name, other than `main`.", "trial"),
     "view": ("A view's name.", "recent"),
     "function": ("A function's name.", "area"),
+    "token": ("A token's name.", "nightly-spark"),
+    "group": ("A group's name.", "analysts"),
+    "principal": ("A principal's name.", "ada"),
 }
 """Parameters that name things, with an example for paths if there is a telling one."""
 

@@ -102,6 +102,7 @@ FIELDS: Mapping[str, str] = {
     "resource": "The resource of the permission.",
     "access": "The kind of access.",
     "principal": "The person or program.",
+    "group": "The group's name.",
     "columnNames": "The included columns.",
     "excludedColumnNames": "The excluded columns.",
     "select": "The columns to read; null means all.",

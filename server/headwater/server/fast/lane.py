@@ -23,12 +23,14 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import Principal, current_principal
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.history.commit import MOST_AT_ONCE as MOST_COMMITS
 from headwater.catalog.sql.history.commit import Offer
 from headwater.catalog.sql.tables.bulk_reads import MOST_AT_ONCE as MOST_READS
 from headwater.catalog.sql.tables.bulk_reads import StoredSnapshot, StoredTable
 from headwater.catalog.wire.history import CommitTableRequest, snapshot_from_wire
+from headwater.server.access.operations import OPERATIONS
 from headwater.server.answers import snapshot_text, table_text
 from headwater.server.dependencies import Services
 from headwater.server.errors import known_error_response
@@ -57,6 +59,20 @@ class _Kind(Enum):
     TABLE = None
     SNAPSHOT = b"snapshot"
     COMMIT = b"commit"
+
+    @property
+    def operation(self) -> str:
+        """The id of the framework's operation."""
+        return {None: "getTable", b"snapshot": "getTableSnapshot", b"commit": "commitTable"}[
+            self.value
+        ]
+
+    def is_open_to(self, caller: Principal | None, warehouse: str) -> bool:
+        """True if nothing is to be asked of a caller; others go the ordinary way, and are told."""
+        if caller is None:
+            return True
+        scope = OPERATIONS[self.operation].scope
+        return scope is not None and caller.has(scope) and caller.reaches(warehouse)
 
     @property
     def path(self) -> str:
@@ -123,8 +139,11 @@ class FastLane:
         body: bytes = scope["state"].get(BODY, b"")
         if kind is _Kind.COMMIT and not 0 < len(body) <= _LARGEST_BODY:
             return None
+        warehouse = plain[1].decode()
+        if not kind.is_open_to(current_principal(), warehouse):
+            return None
         try:
-            catalog = await self._services.find(plain[1].decode())
+            catalog = await self._services.find(warehouse)
         except HeadwaterError:
             return None
         if not isinstance(catalog, SqlCatalog):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from fastapi import Depends, Request
+from fastapi import Depends
 
 from headwater.catalog.model.catalog import Catalog
-from headwater.server.dependencies import Segment, ServicesOf
-from headwater.storage.errors import Forbidden
+from headwater.server.dependencies import Principals, Segment, ServicesOf
+from headwater.storage.errors import Unsupported
 
-__all__ = ["ManagedCatalog", "require_manager"]
+__all__ = ["ManagedCatalog", "PrincipalsOf"]
 
 
 async def _catalog(services: ServicesOf, warehouse: Segment) -> Catalog:
@@ -20,20 +20,10 @@ async def _catalog(services: ServicesOf, warehouse: Segment) -> Catalog:
 ManagedCatalog: TypeAlias = Annotated[Catalog, Depends(_catalog)]
 
 
-async def require_manager(services: ServicesOf, request: Request) -> None:
-    """Refuse a caller whose token does not open the management of warehouses.
+async def _principals(services: ServicesOf) -> Principals:
+    if services.principals is None:
+        raise Unsupported("this server has no database in which tokens could be managed")
+    return services.principals
 
-    A server without any tokens serves this machine alone, and lets whoever is on it manage, too.
 
-    Raises:
-        Forbidden: The token is another.
-        Unavailable: The database had to be asked about the token and did not answer.
-    """
-    if services.tokens is None:
-        return
-    _, _, token = request.headers.get("authorization", "").partition(" ")
-    if not await services.tokens.may_manage(token.strip()):
-        raise Forbidden(
-            "this token does not let its caller manage warehouses; use one of --management-token "
-            "(HEADWATER_MANAGEMENT_TOKENS) or of 'headwater token create NAME --management'"
-        )
+PrincipalsOf: TypeAlias = Annotated[Principals, Depends(_principals)]

@@ -19,7 +19,6 @@ from headwater.server.dependencies import PageOf, Segment, ServicesOf
 from headwater.server.error_responses import failures
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.management.bounds import check_bounds
-from headwater.server.management.dependencies import require_manager
 from headwater.server.resource_router import ResourceRouter
 from headwater.storage.errors import AlreadyExists, Unsupported
 
@@ -28,7 +27,6 @@ __all__ = ["router"]
 router = ResourceRouter(
     prefix="/management/v1/warehouses",
     tags=["management"],
-    dependencies=[Depends(require_manager)],
 )
 
 

@@ -25,6 +25,7 @@ from headwater.catalog.wire.history import (
     snapshot_from_wire,
 )
 from headwater.catalog.wire.tables import Empty
+from headwater.server.access.authorization import authorize
 from headwater.server.answers import snapshot_text
 from headwater.server.dependencies import (
     CatalogOf,
@@ -53,6 +54,8 @@ class _TableFirst(APIRoute):
             try:
                 return await handle(request)
             except (HTTPException, RequestValidationError, Invalid):
+                # Before whatever is asked of the table: the caller may not even see it.
+                await authorize(request)
                 await require_table(request)
                 raise
 

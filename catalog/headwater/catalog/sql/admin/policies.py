@@ -20,7 +20,7 @@ from headwater.catalog.model.policies import (
     policy_name,
 )
 from headwater.catalog.model.policy_rules import QUERY_AUTH, canonical_policy
-from headwater.catalog.model.principal import current_principal
+from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import PolicyRow
 from headwater.catalog.sql.queries.index_hint import along
@@ -101,7 +101,7 @@ class SqlPolicies:
                 "column": policy.column or "",
                 "document": rule.predicate if isinstance(rule, RowFilter) else rule.transform,
                 "created_at": self._context.runtime.now_millis(),
-                "created_by": current_principal(),
+                "created_by": current_name(),
             }
             connection.execute(insert(PolicyRow), row)
 

@@ -42,6 +42,7 @@ __all__ = [
     "DroppedTableRow",
     "FunctionRow",
     "GrantRow",
+    "GroupMemberRow",
     "NamedRow",
     "OutboxRow",
     "PartitionRow",
@@ -55,7 +56,7 @@ __all__ = [
     "WarehouseRow",
 ]
 
-REVISION = "0006"
+REVISION = "0007"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
@@ -128,7 +129,8 @@ class WarehouseRow(Base):
 class TokenRow(Base):
     """A bearer token: only the SHA-256 of it is kept. `expires_at` is None for one without end.
 
-    `may_manage` says whether it opens the management API.
+    `scopes` are the kinds of request that it is good for, with commas between, and `warehouses` the
+    only warehouses, as a JSON list, or None for all.
     """
 
     __tablename__ = "hw_tokens"
@@ -139,7 +141,18 @@ class TokenRow(Base):
     hash: Mapped[str] = mapped_column(_HASH)
     created_at: Mapped[int] = mapped_column(BigInteger)
     expires_at: Mapped[int | None] = mapped_column(BigInteger)
-    may_manage: Mapped[bool] = mapped_column(server_default=false())
+    scopes: Mapped[str] = mapped_column(String(64), server_default=text("'administer'"))
+    warehouses: Mapped[str | None] = mapped_column(_DOCUMENT)
+
+
+class GroupMemberRow(Base):
+    """A principal's belonging to a group."""
+
+    __tablename__ = "hw_group_members"
+    __table_args__ = (Index(None, "principal", "group_name"),)
+
+    group_name: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    principal: Mapped[str] = mapped_column(_NAME, primary_key=True)
 
 
 class GrantRow(Base):
@@ -150,6 +163,7 @@ class GrantRow(Base):
     """
 
     __tablename__ = "hw_grants"
+    __table_args__ = (Index(None, "principal", "warehouse", "resource_type", "object_id"),)
 
     object_id: Mapped[str] = mapped_column(_ID, primary_key=True)
     resource_type: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -169,7 +183,7 @@ class DatabaseRow(Base):
     """
 
     __tablename__ = "hw_databases"
-    __table_args__ = (UniqueConstraint("warehouse", "name"),)
+    __table_args__ = (UniqueConstraint("warehouse", "name"), Index(None, "owner"))
 
     id: Mapped[str] = mapped_column(_ID, primary_key=True)
     warehouse: Mapped[str] = mapped_column(_NAME)
@@ -194,6 +208,7 @@ class TableRow(Base):
     __table_args__ = (
         UniqueConstraint("database_id", "name"),
         Index(None, "database_id", "kind", "name"),
+        Index(None, "owner", "database_id"),
     )
 
     id: Mapped[str] = mapped_column(_ID, primary_key=True)
@@ -233,8 +248,8 @@ class NamedRow(Base):
     __abstract__ = True
 
     @declared_attr.directive
-    def __table_args__(cls) -> tuple[UniqueConstraint]:
-        return (UniqueConstraint("database_id", "name"),)
+    def __table_args__(cls) -> tuple[UniqueConstraint, Index]:
+        return (UniqueConstraint("database_id", "name"), Index(None, "owner", "database_id"))
 
     id: Mapped[str] = mapped_column(_ID, primary_key=True)
     database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))

@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.principal import current_principal
+from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, SnapshotRow
 from headwater.catalog.sql.database.prepared import (
@@ -79,7 +79,7 @@ class Offer:
     snapshot: Snapshot
     base_uuid: str | None
     statistics: Sequence[PartitionStatistics]
-    principal: str | None = field(default_factory=current_principal)
+    principal: str | None = field(default_factory=current_name)
 
     def follows(self, head: Head) -> bool:
         """True if it builds on what is the latest."""

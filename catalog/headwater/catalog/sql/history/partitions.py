@@ -21,7 +21,7 @@ from headwater.catalog.model.partitions import (
     PartitionInfo,
     Spec,
 )
-from headwater.catalog.model.principal import current_principal
+from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import PartitionRow
 from headwater.catalog.sql.history.partition_names import (
@@ -322,7 +322,7 @@ class SqlPartitions:
 
     def _updated(self) -> dict[str, object]:
         now = self._context.runtime.now_millis()
-        return {"updated_at": now, "updated_by": current_principal()}
+        return {"updated_at": now, "updated_by": current_name()}
 
 
 def _partitioned(connection: Connection, record: TableRecord) -> TableSchema:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Connection
 
-from headwater.catalog.model.principal import current_principal
+from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SORT_NAME_LENGTH, PartitionRow, SchemaRow
 from headwater.catalog.sql.database.prepared import (
@@ -147,7 +147,7 @@ def apply_statistics(
     changes: Sequence[PartitionStatistics],
 ) -> None:
     """Add changes to the partitions' rows; the caller holds the branch row's lock."""
-    growths = [Growth(record, changes, current_principal())]
+    growths = [Growth(record, changes, current_name())]
     run_together(connection, growing(connection, context, growths))
 
 

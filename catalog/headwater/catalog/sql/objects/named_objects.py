@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from headwater.catalog.model.audit import AuditFields
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
-from headwater.catalog.model.principal import current_principal
+from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.admin.grants import drop_grants
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, FunctionRow, NamedRow, ViewRow
@@ -135,7 +135,7 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
             "id": self._context.runtime.new_uuid(),
             "name": identifier.name,
             "document": self._shape.to_json(content),
-            "owner": current_principal(),
+            "owner": current_name(),
             **created(self._context.runtime.now_millis()),
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Row
 
 from headwater.catalog.model.audit import AuditFields
-from headwater.catalog.model.principal import current_principal
+from headwater.catalog.model.principal import current_name
 
 __all__ = ["audit_of", "created", "updated"]
 
@@ -23,9 +23,9 @@ def audit_of(row: Row[*tuple[object, ...]]) -> AuditFields:
 
 def updated(now: int) -> dict[str, int | str | None]:
     """The columns that record who changes a row and when, in milliseconds since the epoch."""
-    return {"updated_at": now, "updated_by": current_principal()}
+    return {"updated_at": now, "updated_by": current_name()}
 
 
 def created(now: int) -> dict[str, int | str | None]:
     """The columns that record who creates a row and when, without its owner."""
-    return {"created_at": now, "created_by": current_principal(), **updated(now)}
+    return {"created_at": now, "created_by": current_name(), **updated(now)}

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from headwater.catalog.model.dropped_tables import DroppedTableInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
-from headwater.catalog.model.principal import current_principal
+from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, DroppedTableRow, TableRow
 from headwater.catalog.sql.outbox.outbox import Outbox
@@ -119,7 +119,7 @@ class SqlDroppedTables:
                 "database": identifier.database,
                 "name": identifier.table,
                 "dropped_at": self._context.runtime.now_millis(),
-                "dropped_by": current_principal(),
+                "dropped_by": current_name(),
             },
         )
 

@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.branches import check_branch_name
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.principal import current_principal
+from headwater.catalog.model.principal import current_name
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
@@ -219,7 +219,7 @@ class ExternalSchemas:
             return False
         if not self._put(identifier, layout, following):
             return False
-        self._remember(info, following, by=current_principal())
+        self._remember(info, following, by=current_name())
         return True
 
     def begin(self, identifier: Identifier, location: str, schema: TableSchema) -> None:

@@ -1,0 +1,36 @@
+"""The rules for names of principals and groups."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from headwater.catalog.model.principal import GROUP_PREFIX
+from headwater.storage.errors import Invalid
+
+__all__ = ["check_principal_name"]
+
+_LONGEST_NAME = 255
+
+
+def check_principal_name(name: str, whose: str) -> None:
+    """Refuse what cannot be a name.
+
+    Args:
+        name: The name.
+        whose: Its holder for the message, such as ``token's``.
+
+    Raises:
+        Invalid: It is empty, too long or confusing, or begins like a group.
+    """
+    # It stands in log lines and in permissions.
+    if not name or name != name.strip() or len(name) > _LONGEST_NAME:
+        raise Invalid(
+            f"'{name[:40]}' is not a {whose} name: it must have 1 to {_LONGEST_NAME} characters "
+            "and no space at either end"
+        )
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+        raise Invalid(f"{name!r} is not a {whose} name: it has a control character")
+    if name.startswith(GROUP_PREFIX):
+        raise Invalid(
+            f"'{name}' is not a {whose} name: '{GROUP_PREFIX}' is how permissions name a group"
+        )
