@@ -38,6 +38,14 @@ class Measurement:
             or (self.most is not None and self.ratio > self.most)
         )
 
+    @property
+    def bound(self) -> str:
+        """What the ratio must be, in words."""
+        return f"≥ {self.least:g}" if self.least is not None else f"≤ {self.most:g}"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.ratio:.3g}, must be {self.bound}"
+
 
 def measurement_table(title: str, results: Sequence[Measurement]) -> Table:
     """A row for each measurement, its ratio red when it is not what it must be."""
@@ -45,13 +53,12 @@ def measurement_table(title: str, results: Sequence[Measurement]) -> Table:
     for heading in ("", "Headwater", "reference", "ratio", "must be"):
         table.add_column(heading, justify="right" if heading == "ratio" else "left")
     for result in results:
-        bound = f"≥ {result.least:g}" if result.least is not None else f"≤ {result.most:g}"
         colour = "green" if result.holds else "red"
         table.add_row(
             result.name,
             result.ours,
             result.reference,
             f"[{colour}]{result.ratio:.3g}[/{colour}]",
-            bound,
+            result.bound,
         )
     return table

@@ -188,7 +188,7 @@ class StorageEngine:
                 "stream_in": f"{'writing' if path == orders.base else 'upserting'} {added:,} rows",
                 "stream_out": f"merging {orders.rows:,} rows",
             }
-            self._results.append(
+            self._keep(
                 Measurement(
                     f"memory of {name.get(step, step)} in one bucket",
                     f"{run.mebibytes:.0f} MiB in {run}",
@@ -281,11 +281,16 @@ class StorageEngine:
 
     def _faster(self, name: str, ours: Run, other: Run, least: float) -> None:
         ratio = other.time / ours.time
-        self._results.append(Measurement(name, str(ours), str(other), ratio, least=least))
+        self._keep(Measurement(name, str(ours), str(other), ratio, least=least))
 
     def _at_most(self, name: str, ours: Run, other: Run, most: float) -> None:
         ratio = ours.time / other.time
-        self._results.append(Measurement(name, str(ours), str(other), ratio, most=most))
+        self._keep(Measurement(name, str(ours), str(other), ratio, most=most))
+
+    def _keep(self, result: Measurement) -> None:
+        # A run takes many minutes: what is known already outlives one that is cut off.
+        self.say(str(result))
+        self._results.append(result)
 
 
 def _joined(runs: Sequence[Run]) -> Run:

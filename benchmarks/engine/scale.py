@@ -168,8 +168,9 @@ class TableScale:
 
     def _at_most(self, name: str, ours: list[float], other: list[float], most: float) -> None:
         ratio = median(ours) / median(other)
-        self.say(f"{name}: {_text(ours)} to {_text(other)}, {ratio:.3g} where at most {most:g}")
-        self._results.append(Measurement(name, _text(ours), _text(other), ratio, most=most))
+        result = Measurement(name, _text(ours), _text(other), ratio, most=most)
+        self.say(str(result))
+        self._results.append(result)
 
 
 def _orders(keys: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
