@@ -18,6 +18,7 @@ from headwater.catalog.sql.admin.groups import Groups
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics
+from headwater.server.operation_metrics import WAREHOUSE
 from headwater.server.readiness import Readiness
 from headwater.server.settings import ServerSettings
 from headwater.storage.errors import Invalid
@@ -108,6 +109,12 @@ class Services:
             )
         return found
 
+    async def catalog_for(self, request: Request, warehouse: str) -> Catalog:
+        """Likewise, for a request, which is counted under that warehouse then."""
+        found = await self.catalog(warehouse)
+        request.scope["state"][WAREHOUSE] = warehouse
+        return found
+
     async def names(self) -> Sequence[str]:
         """The names of the caller's warehouses, of those in the database the first hundred."""
         names = set(self.catalogs)
@@ -131,8 +138,8 @@ async def _services(request: Request) -> Services:
 ServicesOf: TypeAlias = Annotated[Services, Depends(_services)]
 
 
-async def _catalog(services: ServicesOf, prefix: Segment) -> Catalog:
-    return await services.catalog(prefix)
+async def _catalog(services: ServicesOf, prefix: Segment, request: Request) -> Catalog:
+    return await services.catalog_for(request, prefix)
 
 
 CatalogOf: TypeAlias = Annotated[Catalog, Depends(_catalog)]

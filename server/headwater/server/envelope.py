@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater.server.errors import REQUEST_ID_HEADER
 from headwater.server.logs import REQUEST_ID
+from headwater.server.operation_metrics import WAREHOUSE
 from headwater.server.request_log import RequestLog
 from headwater.storage.runtime import Runtime
 
@@ -45,7 +46,8 @@ class Envelope:
     - Routes match the path as it was sent, escapes and all: a ``%2F`` in a name is no separator.
       The routes decode each segment (see `headwater.server.dependencies.Segment`).
     - A body is JSON whatever its content type says: Paimon's clients send ``text/plain``, or none.
-    - One line is logged for each request, and the request is counted.
+    - One line is logged for each request, and the request is counted, under the template and the
+      operation of the route that answered: all paths that lead nowhere have one name.
 
     Args:
         app: The application inside.
@@ -87,9 +89,12 @@ class Envelope:
             await self._app(inner, receive, answer)
         finally:
             REQUEST_ID.reset(token)
-            self._requests.end(request, _route(inner), status, scope["state"].get("principal"))
-
-
-def _route(scope: Scope) -> str:
-    """The template of the route that answered; one name for all paths that lead nowhere."""
-    return str(getattr(scope.get("route"), "path", "none"))
+            state, route = scope["state"], inner.get("route")
+            self._requests.end(
+                request,
+                str(getattr(route, "path", "none")),
+                status,
+                state.get("principal"),
+                str(getattr(route, "unique_id", "none")),
+                state.get(WAREHOUSE, ""),
+            )

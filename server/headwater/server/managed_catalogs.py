@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
@@ -10,6 +10,7 @@ from headwater.catalog.model.warehouses import WarehouseInfo
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.warehouses import Warehouses
 from headwater.catalog.sql.database.engine import SqlDatabase
+from headwater.storage.files.access import FileAccess
 from headwater.storage.runtime import Runtime
 
 __all__ = ["KEPT_MILLIS", "ManagedCatalogs"]
@@ -35,6 +36,7 @@ class ManagedCatalogs:
         runtime: Clock and names.
         undrop_millis: The time during which a dropped table can be restored.
         external_locations: Locations beside the warehouses from which tables may be registered.
+        watch_files: As for `SqlCatalog.on`.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class ManagedCatalogs:
         runtime: Runtime,
         undrop_millis: int = 0,
         external_locations: Sequence[str] | None = None,
+        watch_files: Callable[[FileAccess, str], FileAccess] | None = None,
     ) -> None:
         self.warehouses = Warehouses(database, runtime)
         self._database = database
         self._runtime = runtime
         self._undrop_millis = undrop_millis
         self._external_locations = external_locations
+        self._watch_files = watch_files
         self._known: dict[str, _Known] = {}
         self._lock = Lock()
 
@@ -109,4 +113,5 @@ class ManagedCatalogs:
             undrop_millis=self._undrop_millis,
             external_locations=self._external_locations,
             is_managed=True,
+            watch_files=self._watch_files,
         )

@@ -21,8 +21,13 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from headwater.catalog.sql.database.engine import SqlDatabase
-from headwater.catalog.sql.operation import Backlog
+from headwater.catalog.sql.operation import Backlog, SweepReport
+from headwater.server.database_metrics import DatabaseMetrics
+from headwater.server.operation_metrics import OperationMetrics, WarehouseLabels
+from headwater.server.storage_metrics import StorageMetrics
 from headwater.storage.errors import CorruptData, HeadwaterError, OutcomeUnknown, Unavailable
+from headwater.storage.files.access import FileAccess
+from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 __all__ = ["Metrics", "share_between_workers"]
 
@@ -42,10 +47,22 @@ class Metrics:
     Args:
         backlog: Tells each warehouse's backlog when the counts are asked for; it may raise
             HeadwaterError, and is left out then.
+        token_expiry: Tells likewise after how many milliseconds the next token expires.
+        runtime: The clock.
     """
 
-    def __init__(self, backlog: Callable[[], Mapping[str, Backlog]] | None = None) -> None:
+    def __init__(
+        self,
+        backlog: Callable[[], Mapping[str, Backlog]] | None = None,
+        token_expiry: Callable[[], int | None] | None = None,
+        runtime: Runtime = SYSTEM_RUNTIME,
+    ) -> None:
         self._registry = CollectorRegistry()
+        self._labels = WarehouseLabels()
+        self._runtime = runtime
+        self._operations = OperationMetrics(self._registry, self._labels)
+        self._storage = StorageMetrics(self._registry, self._labels)
+        self._database = DatabaseMetrics(self._registry)
         self._requests = Counter(
             "headwater_http_requests",
             "Requests answered.",
@@ -90,13 +107,6 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self._connections = Gauge(
-            "headwater_database_connections",
-            "Connections to the catalog's database: open, and in use.",
-            ["state"],
-            registry=self._registry,
-            multiprocess_mode="livesum",
-        )
         self._repaired = Counter(
             "headwater_sweep_repaired",
             "Decisions left open by a crash that a sweep made storage follow.",
@@ -112,7 +122,21 @@ class Metrics:
             "Dropped tables that a sweep deleted because their time was up.",
             registry=self._registry,
         )
+        self._sweeps = Counter(
+            "headwater_sweeps",
+            "Sweeps by outcome: done, partly (some decisions stay open) or failed.",
+            ["warehouse", "outcome"],
+            registry=self._registry,
+        )
+        self._swept_at = Gauge(
+            "headwater_sweep_last_success_timestamp_seconds",
+            "When a sweep last did all that there was to do, in seconds since the epoch.",
+            ["warehouse"],
+            registry=self._registry,
+            multiprocess_mode="max",
+        )
         self._backlog = backlog
+        self._token_expiry = token_expiry
         # Each series' own counters: looking them up costs more than counting.
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._fast: dict[str, Counter] = {}
@@ -121,7 +145,15 @@ class Metrics:
         """Count a request that came in."""
         self._in_progress.inc()
 
-    def request_ends(self, method: str, route: str, status: int, seconds: float) -> None:
+    def request_ends(
+        self,
+        method: str,
+        route: str,
+        status: int,
+        seconds: float,
+        operation: str = "none",
+        warehouse: str = "",
+    ) -> None:
         """Count its answer.
 
         Args:
@@ -129,8 +161,11 @@ class Metrics:
             route: The route's template, so that names do not make series of their own.
             status: The HTTP status.
             seconds: Its duration.
+            operation: The operation's id; ``none`` where no route was.
+            warehouse: The warehouse that was found for it; empty when none was.
         """
         self._in_progress.dec()
+        self._operations.answered(operation, warehouse, status, seconds)
         series = self._series.get((method, route, status))
         if series is None:
             series = self._series[method, route, status] = (
@@ -170,37 +205,85 @@ class Metrics:
         self._committed(warehouse, _outcome(answer), seconds)
 
     def _committed(self, warehouse: str, outcome: str, seconds: float) -> None:
-        self._commits.labels(warehouse, outcome).inc()
+        self._commits.labels(self._labels.of(warehouse), outcome).inc()
         self._commit_seconds.labels(outcome).observe(seconds)
 
-    def swept(self, repaired: int, failures: int, purged: int) -> None:
-        """Count what a sweep did."""
-        self._repaired.inc(repaired)
+    def swept(self, warehouse: str, report: SweepReport | None) -> None:
+        """Count a sweep of a warehouse, and what it did; without a report it failed.
+
+        Args:
+            warehouse: The warehouse; empty where it is not known which there are.
+            report: The sweep's.
+        """
+        label = self._labels.of(warehouse)
+        if report is None:
+            self._sweeps.labels(label, "failed").inc()
+            self._sweep_failures.inc()
+            return
+        failures = len(report.repaired.failures)
+        self._sweeps.labels(label, "partly" if failures else "done").inc()
+        self._repaired.inc(report.repaired.settled)
         self._sweep_failures.inc(failures)
-        self._purged.inc(purged)
+        self._purged.inc(report.purged)
+        if not failures:
+            self._swept_at.labels(label).set(self._runtime.now_millis() / 1000)
+
+    def count_files(self, files: FileAccess, warehouse: str) -> FileAccess:
+        """The file access to a warehouse, whose calls are counted."""
+        return self._storage.count(files, warehouse)
 
     def watch(self, database: SqlDatabase) -> None:
-        """Count the connections to a database from now on."""
-        opened, used = self._connections.labels("open"), self._connections.labels("in_use")
-        database.watch(opened.inc, used.inc)
+        """Count the connections to a database, and its transactions, from now on."""
+        self._database.watch(database)
 
-    def text(self) -> bytes:
-        """All counts, in Prometheus' text format."""
+    def text(self, ready: Mapping[str, bool] | None = None) -> bytes:
+        """All counts, in Prometheus' text format.
+
+        Args:
+            ready: Of each thing that the server depends on, True if it answers.
+        """
         registry = self._registry
         folder = os.environ.get(_SHARED)
         if folder is not None:
             _forget_the_dead(folder)
             registry = CollectorRegistry()
             MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call]
-        return generate_latest(registry) + generate_latest(self._now())
+        return generate_latest(registry) + generate_latest(self._now(ready or {}))
 
-    def _now(self) -> CollectorRegistry:
+    def _now(self, ready: Mapping[str, bool]) -> CollectorRegistry:
         registry = CollectorRegistry()
-        if self._backlog is not None:
-            # That the database does not answer shows in /readyz.
-            with suppress(HeadwaterError):
-                registry.register(_BacklogNow(self._backlog()))
+        states = {name: float(is_ready) for name, is_ready in ready.items()}
+        told = "1 while what the server depends on answers, as for /readyz."
+        registry.register(_Sampled("headwater_ready", told, states, "dependency"))
+        # That the database does not answer shows in what is ready.
+        with suppress(HeadwaterError):
+            if self._backlog is not None:
+                found = self._bounded(self._backlog())
+                count = {name: float(each.decisions) for name, each in found.items()}
+                age = {name: each.oldest_millis / 1000 for name, each in found.items()}
+                told = "Decisions that storage has yet to follow."
+                registry.register(_Sampled("headwater_outbox_decisions", told, count, "warehouse"))
+                told = "How old the oldest of them is."
+                registry.register(
+                    _Sampled("headwater_outbox_oldest_seconds", told, age, "warehouse")
+                )
+            expiry = None if self._token_expiry is None else self._token_expiry()
+            if expiry is not None:
+                told = "The time until the next token of the database expires."
+                seconds = {"": expiry / 1000}
+                registry.register(_Sampled("headwater_token_next_expiry_seconds", told, seconds))
         return registry
+
+    def _bounded(self, backlog: Mapping[str, Backlog]) -> Mapping[str, Backlog]:
+        """The backlogs by label; those of further warehouses are added up."""
+        found: dict[str, Backlog] = {}
+        for name, each in sorted(backlog.items()):
+            label = self._labels.of(name)
+            so_far = found.get(label, Backlog(0, 0))
+            found[label] = Backlog(
+                so_far.decisions + each.decisions, max(so_far.oldest_millis, each.oldest_millis)
+            )
+        return found
 
 
 def _outcome(answer: bool | HeadwaterError) -> str:
@@ -214,27 +297,31 @@ def _outcome(answer: bool | HeadwaterError) -> str:
     return "success" if answer else "conflict"
 
 
-class _BacklogNow(Collector):
-    """The backlog as it was found."""
+class _Sampled(Collector):
+    """A gauge with the values of the moment.
 
-    def __init__(self, backlog: Mapping[str, Backlog]) -> None:
-        self._backlog = dict(backlog)
+    Args:
+        name: The metric's name.
+        help_: Its description.
+        values: Its values; each by the value of `label`, or the only one.
+        label: The name of its label; None when it has none.
+    """
+
+    def __init__(
+        self, name: str, help_: str, values: Mapping[str, float], label: str | None = None
+    ) -> None:
+        self._name = name
+        self._help = help_
+        self._values = dict(values)
+        self._label = label
 
     def collect(self) -> Iterable[Metric]:
-        decisions = GaugeMetricFamily(
-            "headwater_outbox_decisions",
-            "Decisions that storage has yet to follow.",
-            labels=["warehouse"],
-        )
-        oldest = GaugeMetricFamily(
-            "headwater_outbox_oldest_seconds",
-            "How old the oldest of them is.",
-            labels=["warehouse"],
-        )
-        for warehouse, backlog in sorted(self._backlog.items()):
-            decisions.add_metric([warehouse], backlog.decisions)
-            oldest.add_metric([warehouse], backlog.oldest_millis / 1000)
-        return decisions, oldest
+        """The gauge."""
+        labels = [] if self._label is None else [self._label]
+        gauge = GaugeMetricFamily(self._name, self._help, labels=labels)
+        for value, number in sorted(self._values.items()):
+            gauge.add_metric([value] if labels else [], number)
+        return [gauge]
 
 
 @contextmanager

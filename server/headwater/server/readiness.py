@@ -61,6 +61,11 @@ class Readiness:
             self._checked_at = now
         return self._failed
 
+    async def states(self) -> Mapping[str, bool]:
+        """Of each thing asked, by name, True if it answers."""
+        failed = await self.failed()
+        return {name: name not in failed for name in self._probes}
+
     def _is_well(self, name: str) -> bool:
         running = self._running.get(name)
         if running is None:  # another request took its answer

@@ -58,7 +58,15 @@ class RequestLog:
         self._metrics.request_begins()
         return Begun(request_id, method, path, client[0] if client else None, perf_counter())
 
-    def end(self, request: Begun, route: str, status: int, principal: str | None) -> None:
+    def end(
+        self,
+        request: Begun,
+        route: str,
+        status: int,
+        principal: str | None,
+        operation: str = "none",
+        warehouse: str = "",
+    ) -> None:
         """Log and count its answer.
 
         Args:
@@ -66,11 +74,13 @@ class RequestLog:
             route: The template of the route that answered.
             status: The HTTP status.
             principal: The caller, as far as known.
+            operation: The operation's id; ``none`` where no route was.
+            warehouse: The warehouse that was found for it; empty when none was.
         """
         seconds = perf_counter() - request.started
         # What is no method would make a series of its own.
         method = request.method if request.method in _METHODS else "other"
-        self._metrics.request_ends(method, route, status, seconds)
+        self._metrics.request_ends(method, route, status, seconds, operation, warehouse)
         if not self._log.isEnabledFor(logging.INFO):
             return
         # Made of one that is there: looking for the line of code, the thread and the process anew

@@ -38,6 +38,7 @@ from headwater.server.probes import probes_of
 from headwater.server.settings import ServerSettings
 from headwater.server.sweep import sweeping
 from headwater.storage.errors import Unavailable
+from headwater.storage.files.access import FileAccess
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 __all__ = ["catalogs_on", "open_catalogs", "open_database", "run"]
@@ -94,9 +95,19 @@ def _opened(settings: ServerSettings, runtime: Runtime) -> AbstractContextManage
 
 
 def catalogs_on(
-    database: SqlDatabase, settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME
+    database: SqlDatabase,
+    settings: ServerSettings,
+    runtime: Runtime = SYSTEM_RUNTIME,
+    watch_files: Callable[[FileAccess, str], FileAccess] | None = None,
 ) -> Mapping[str, SqlCatalog]:
-    """The warehouses of the settings, by name; what a crash left half done is repaired."""
+    """The warehouses of the settings, by name; what a crash left half done is repaired.
+
+    Args:
+        database: The database, open.
+        settings: The settings.
+        runtime: Clock and names.
+        watch_files: As for `SqlCatalog.on`.
+    """
     catalogs: dict[str, SqlCatalog] = {}
     for name, location in settings.warehouses.items():
         catalogs[name] = SqlCatalog.on(
@@ -107,6 +118,7 @@ def catalogs_on(
             runtime=runtime,
             undrop_millis=settings.undrop_millis,
             external_locations=settings.external_locations,
+            watch_files=watch_files,
         )
         catalogs[name].begin()
     return catalogs
@@ -218,20 +230,25 @@ def _application(
     runtime: Runtime,
     at_end: Callable[[], None] | None = None,
 ) -> Iterator[FastAPI]:
-    given = catalogs_on(database, settings, runtime)
+    principals = Principals(Tokens(database, runtime), Groups(database))
+    metrics = Metrics(
+        lambda: {name: each.operation.backlog() for name, each in catalogs().items()},
+        principals.tokens.next_expiry_millis,
+        runtime,
+    )
+    metrics.watch(database)
+    given = catalogs_on(database, settings, runtime, metrics.count_files)
     managed = ManagedCatalogs(
         database,
         runtime,
         settings.undrop_millis,
         settings.external_locations,
+        metrics.count_files,
     )
 
     def catalogs() -> Mapping[str, SqlCatalog]:
         return {**given, **{k: v for k, v in managed.all().items() if k not in given}}
 
-    metrics = Metrics(lambda: {name: each.operation.backlog() for name, each in catalogs().items()})
-    metrics.watch(database)
-    principals = Principals(Tokens(database, runtime), Groups(database))
     with sweeping(catalogs, settings.sweep_interval.total_seconds(), metrics):
         app = create_app(
             given,

@@ -24,10 +24,10 @@ def sweep_all(catalogs: Mapping[str, SqlCatalog], metrics: Metrics) -> None:
         try:
             report = catalog.operation.sweep()
         except (HeadwaterError, SQLAlchemyError) as error:
-            metrics.swept(0, 1, 0)
+            metrics.swept(name, None)
             _LOG.warning("warehouse %s was not swept: %s", name, error)
             continue
-        metrics.swept(report.repaired.settled, len(report.repaired.failures), report.purged)
+        metrics.swept(name, report)
         if report.repaired.settled or report.purged:
             _LOG.info(
                 "warehouse %s: storage follows %s more decisions, %s dropped tables are purged",
@@ -55,7 +55,7 @@ def sweeping(
             try:
                 found = catalogs()
             except HeadwaterError as error:
-                metrics.swept(0, 1, 0)
+                metrics.swept("", None)
                 _LOG.warning("nothing was swept: %s", error)
                 continue
             sweep_all(found, metrics)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.admin.permissions import SqlPermissions
@@ -159,6 +159,7 @@ class SqlCatalog:
         undrop_millis: int = 0,
         external_locations: Sequence[str] | None = None,
         is_managed: bool = False,
+        watch_files: Callable[[FileAccess, str], FileAccess] | None = None,
     ) -> SqlCatalog:
         """A warehouse on a database that others use, too, and that has its tables already.
 
@@ -169,6 +170,8 @@ class SqlCatalog:
             warehouse, location, storage_options, runtime, files, undrop_millis,
             external_locations: As for `open`.
             is_managed: True if it is one of `Warehouses`, and can be removed.
+            watch_files: Given the file access and the warehouse's name, a file access to use
+                instead, which tells of its calls.
 
         Raises:
             Invalid: The name or the location is malformed.
@@ -178,6 +181,8 @@ class SqlCatalog:
         location = parse_location(location)
         options = dict(storage_options or {})
         files = open_file_access(location, options, root=location) if files is None else files
+        if watch_files is not None:
+            files = watch_files(files, warehouse)
         places = None
         if external_locations is not None:
             places = tuple(Place.of(each) for each in external_locations)

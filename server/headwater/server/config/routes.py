@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import unquote_plus
 
-from fastapi import Query
+from fastapi import Query, Request
 
 from headwater.catalog.wire.tables import ConfigResponse
 from headwater.server.dependencies import Services, ServicesOf, list_of
 from headwater.server.error_responses import failures
+from headwater.server.operation_metrics import WAREHOUSE
 from headwater.server.resource_router import ResourceRouter
 from headwater.storage.errors import Invalid, NotFound
 
@@ -25,6 +26,7 @@ _DATA_TOKENS = "data-token.enabled"
 @router.get("/v1/config", summary="Get the catalog's configuration", responses=failures())
 async def get_config(
     services: ServicesOf,
+    request: Request,
     warehouse: Annotated[
         str | None, Query(description="The warehouse's name; optional if there is only one.")
     ] = None,
@@ -34,10 +36,12 @@ async def get_config(
     `prefix`, the first path segment of everything else, is the warehouse's name.
     """
     settings = services.settings
+    prefix = await _resolve(services, warehouse)
+    request.scope["state"][WAREHOUSE] = prefix
     tokens = {} if settings.data_token_seconds is None else {_DATA_TOKENS: "true"}
     return ConfigResponse(
         defaults={**tokens, **settings.plain_client_options()},
-        overrides={"prefix": await _resolve(services, warehouse)},
+        overrides={"prefix": prefix},
     )
 
 

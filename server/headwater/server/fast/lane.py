@@ -36,6 +36,7 @@ from headwater.server.dependencies import Services
 from headwater.server.errors import known_error_response
 from headwater.server.fast.batches import MOST_UNDER_WAY, Batch
 from headwater.server.json_text import member_text
+from headwater.server.operation_metrics import WAREHOUSE
 from headwater.server.request_body import BODY
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.table_storage import CommitAnswer
@@ -79,6 +80,11 @@ class _Kind(Enum):
         """The template that the request is counted under: that of the framework's route."""
         return _TABLE if self.value is None else f"{_TABLE}/{self.value.decode()}"
 
+    @property
+    def unique_id(self) -> str:
+        """The operation that the request is counted as: that of the framework's route."""
+        return self.operation
+
 
 @dataclass(frozen=True, slots=True)
 class _Request:
@@ -121,6 +127,7 @@ class FastLane:
             await self._app(scope, receive, send)
             return
         scope["route"] = request.kind
+        scope["state"][WAREHOUSE] = request.catalog.warehouse
         self._services.metrics.fast_lane_taken(request.kind.path)
         if isinstance(answer, HeadwaterError):
             response: Response = known_error_response(answer)

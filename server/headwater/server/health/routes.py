@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anyio import to_thread
 from fastapi import Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -56,6 +57,8 @@ async def get_readiness(services: ServicesOf) -> Health:
         },
     },
 )
-def get_metrics(services: ServicesOf) -> Response:
-    """Requests, commits, connections, pending decisions and sweeps, over all worker processes."""
-    return Response(services.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+async def get_metrics(services: ServicesOf) -> Response:
+    """Requests, commits, the database, storage, pending decisions and sweeps, over all workers."""
+    ready = await services.readiness.states()
+    text = await to_thread.run_sync(services.metrics.text, ready)
+    return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from fastapi import Depends
+from fastapi import Depends, Request
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.server.dependencies import Principals, Segment, ServicesOf
@@ -13,8 +13,8 @@ from headwater.storage.errors import Unsupported
 __all__ = ["ManagedCatalog", "PrincipalsOf"]
 
 
-async def _catalog(services: ServicesOf, warehouse: Segment) -> Catalog:
-    return await services.catalog(warehouse)
+async def _catalog(services: ServicesOf, warehouse: Segment, request: Request) -> Catalog:
+    return await services.catalog_for(request, warehouse)
 
 
 ManagedCatalog: TypeAlias = Annotated[Catalog, Depends(_catalog)]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from sqlalchemy import Row, Select, delete, insert, select
+from sqlalchemy import Row, Select, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.principal import Scope
@@ -98,6 +98,19 @@ class Tokens:
                 select(GroupMemberRow.group_name).where(GroupMemberRow.principal == row.name)
             ).scalars()
             return _info(row, frozenset(groups))
+
+    def next_expiry_millis(self) -> int | None:
+        """The time until the next token expires, milliseconds; None when none is to expire.
+
+        Raises:
+            Unavailable: The database did not answer.
+        """
+        now = self._runtime.now_millis()
+        with self._database.read() as connection:
+            found = connection.execute(
+                select(func.min(TokenRow.expires_at)).where(TokenRow.expires_at > now)
+            ).scalar_one()
+        return None if found is None else int(found) - now
 
     def revoke(self, name: str) -> None:
         """Delete a token; raises NotFound."""

@@ -27,6 +27,7 @@ __all__ = [
     "answers",
     "database_exists",
     "database_url",
+    "most_connections",
     "open_engine",
 ]
 
@@ -49,6 +50,8 @@ PREPARED_STATEMENTS = 400
 IDLE_SECONDS = "headwater_idle_seconds"
 """The execution option with the seconds after which a database ends an idle transaction."""
 
+_MOST_CONNECTIONS = "headwater_most_connections"
+_SQLITE_KEPT, _SQLITE_MORE = 10, 40
 # How long a writer on SQLite waits for the one before it, which may be putting a file meanwhile.
 _LOCK_MILLIS = 60_000
 # The time for which MariaDB keeps an unused connection.
@@ -183,7 +186,13 @@ def _open_sqlite(url: URL, pool: PoolSettings) -> Engine:
     except OSError as error:
         raise Unavailable(f"cannot make the folder of {url.database}: {error}") from error
     # A connection is a file opened: as many as there are threads at work.
-    engine = create_engine(url, pool_size=10, max_overflow=40, pool_timeout=pool.wait_seconds)
+    engine = create_engine(
+        url,
+        pool_size=_SQLITE_KEPT,
+        max_overflow=_SQLITE_MORE,
+        pool_timeout=pool.wait_seconds,
+        execution_options={_MOST_CONNECTIONS: _SQLITE_KEPT + _SQLITE_MORE},
+    )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -251,7 +260,10 @@ def _shared(
         max_overflow=pool.connections - kept,
         pool_timeout=pool.wait_seconds,
         connect_args=arguments,
-        execution_options={IDLE_SECONDS: pool.timeouts.idle_seconds},
+        execution_options={
+            IDLE_SECONDS: pool.timeouts.idle_seconds,
+            _MOST_CONNECTIONS: pool.connections,
+        },
     )
 
     def used(_: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
@@ -268,6 +280,13 @@ def _shared(
     event.listen(engine, "checkin", used)
     event.listen(engine, "checkout", look)
     return engine
+
+
+def most_connections(engine: Engine) -> int:
+    """The connections that an engine's pool opens at most."""
+    most = engine.get_execution_options()[_MOST_CONNECTIONS]
+    assert isinstance(most, int)
+    return most
 
 
 def answers(engine: Engine, connection: DBAPIConnection) -> bool:

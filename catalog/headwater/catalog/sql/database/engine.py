@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -29,9 +30,11 @@ from headwater.catalog.sql.database.drivers import (
     SETTINGS,
     database_exists,
     database_url,
+    most_connections,
     open_engine,
 )
 from headwater.catalog.sql.database.retried_reads import RetriedReads
+from headwater.catalog.sql.database.transaction_watch import Kind, Outcome, TransactionWatch
 from headwater.catalog.sql.database.transient import (
     is_held_up,
     is_lost,
@@ -91,6 +94,7 @@ class SqlDatabase:
         # SQLite has one writer at a time; its own waiting is polling and unfair among threads.
         self._writer = threading.Lock()
         self._counts = ConnectionCounts(engine)
+        self._watches: list[TransactionWatch] = []
         self._async_reads: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncReads] = (
             WeakKeyDictionary()
         )
@@ -104,7 +108,8 @@ class SqlDatabase:
         Raises:
             Unavailable: The database did not answer.
         """
-        with self._explained(partial(RetriedReads, self._reader, self._may_repeat)) as connection:
+        connect = partial(RetriedReads, self._reader, self._may_repeat)
+        with self._watched("read"), self._explained(connect) as connection:
             yield connection
 
     def certain_now_millis(self) -> int:
@@ -168,13 +173,14 @@ class SqlDatabase:
             OutcomeUnknown: The answer to the commit was lost.
             IntegrityError: A constraint was broken; nothing is changed.
         """
-        if self._is_postgresql:
-            settings = (_UNFLUSHED,) * (not durable) + (_PLANNED_ONCE,) * by_keys
-            return self._write(self.engine.execution_options(**{SETTINGS: settings}), work)
-        if not self.is_sqlite:
-            return self._write(self.engine, work)
-        with self._writer:
-            return self._write(self.engine.execution_options(**{IMMEDIATE: True}), work)
+        with self._watched("write"):
+            if self._is_postgresql:
+                settings = (_UNFLUSHED,) * (not durable) + (_PLANNED_ONCE,) * by_keys
+                return self._write(self.engine.execution_options(**{SETTINGS: settings}), work)
+            if not self.is_sqlite:
+                return self._write(self.engine, work)
+            with self._writer:
+                return self._write(self.engine.execution_options(**{IMMEDIATE: True}), work)
 
     def _write(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         attempt = 0
@@ -200,18 +206,43 @@ class SqlDatabase:
                     if is_unknown and isinstance(meaning, Unavailable):
                         meaning = OutcomeUnknown(meaning.message)
                     raise meaning from error
+            for watch in self._watches:
+                watch.repeated()
             self._wait(attempt)
 
     def _connect(self, connect: Callable[[], Connection]) -> Connection:
         """A connection, after a little waiting for a server that restarts or fails over."""
         failed = 0
-        while True:
-            try:
-                return connect()
-            except DBAPIError as error:
-                failed += 1
-                if not is_lost(error) or not self._may_repeat(failed):
-                    raise
+        started = time.perf_counter()
+        try:
+            while True:
+                try:
+                    return connect()
+                except DBAPIError as error:
+                    failed += 1
+                    if not is_lost(error) or not self._may_repeat(failed):
+                        raise
+        finally:
+            for watch in self._watches:
+                watch.connected(time.perf_counter() - started)
+
+    @contextmanager
+    def _watched(self, kind: Kind) -> Iterator[None]:
+        """Tell those who watch of a transaction, when it is over."""
+        outcome: Outcome = "refused"
+        started = time.perf_counter()
+        try:
+            yield
+            outcome = "done"
+        except OutcomeUnknown:
+            outcome = "unknown"
+            raise
+        except Unavailable:
+            outcome = "failed"
+            raise
+        finally:
+            for watch in self._watches:
+                watch.ended(kind, outcome, time.perf_counter() - started)
 
     def _may_repeat(self, failed: int) -> bool:
         """Wait a little; False once it has failed too many times to try again."""
@@ -239,6 +270,15 @@ class SqlDatabase:
         To be called before anything is looked up.
         """
         self._counts.watch(opened, used)
+
+    def watch_transactions(self, watch: TransactionWatch) -> None:
+        """Tell of transactions from now on, but not of look-ups by an event loop."""
+        self._watches.append(watch)
+
+    @property
+    def most_connections(self) -> int:
+        """The connections that the pool opens at most; those of event loops come on top."""
+        return most_connections(self.engine)
 
     def close(self) -> None:
         """Give back every connection."""
