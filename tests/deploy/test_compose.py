@@ -96,7 +96,7 @@ def test_its_steps_bring_up_a_server(
     assert "headwater db upgrade" in early.stderr
     upgraded = ends(*COMPOSE["services"]["upgrade"]["command"])
     assert upgraded.returncode == 0, upgraded.stderr
-    made = ends("token", "create", "me")
+    made = ends("token", "create", "me", "--scope", "administer")
     assert made.returncode == 0, made.stderr
     headers = {"authorization": f"Bearer {made.stdout.strip()}"}
     log = tmp_path / "log"

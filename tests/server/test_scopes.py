@@ -12,6 +12,7 @@ import httpx
 import pytest
 from tests import plain_http
 
+from headwater.catalog.model.permissions import Access, Grant, PermissionTarget, TargetType
 from headwater.catalog.model.principal import Scope
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.groups import Groups
@@ -72,9 +73,15 @@ def owner(make: Make, schema: dict[str, object]) -> Send:
 
 
 def test_a_token_that_reads_changes_nothing(
-    make: Make, owner: Send, schema: dict[str, object], snapshot: Callable[..., object]
+    make: Make,
+    owner: Send,
+    catalog: SqlCatalog,
+    schema: dict[str, object],
+    snapshot: Callable[..., object],
 ) -> None:
     read = make("reader", Scope.READ)
+    everything = PermissionTarget(TargetType.CATALOG_ALL)
+    catalog.permissions.grant(Grant(everything, Access.ALL, "reader"))
     for path in ("/v1/config?warehouse=main", ORDERS, f"{ORDERS}/tags"):
         assert read("GET", path).status_code == 200
     assert read("POST", f"{ORDERS}/auth", {}).status_code == 200

@@ -20,8 +20,9 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.database.open_database import opened_database
 from headwater.server.logs import JsonLines
+from headwater.server.recent_answers import KEPT_MILLIS
 from headwater.server.request_log import ACCESS_LOGGER
-from headwater.server.token_check import KEPT_MILLIS, TokenCheck
+from headwater.server.token_check import TokenCheck
 from headwater.storage.errors import Unavailable
 from headwater.storage.runtime import Runtime
 

@@ -1,4 +1,4 @@
-"""`headwater permission`: the records of grants, on the command line."""
+"""`headwater permission`: grants, on the command line."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="Records of granted permissions, which nothing enforces.", no_args_is_help=True
-)
+app = typer.Typer(help="Permissions: who may do what with what.", no_args_is_help=True)
 
 _KINDS = ("table", "view", "function")
 _IN_A_DATABASE = {
@@ -39,7 +37,9 @@ _IN_A_DATABASE = {
     TargetType.FUNCTION: "function",
 }
 
-Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="A person or a program.")]
+Principal = Annotated[
+    str, typer.Argument(metavar="PRINCIPAL", help="The name of a token, or group:NAME.")
+]
 AccessName = Annotated[
     Access, typer.Argument(metavar="ACCESS", case_sensitive=False, help="Such as SELECT or ALL.")
 ]
@@ -123,7 +123,7 @@ def grant_access(
         ),
     ] = None,
 ) -> None:
-    """Record a grant; it replaces one of the same target, access and principal."""
+    """Grant access; it replaces one of the same target, access and principal."""
     until = None
     if expires is not None:
         lasts = duration(expires, "--expires-in") // timedelta(milliseconds=1)

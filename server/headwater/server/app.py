@@ -10,9 +10,11 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 
 from headwater.catalog.model.catalog import Catalog
+from headwater.server.access.decisions import Decisions
 from headwater.server.api_description.openapi import describe
 from headwater.server.api_description.page import POLICY, page
 from headwater.server.authentication import Authentication, Gate
+from headwater.server.authorization import EndedRights
 from headwater.server.branches import routes as branches
 from headwater.server.config import routes as config
 from headwater.server.consumers import routes as consumers
@@ -108,7 +110,16 @@ def create_app(
     )
     metrics = metrics or Metrics()
     readiness = Readiness(probes or {}, runtime)
-    services = Services(dict(catalogs), settings, metrics, readiness, managed, runtime, principals)
+    services = Services(
+        dict(catalogs),
+        settings,
+        metrics,
+        readiness,
+        managed,
+        runtime,
+        Decisions(runtime),
+        principals,
+    )
     app.state.services = services
     for feature in (
         health,
@@ -131,6 +142,7 @@ def create_app(
     app.add_route("/docs", _docs, include_in_schema=False)
     install_error_handlers(app)
     # The last one added is the outermost.
+    app.add_middleware(EndedRights)
     app.add_middleware(FastLane, services=services)
     app.add_middleware(RequestBody, largest=settings.max_body_size)
     token_check = _token_check(settings, find_token, runtime)
@@ -164,4 +176,10 @@ def _token_check(
 ) -> TokenCheck:
     configured = [token.get_secret_value() for token in settings.tokens]
     managers = [token.get_secret_value() for token in settings.management_tokens]
-    return TokenCheck(configured, find_token, runtime, managers=managers)
+    return TokenCheck(
+        configured,
+        find_token,
+        runtime,
+        managers=managers,
+        enforces_permissions=settings.enforce_permissions,
+    )

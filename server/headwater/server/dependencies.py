@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias, TypedDict
 from urllib.parse import unquote_plus
 
@@ -16,6 +16,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.admin.groups import Groups
 from headwater.catalog.sql.admin.tokens import Tokens
+from headwater.server.access.decisions import Decisions
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics
 from headwater.server.operation_metrics import WAREHOUSE
@@ -74,6 +75,7 @@ class Services:
         readiness: The state of what the server depends on.
         managed: The catalogs of the database's warehouses; None without a database.
         runtime: The clock.
+        decisions: Decides what callers may do.
         principals: The tokens and groups of the database; None without a database.
     """
 
@@ -83,6 +85,7 @@ class Services:
     readiness: Readiness
     managed: ManagedCatalogs | None = None
     runtime: Runtime = SYSTEM_RUNTIME
+    decisions: Decisions = field(default_factory=lambda: Decisions(SYSTEM_RUNTIME))
     principals: Principals | None = None
 
     async def find(self, warehouse: str) -> Catalog | None:

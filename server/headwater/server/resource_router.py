@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from pydantic.alias_generators import to_camel
 
-from headwater.server.access.authorization import authorize
+from headwater.server.authorization import authorize
 
 __all__ = ["ResourceRouter"]
 

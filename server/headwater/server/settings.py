@@ -102,6 +102,8 @@ class ServerSettings(BaseSettings):
             variable: URLs such as ``https://minio:9000`` with commas between.
         require_token: Let nobody in without a token, although `tokens` names none: those made with
             ``headwater token create`` count.
+        enforce_permissions: Let callers do only what was granted to them, unless their token is for
+            administration.
         workers: The number of processes that answer requests; each has its own connections to the
             database.
         undrop_retention: The time during which dropped tables can be restored, such as ``7 d``;
@@ -156,6 +158,7 @@ class ServerSettings(BaseSettings):
     allowed_locations: Annotated[tuple[str, ...], NoDecode] = ()
     allowed_endpoints: Annotated[tuple[str, ...], NoDecode] = ()
     require_token: bool = False
+    enforce_permissions: bool = True
     workers: int = Field(default=1, ge=1, le=256)
     undrop_retention: Duration = timedelta(days=7)
     sweep_interval: Duration = timedelta(minutes=1)

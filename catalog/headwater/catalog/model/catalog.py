@@ -102,7 +102,7 @@ class Catalog(Protocol):
 
     @property
     def permissions(self) -> Permissions:
-        """The grants: records, which nothing enforces."""
+        """The grants, which a server enforces."""
         ...
 
     @property

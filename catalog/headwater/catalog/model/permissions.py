@@ -1,6 +1,7 @@
-"""Permissions: who was granted which access to what. They are records, nothing enforces them.
+"""Permissions: who was granted which access to what.
 
-What can be granted on what is as in pypaimon's ``management`` package, whose requests these are.
+A server enforces them for callers who ask permission. What can be granted on what is as in
+pypaimon's ``management`` package, whose requests these are.
 """
 
 from __future__ import annotations
@@ -166,6 +167,10 @@ class ColumnSet:
         """The names, included or excluded."""
         return self.names or self.excluded or ()
 
+    def holds(self, name: str) -> bool:
+        """True if a column is one of them."""
+        return name in self.names if self.names is not None else name not in self.mentioned
+
 
 @dataclass(frozen=True)
 class Grant:
@@ -223,7 +228,7 @@ def check_principal(principal: str) -> None:
 
 
 class Permissions(Protocol):
-    """The grants of one warehouse: recorded, listed and revoked, and not enforced.
+    """The grants of one warehouse.
 
     They are on the thing and not on its name: they follow it when it is renamed, stay with a
     dropped table that is restored, and are gone when it is.

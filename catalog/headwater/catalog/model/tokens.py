@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 from headwater.catalog.model.principal import Principal, Scope
 
@@ -34,10 +35,11 @@ class TokenInfo:
         """True if it opens the server at a moment."""
         return self.expires_at is None or now_millis < self.expires_at
 
-    @property
+    @cached_property
     def principal(self) -> Principal:
-        """Its holder."""
-        return Principal(self.name, self.groups, self.scopes, self.warehouses)
+        """Its holder, who asks permission unless the token is for administration."""
+        asks_permission = Scope.ADMINISTER not in self.scopes
+        return Principal(self.name, self.groups, self.scopes, self.warehouses, asks_permission)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from headwater.catalog.model.tables import TableInfo
+from headwater.catalog.sql.admin.access import SqlAccess
 from headwater.catalog.sql.admin.permissions import SqlPermissions
 from headwater.catalog.sql.admin.policies import SqlPolicies
 from headwater.catalog.sql.admin.warehouses import Warehouses
@@ -55,6 +56,7 @@ class SqlCatalog:
         storage_options: The options with which file access reaches the warehouse.
 
     Attributes:
+        access: Tells the rights of principals; a catalog itself asks nobody.
         bulk: Reads several tables at once.
         operation: Upkeep: sweeps, backlog and health.
     """
@@ -77,6 +79,7 @@ class SqlCatalog:
         self.views = SqlViews(context)
         self.functions = SqlFunctions(context)
         self.permissions = SqlPermissions(context)
+        self.access = SqlAccess(context)
         self.policies = SqlPolicies(context)
         self.protection = SqlProtection(context)
         self.storage_repair = SqlRepair(

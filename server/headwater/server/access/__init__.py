@@ -1,4 +1,4 @@
-"""Access: which operation needs which scope and which right, and the check before each of them.
+"""Access: which operation needs which scope and which right, and who has them.
 
-May import the server's dependencies.
+May import nothing else of the server but its store of recent answers.
 """

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from headwater.catalog.model.permissions import Access, TargetType
 from headwater.catalog.model.principal import Scope
+from headwater.server.access import needs
+from headwater.server.access.needs import Call, Need
 
 __all__ = ["OPERATIONS", "Rule"]
 
@@ -19,21 +22,41 @@ class Rule:
         warehouse: The parameter of the path that names the warehouse; None where none does.
         is_of_all_warehouses: True if it is about every warehouse, so that a credential for some of
             them is not enough.
+        needs: Tells from a call what a caller who asks permission needs, all of it; none if the
+            answer shows no more than the caller may see.
+        ends_rights: True if it may take rights away, or lead a name to another thing.
     """
 
     scope: Scope | None
     warehouse: str | None = None
     is_of_all_warehouses: bool = False
+    needs: Callable[[Call], Sequence[Need]] = needs.nothing
+    ends_rights: bool = False
+
+
+def _read(need: Callable[[Call], Sequence[Need]]) -> Rule:
+    return Rule(Scope.READ, "prefix", needs=need)
+
+
+def _write(need: Callable[[Call], Sequence[Need]], *, ends_rights: bool = False) -> Rule:
+    return Rule(Scope.WRITE, "prefix", needs=need, ends_rights=ends_rights)
+
+
+def _kept(scope: Scope, need: Callable[[Call], Sequence[Need]]) -> Rule:
+    return Rule(scope, "warehouse", needs=need)
 
 
 _OPEN = Rule(None)
 _SERVER = Rule(Scope.READ)
-_READ = Rule(Scope.READ, "prefix")
-_WRITE = Rule(Scope.WRITE, "prefix")
-_READ_TOO = Rule(Scope.READ, "warehouse")
-_WRITE_TOO = Rule(Scope.WRITE, "warehouse")
 _MANAGE_ONE = Rule(Scope.MANAGE, "warehouse")
 _MANAGE_ALL = Rule(Scope.MANAGE, is_of_all_warehouses=True)
+
+_DATABASE, _TABLE = TargetType.DATABASE, TargetType.TABLE
+_VIEW, _FUNCTION = TargetType.VIEW, TargetType.FUNCTION
+_SEE_DATABASE = needs.seeing(_DATABASE)
+_SEE_TABLE = needs.seeing(_TABLE)
+_UPDATE = needs.on(_TABLE, Access.UPDATE)
+_GRANT = needs.on(_TABLE, Access.GRANT)
 
 OPERATIONS: Mapping[str, Rule] = {
     "getHealth": _OPEN,
@@ -41,84 +64,86 @@ OPERATIONS: Mapping[str, Rule] = {
     "getMetrics": _SERVER,
     "getConfig": _SERVER,
     # Databases
-    "listDatabases": _READ,
-    "createDatabase": _WRITE,
-    "getDatabase": _READ,
-    "alterDatabase": _WRITE,
-    "dropDatabase": _WRITE,
+    "listDatabases": _read(needs.nothing),
+    "createDatabase": _write(needs.on(TargetType.CATALOG, Access.CREATEDATABASE)),
+    "getDatabase": _read(_SEE_DATABASE),
+    "alterDatabase": _write(needs.on(_DATABASE, Access.ALTER)),
+    "dropDatabase": _write(needs.on(_DATABASE, Access.DROP), ends_rights=True),
     # Tables
-    "listTables": _READ,
-    "listTableDetails": _READ,
-    "listTablesGlobally": _READ,
-    "getTableById": _READ,
-    "getTable": _READ,
-    "authTableQuery": _READ,
-    "getTableToken": _READ,
-    "createTable": _WRITE,
-    "registerTable": _WRITE,
-    "renameTable": _WRITE,
-    "alterTable": _WRITE,
-    "replaceTable": _WRITE,
-    "dropTable": _WRITE,
+    "listTables": _read(_SEE_DATABASE),
+    "listTableDetails": _read(_SEE_DATABASE),
+    "listTablesGlobally": _read(needs.nothing),
+    "getTableById": _read(_SEE_TABLE),
+    "getTable": _read(_SEE_TABLE),
+    "authTableQuery": _read(needs.of_a_query),
+    "getTableToken": _read(needs.on(_TABLE, Access.SELECT, Access.UPDATE, some_columns=True)),
+    "createTable": _write(needs.on(_DATABASE, Access.CREATETABLE)),
+    "registerTable": _write(needs.on(_DATABASE, Access.CREATETABLE)),
+    "renameTable": _write(needs.of_a_rename(_TABLE, Access.CREATETABLE), ends_rights=True),
+    "alterTable": _write(needs.on(_TABLE, Access.ALTER)),
+    "replaceTable": _write(
+        needs.both(needs.on(_TABLE, Access.ALTER), needs.on(_TABLE, Access.UPDATE))
+    ),
+    "dropTable": _write(needs.on(_TABLE, Access.DROP), ends_rights=True),
     # History
-    "commitTable": _WRITE,
-    "getTableSnapshot": _READ,
-    "listSnapshots": _READ,
-    "getVersionSnapshot": _READ,
-    "getLastCommit": _READ,
-    "rollbackTable": _WRITE,
-    "rollbackSchema": _WRITE,
-    "listTags": _READ,
-    "getTag": _READ,
-    "createTag": _WRITE,
-    "deleteTag": _WRITE,
-    "listBranches": _READ,
-    "createBranch": _WRITE,
-    "dropBranch": _WRITE,
-    "renameBranch": _WRITE,
-    "forwardBranch": _WRITE,
+    "commitTable": _write(_UPDATE),
+    "getTableSnapshot": _read(_SEE_TABLE),
+    "listSnapshots": _read(_SEE_TABLE),
+    "getVersionSnapshot": _read(_SEE_TABLE),
+    "getLastCommit": _read(_SEE_TABLE),
+    "rollbackTable": _write(_UPDATE),
+    "rollbackSchema": _write(needs.on(_TABLE, Access.ALTER)),
+    "listTags": _read(_SEE_TABLE),
+    "getTag": _read(_SEE_TABLE),
+    "createTag": _write(_UPDATE),
+    "deleteTag": _write(_UPDATE),
+    "listBranches": _read(_SEE_TABLE),
+    "createBranch": _write(_UPDATE),
+    "dropBranch": _write(_UPDATE),
+    "renameBranch": _write(_UPDATE),
+    "forwardBranch": _write(_UPDATE),
     # Partitions
-    "listPartitions": _READ,
-    "listPartitionsByNames": _READ,
-    "listPartitionsByFilter": _READ,
-    "createPartitions": _WRITE,
-    "dropPartitions": _WRITE,
-    "markDonePartitions": _WRITE,
+    "listPartitions": _read(_SEE_TABLE),
+    "listPartitionsByNames": _read(_SEE_TABLE),
+    "listPartitionsByFilter": _read(_SEE_TABLE),
+    "createPartitions": _write(_UPDATE),
+    "dropPartitions": _write(_UPDATE),
+    "markDonePartitions": _write(_UPDATE),
     # A position is its reader's: who reads may move it.
-    "listConsumers": _READ,
-    "resetConsumer": _READ,
-    "leaseConsumer": _READ,
+    "listConsumers": _read(_SEE_TABLE),
+    "resetConsumer": _read(needs.on(_TABLE, Access.SELECT, Access.UPDATE, some_columns=True)),
+    "leaseConsumer": _read(needs.on(_TABLE, Access.SELECT, Access.UPDATE, some_columns=True)),
     # Views and functions
-    "listViews": _READ,
-    "listViewDetails": _READ,
-    "listViewsGlobally": _READ,
-    "getView": _READ,
-    "createView": _WRITE,
-    "alterView": _WRITE,
-    "renameView": _WRITE,
-    "dropView": _WRITE,
-    "listFunctions": _READ,
-    "listFunctionDetails": _READ,
-    "listFunctionsGlobally": _READ,
-    "getFunction": _READ,
-    "createFunction": _WRITE,
-    "alterFunction": _WRITE,
-    "dropFunction": _WRITE,
+    "listViews": _read(_SEE_DATABASE),
+    "listViewDetails": _read(_SEE_DATABASE),
+    "listViewsGlobally": _read(needs.nothing),
+    "getView": _read(needs.seeing(_VIEW)),
+    "createView": _write(needs.on(_DATABASE, Access.CREATEVIEW)),
+    "alterView": _write(needs.on(_VIEW, Access.ALTER)),
+    "renameView": _write(needs.of_a_rename(_VIEW, Access.CREATEVIEW), ends_rights=True),
+    "dropView": _write(needs.on(_VIEW, Access.DROP), ends_rights=True),
+    "listFunctions": _read(_SEE_DATABASE),
+    "listFunctionDetails": _read(_SEE_DATABASE),
+    "listFunctionsGlobally": _read(needs.nothing),
+    "getFunction": _read(needs.seeing(_FUNCTION)),
+    "createFunction": _write(needs.on(_DATABASE, Access.CREATEFUNCTION)),
+    "alterFunction": _write(needs.on(_FUNCTION, Access.ALTER)),
+    "dropFunction": _write(needs.on(_FUNCTION, Access.DROP), ends_rights=True),
     # Permissions and policies
-    "listPermissions": _READ,
-    "grantPermission": _WRITE,
-    "revokePermission": _WRITE,
-    "listPolicies": _READ,
-    "createPolicy": _WRITE,
-    "dropPolicy": _WRITE,
+    "listPermissions": _read(needs.of_a_list_of_grants),
+    "grantPermission": _write(needs.of_a_grant, ends_rights=True),
+    "revokePermission": _write(needs.of_a_revoke, ends_rights=True),
+    "listPolicies": _read(needs.of_a_list_of_policies),
+    "createPolicy": _write(_GRANT),
+    "dropPolicy": _write(_GRANT),
     # Dropped tables and protection
-    "listDroppedTables": _READ_TOO,
-    "restoreTable": _WRITE_TOO,
-    "purgeTable": _WRITE_TOO,
-    "getDatabaseProtection": _READ_TOO,
-    "setDatabaseProtection": _WRITE_TOO,
-    "getTableProtection": _READ_TOO,
-    "setTableProtection": _WRITE_TOO,
+    "listDroppedTables": _kept(Scope.READ, needs.nothing),
+    "restoreTable": _kept(Scope.WRITE, needs.of_a_restore),
+    "purgeTable": _kept(Scope.WRITE, needs.on_dropped(Access.DROP)),
+    "getDatabaseProtection": _kept(Scope.READ, _SEE_DATABASE),
+    "setDatabaseProtection": _kept(Scope.WRITE, needs.on(_DATABASE, Access.ALTER)),
+    "getTableProtection": _kept(Scope.READ, _SEE_TABLE),
+    "setTableProtection": _kept(Scope.WRITE, needs.on(_TABLE, Access.ALTER)),
     # Management
     "listWarehouses": _MANAGE_ALL,
     "addWarehouse": _MANAGE_ALL,

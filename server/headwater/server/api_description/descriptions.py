@@ -46,7 +46,7 @@ _TAGS: Mapping[str, str] = {
     "consumer": "Saved positions of readers in a table's history.",
     "view": "Views, with a query for each dialect.",
     "function": "Functions and their definitions.",
-    "permission": "Grants of access: recorded, and **not enforced**.",
+    "permission": "Grants of access to principals and groups.",
     "policy": "Row filters and column masks of tables: recorded, and **not enforced**.",
     "management": "Administration; Headwater's own, not Paimon's.",
     "health": "For load balancers and monitoring; no token is needed.",

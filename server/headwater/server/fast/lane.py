@@ -23,13 +23,16 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.permissions import Access, TargetType
 from headwater.catalog.model.principal import Principal, current_principal
+from headwater.catalog.model.rights import Thing
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.history.commit import MOST_AT_ONCE as MOST_COMMITS
 from headwater.catalog.sql.history.commit import Offer
 from headwater.catalog.sql.tables.bulk_reads import MOST_AT_ONCE as MOST_READS
 from headwater.catalog.sql.tables.bulk_reads import StoredSnapshot, StoredTable
 from headwater.catalog.wire.history import CommitTableRequest, snapshot_from_wire
+from headwater.server.access.needs import Need
 from headwater.server.access.operations import OPERATIONS
 from headwater.server.answers import snapshot_text, table_text
 from headwater.server.dependencies import Services
@@ -50,6 +53,7 @@ _PLAIN = re.compile(
 )
 _TABLE = "/v1/{prefix}/databases/{database}/tables/{table}"
 _LARGEST_BODY = 1_048_576
+_UPDATE = frozenset({Access.UPDATE})
 # A transaction takes several times as long; a look does not.
 _LINGER_SECONDS = 0.002
 
@@ -67,6 +71,11 @@ class _Kind(Enum):
         return {None: "getTable", b"snapshot": "getTableSnapshot", b"commit": "commitTable"}[
             self.value
         ]
+
+    @property
+    def accesses(self) -> frozenset[Access]:
+        """The accesses any of which it needs, as its operation does; none if seeing is enough."""
+        return _UPDATE if self is _Kind.COMMIT else frozenset()
 
     def is_open_to(self, caller: Principal | None, warehouse: str) -> bool:
         """True if nothing is to be asked of a caller; others go the ordinary way, and are told."""
@@ -147,7 +156,8 @@ class FastLane:
         if kind is _Kind.COMMIT and not 0 < len(body) <= _LARGEST_BODY:
             return None
         warehouse = plain[1].decode()
-        if not kind.is_open_to(current_principal(), warehouse):
+        caller = current_principal()
+        if not kind.is_open_to(caller, warehouse):
             return None
         try:
             catalog = await self._services.find(warehouse)
@@ -156,6 +166,11 @@ class FastLane:
         if not isinstance(catalog, SqlCatalog):
             return None
         name = Identifier(plain[2].decode(), plain[3].decode())
+        if caller is not None and caller.asks_permission:
+            # What is not known to be allowed is asked the ordinary way.
+            need = Need(Thing(TargetType.TABLE, name.database, name.name), kind.accesses)
+            if not self._services.decisions.remembers(caller, catalog, need):
+                return None
         return _Request(kind, catalog, name, body)
 
     async def _answer(self, request: _Request) -> bytes | HeadwaterError | None:

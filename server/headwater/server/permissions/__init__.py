@@ -1,1 +1,1 @@
-"""Permissions: recorded, not enforced."""
+"""Permissions: who may do what."""

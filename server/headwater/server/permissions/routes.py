@@ -1,4 +1,4 @@
-"""Permissions: recorded, listed and revoked, and not enforced."""
+"""Permissions: granted, listed and revoked."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ def list_permissions(
 ) -> ListPermissionsResponse:
     """The unexpired grants on exactly this resource, by principal and access.
 
-    The list is a record: **this server enforces no permission**. Whoever has a token may do
-    everything in every warehouse, granted or not.
+    It needs `GRANT` on the resource, unless `principal` is the caller or a group of the caller's.
     """
     target = PermissionTarget(parse_target_type(resource_type), database, table, function, view)
     found = catalog.permissions.list(
@@ -66,11 +65,10 @@ def list_permissions(
 
 @router.post("/grant", summary="Grant a permission", responses=failures(*_TARGETS, "no column"))
 def grant_permission(catalog: CatalogOf, body: GrantModel) -> Empty:
-    """Records it, replacing one with the same resource, access and principal.
+    """It replaces one with the same resource, access and principal, and holds at once.
 
-    **It is recorded and not enforced**: anybody with a token may do everything, with or without a
-    grant. The record follows a renamed resource, and is deleted once the resource is dropped for
-    good.
+    The principal is the name of a token, or `group:` and the name of a group. The grant follows a
+    renamed resource, and is deleted once the resource is dropped for good.
     """
     catalog.permissions.grant(body.grant())
     return Empty()
@@ -78,10 +76,7 @@ def grant_permission(catalog: CatalogOf, body: GrantModel) -> Empty:
 
 @router.post("/revoke", summary="Revoke a permission", responses=failures(*_TARGETS))
 def revoke_permission(catalog: CatalogOf, body: RevokePermissionRequest) -> Empty:
-    """Deletes the record; not an error if there is none.
-
-    **Grants are not enforced**, so nobody loses access; to shut somebody out, revoke their token.
-    """
+    """Not an error if there is none. Other servers of the database follow within ten seconds."""
     target = body.resource.target()
     catalog.permissions.revoke(target, check_access(target, body.access), body.principal)
     return Empty()

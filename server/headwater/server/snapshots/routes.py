@@ -25,8 +25,8 @@ from headwater.catalog.wire.history import (
     snapshot_from_wire,
 )
 from headwater.catalog.wire.tables import Empty
-from headwater.server.access.authorization import authorize
 from headwater.server.answers import snapshot_text
+from headwater.server.authorization import authorize
 from headwater.server.dependencies import (
     CatalogOf,
     PageOf,

@@ -217,7 +217,10 @@ def drop_table(catalog: CatalogOf, name: TableName) -> Empty:
 def auth_table_query(
     catalog: CatalogOf, name: TableName, body: AuthTableQueryRequest
 ) -> AuthTableQueryResponse:
-    """Always empty: every caller with a token sees all rows and columns."""
+    """Refused (403) unless the caller may select all of the columns; no columns are all columns.
+
+    The answer is always empty: row filters and column masks are not enforced.
+    """
     info = catalog.tables.get(name)
     info.schema.columns(body.select or ())
     return AuthTableQueryResponse(filter=[], column_masking={})

@@ -1,4 +1,4 @@
-"""Grants: who may do what, as far as anybody asks. Nothing here is enforced."""
+"""Grants: who may do what."""
 
 from __future__ import annotations
 

@@ -13,14 +13,18 @@ from sqlalchemy.exc import IntegrityError
 from headwater.catalog.model.audit import AuditFields
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
-from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.admin.grants import drop_grants
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, FunctionRow, NamedRow, ViewRow
 from headwater.catalog.sql.queries.audit import audit_of, created, updated
-from headwater.catalog.sql.queries.index_hint import along
-from headwater.catalog.sql.queries.listing import list_globally, name_page, one_page
+from headwater.catalog.sql.queries.listing import (
+    list_globally,
+    name_page,
+    of_database,
+    one_page,
+)
 from headwater.catalog.sql.queries.lookup import find_database_id
+from headwater.catalog.sql.queries.possessions import sight
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType, Unavailable
 
 __all__ = ["ObjectShape", "SqlNamedObjects", "drop_objects_of_database"]
@@ -91,7 +95,9 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
         page_token: str | None = None,
     ) -> Page[str]:
         """Names in their order; all of them when `max_results` is None; NotFound (DATABASE)."""
-        rows = self._rows(select(self._model.name), database, pattern, max_results, page_token)
+        rows = self._rows(
+            select(self._model.name), database, pattern, max_results, page_token, names_only=True
+        )
         return name_page([row.name for row in rows], max_results)
 
     def list_details(
@@ -103,7 +109,9 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
         page_token: str | None = None,
     ) -> Page[InfoT]:
         """Objects in the order of their names; NotFound (DATABASE)."""
-        rows = self._rows(self._everything(), database, pattern, max_results, page_token)
+        rows = self._rows(
+            self._everything(), database, pattern, max_results, page_token, names_only=False
+        )
         names = name_page([row.name for row in rows], max_results)
         found = [self._info(database, row) for row in rows[: len(names.items)]]
         return Page(tuple(found), names.next_token)
@@ -135,7 +143,6 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
             "id": self._context.runtime.new_uuid(),
             "name": identifier.name,
             "document": self._shape.to_json(content),
-            "owner": current_name(),
             **created(self._context.runtime.now_millis()),
         }
 
@@ -225,19 +232,29 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
         pattern: str | None,
         max_results: int | None,
         token: str | None,
+        *,
+        names_only: bool,
     ) -> Sequence[Row[*Ts]]:
         """One more than a page holds, if there are more."""
-        query = one_page(
-            along(columns, self._model.database_id, self._model.name),
-            self._model.name,
-            pattern=pattern,
-            max_results=max_results,
-            token=token,
-            is_sqlite=self._sql.is_sqlite,
-        )
         with self._sql.read() as connection:
             database_id = find_database_id(connection, self._context, database)
-            return connection.execute(query.where(self._model.database_id == database_id)).all()
+            query = of_database(
+                columns,
+                self._model,
+                database_id,
+                sight(connection, self._context),
+                names_only=names_only,
+            )
+            return connection.execute(
+                one_page(
+                    query,
+                    self._model.name,
+                    pattern=pattern,
+                    max_results=max_results,
+                    token=token,
+                    is_sqlite=self._sql.is_sqlite,
+                )
+            ).all()
 
     def _everything(self) -> Select[str, str, str, str | None, int, str | None, int, str | None]:
         model = self._model

@@ -27,5 +27,6 @@ def updated(now: int) -> dict[str, int | str | None]:
 
 
 def created(now: int) -> dict[str, int | str | None]:
-    """The columns that record who creates a row and when, without its owner."""
-    return {"created_at": now, "created_by": current_name(), **updated(now)}
+    """The columns that record who creates a row, and so owns it, and when."""
+    name = current_name()
+    return {"owner": name, "created_at": now, "created_by": name, **updated(now)}

@@ -20,9 +20,10 @@ from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, NamedRow, TableRow
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.names import check_page, pattern_clause
+from headwater.catalog.sql.queries.possessions import Sight, sight, visible_databases
 from headwater.storage.errors import Invalid
 
-__all__ = ["OfDatabase", "list_globally", "name_page", "one_page"]
+__all__ = ["OfDatabase", "list_globally", "name_page", "of_database", "one_page"]
 
 OfDatabase: TypeAlias = type[TableRow] | type[NamedRow]
 """The rows that have a name in a database."""
@@ -70,6 +71,31 @@ def name_page(names: Sequence[str], max_results: int | None) -> Page[str]:
     return Page(tuple(names[:max_results]), names[max_results - 1])
 
 
+def of_database(
+    query: Select[*Ts],
+    model: OfDatabase,
+    database_id: str,
+    seen: Sight | None,
+    *,
+    names_only: bool,
+    index: Sequence[InstrumentedAttribute[str]] | None = None,
+) -> Select[*Ts]:
+    """The part of a query that is of one database, and visible.
+
+    Args:
+        query: Of all rows of a model.
+        model: The rows.
+        database_id: The database.
+        seen: The caller's view; None shows everything.
+        names_only: True if only names are asked for; see `Sight.shows_all`.
+        index: The index to follow where everything is seen; by default that over names.
+    """
+    if seen is not None and not seen.shows_all(model, database_id, names_only=names_only):
+        return seen.narrowed(query, model, database_id)
+    query = along(query, *(index or (model.database_id, model.name)))
+    return query.where(model.database_id == database_id)
+
+
 def list_globally(
     context: CatalogContext,
     model: OfDatabase,
@@ -99,19 +125,24 @@ def list_globally(
     found: list[Identifier] = []
     at: str | None = None
     with context.database.read() as connection:
+        seen = sight(connection, context)
         if token is not None:
             after = _parse_place(token)
             at = after.database
-            databases = _databases(connection, context, database_pattern, [DatabaseRow.name == at])
+            databases = _databases(
+                connection, context, seen, database_pattern, [DatabaseRow.name == at]
+            )
             rest = [*clauses, model.name > after.name]
-            found += _names(connection, model, databases, rest, _missing(found, max_results))
+            missing = _missing(found, max_results)
+            found += _names(connection, model, seen, databases, rest, missing)
         size = 1
         while max_results is None or len(found) <= max_results:
             following = [] if at is None else [DatabaseRow.name > at]
-            databases = _databases(connection, context, database_pattern, following, size)
+            databases = _databases(connection, context, seen, database_pattern, following, size)
             if not databases:
                 break
-            found += _names(connection, model, databases, clauses, _missing(found, max_results))
+            missing = _missing(found, max_results)
+            found += _names(connection, model, seen, databases, clauses, missing)
             at = databases[-1][1]
             size = min(2 * size, _MOST_DATABASES)
     if max_results is None or len(found) <= max_results:
@@ -127,13 +158,13 @@ def _missing(found: Sequence[Identifier], max_results: int | None) -> int | None
 def _databases(
     connection: Connection,
     context: CatalogContext,
+    seen: Sight | None,
     pattern: str | None,
     clauses: Sequence[ColumnElement[bool]],
     limit: int = 1,
 ) -> list[tuple[str, str]]:
     """Ids and names of the next databases."""
     query = select(DatabaseRow.id, DatabaseRow.name).where(
-        DatabaseRow.warehouse == context.warehouse,
         # What was dropped and can be restored is in a database that no request can name.
         DatabaseRow.name.not_like("%$%"),
         *clauses,
@@ -141,7 +172,7 @@ def _databases(
     if pattern:
         is_sqlite = context.database.is_sqlite
         query = query.where(pattern_clause(DatabaseRow.name, pattern, is_sqlite=is_sqlite))
-    query = along(query, DatabaseRow.warehouse, DatabaseRow.name)
+    query = visible_databases(query, context, seen)
     rows = connection.execute(query.order_by(DatabaseRow.name).limit(limit))
     return [(row.id, row.name) for row in rows]
 
@@ -149,6 +180,7 @@ def _databases(
 def _names(
     connection: Connection,
     model: OfDatabase,
+    seen: Sight | None,
     databases: Sequence[tuple[str, str]],
     clauses: Sequence[ColumnElement[bool]],
     limit: int | None,
@@ -158,12 +190,14 @@ def _names(
         return []
     parts = [
         select(
-            along(
+            of_database(
                 select(literal(place).label("place"), model.name.label("name")),
-                model.database_id,
-                model.name,
+                model,
+                database_id,
+                seen,
+                names_only=True,
             )
-            .where(model.database_id == database_id, *clauses)
+            .where(*clauses)
             .order_by(model.name)
             .limit(limit)
             .subquery()

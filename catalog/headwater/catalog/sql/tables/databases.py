@@ -27,12 +27,12 @@ from headwater.catalog.sql.queries.claimed_places import (
     refuse_overlap,
     release,
 )
-from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.listing import name_page, one_page
 from headwater.catalog.sql.queries.lookup import database_not_found
 from headwater.catalog.sql.queries.names import (
     check_database_name,
 )
+from headwater.catalog.sql.queries.possessions import sight, visible_databases
 from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
 from headwater.catalog.sql.tables.places import make_warehouse_folder
 from headwater.catalog.sql.tables.protection import refuse_protected
@@ -70,15 +70,16 @@ class SqlDatabases:
     ) -> Page[str]:
         """Database names in their order."""
         query = one_page(
-            select(DatabaseRow.name).where(DatabaseRow.warehouse == self._context.warehouse),
+            select(DatabaseRow.name),
             DatabaseRow.name,
             pattern=pattern,
             max_results=max_results,
             token=page_token,
             is_sqlite=self._sql.is_sqlite,
         )
-        query = along(query, DatabaseRow.warehouse, DatabaseRow.name)
         with self._sql.read() as connection:
+            seen = sight(connection, self._context)
+            query = visible_databases(query, self._context, seen)
             names = connection.execute(query).scalars().all()
         return name_page(names, max_results)
 

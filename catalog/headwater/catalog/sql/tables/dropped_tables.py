@@ -25,6 +25,7 @@ from headwater.catalog.sql.queries.audit import updated
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.lookup import database_not_found
 from headwater.catalog.sql.queries.names import check_page, check_table_name
+from headwater.catalog.sql.queries.possessions import sight
 from headwater.catalog.sql.tables.rows import drop_table_rows, lock_all_branches
 from headwater.storage.errors import (
     AlreadyExists,
@@ -157,6 +158,14 @@ class SqlDroppedTables:
         if max_results is not None:
             query = query.limit(max_results + 1)
         with self._sql.read() as connection:
+            seen = sight(connection, self._context)
+            if seen is not None and not seen.shows_all(TableRow, "", names_only=False):
+                query = query.where(
+                    or_(
+                        TableRow.id.in_(seen.ids(TableRow)),
+                        row.dropped_by == seen.principal.name,
+                    )
+                )
             rows = connection.execute(query).all()
         kept = self._context.undrop_millis
         found = tuple(

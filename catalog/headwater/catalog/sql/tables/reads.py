@@ -21,9 +21,14 @@ from headwater.catalog.sql.database.models import (
 )
 from headwater.catalog.sql.outbox.outbox import SCHEMA_ACTIONS, Outbox
 from headwater.catalog.sql.queries.audit import audit_of
-from headwater.catalog.sql.queries.index_hint import along
-from headwater.catalog.sql.queries.listing import list_globally, name_page, one_page
+from headwater.catalog.sql.queries.listing import (
+    list_globally,
+    name_page,
+    of_database,
+    one_page,
+)
 from headwater.catalog.sql.queries.lookup import find_database_id, find_table, table_not_found
+from headwater.catalog.sql.queries.possessions import sight
 from headwater.catalog.sql.tables.external_schemas import ExternalSchemas
 from headwater.storage.errors import NotFound, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH
@@ -61,7 +66,15 @@ class TableReads:
     ) -> Page[str]:
         """Names in their order; NotFound (DATABASE)."""
         with self._sql.read() as connection:
-            query = self._names(connection, database, pattern, table_type, max_results, page_token)
+            query = self._names(
+                connection,
+                database,
+                pattern,
+                table_type,
+                max_results,
+                page_token,
+                names_only=True,
+            )
             names = connection.execute(query).scalars().all()
         return name_page(names, max_results)
 
@@ -79,7 +92,15 @@ class TableReads:
         Of external tables it is what the catalog saw last: a list looks at no other place.
         """
         with self._sql.read() as connection:
-            query = self._names(connection, database, pattern, table_type, max_results, page_token)
+            query = self._names(
+                connection,
+                database,
+                pattern,
+                table_type,
+                max_results,
+                page_token,
+                names_only=False,
+            )
             found = connection.execute(query.add_columns(TableRow.id)).all()
             page = name_page([row.name for row in found], max_results)
             names = {row.id: row.name for row in found[: len(page.items)]}
@@ -171,16 +192,26 @@ class TableReads:
         table_type: str | None,
         max_results: int | None,
         token: str | None,
+        *,
+        names_only: bool,
     ) -> Select[str]:
-        """The query for a page of names and one more."""
+        """The query for a page of names and one more; see `Sight.shows_all` for `names_only`."""
         query = select(TableRow.name)
+        index = [TableRow.database_id, TableRow.name]
         if table_type:
             # A type that does not exist here may in clients to come: no table has it.
             query = query.where(TableRow.kind == table_type.strip().lower())
-            query = along(query, TableRow.database_id, TableRow.kind, TableRow.name)
-        else:
-            query = along(query, TableRow.database_id, TableRow.name)
-        query = one_page(
+            index = [TableRow.database_id, TableRow.kind, TableRow.name]
+        database_id = find_database_id(connection, self._context, database)
+        query = of_database(
+            query,
+            TableRow,
+            database_id,
+            sight(connection, self._context),
+            names_only=names_only,
+            index=index,
+        )
+        return one_page(
             query,
             TableRow.name,
             pattern=pattern,
@@ -188,8 +219,6 @@ class TableReads:
             token=token,
             is_sqlite=self._sql.is_sqlite,
         )
-        database_id = find_database_id(connection, self._context, database)
-        return query.where(TableRow.database_id == database_id)
 
     def _infos(
         self, connection: Connection, database: str, names: dict[str, str]

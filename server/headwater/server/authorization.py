@@ -1,0 +1,118 @@
+"""The check before every operation: may the caller do this?"""
+
+from __future__ import annotations
+
+from fastapi import HTTPException, Request
+from fastapi.routing import APIRoute
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as Connection
+
+from headwater.catalog.model.principal import Principal, Scope, current_principal
+from headwater.catalog.sql import SqlCatalog
+from headwater.server.access.needs import Call
+from headwater.server.access.operations import OPERATIONS, Rule
+from headwater.server.dependencies import Services, decode_segment
+from headwater.server.request_body import BODY
+from headwater.storage.errors import Forbidden, Invalid
+
+__all__ = ["EndedRights", "authorize"]
+
+_NO_TOKEN = (
+    "the management API needs a token, also where nothing else does; make one with 'headwater "
+    "token create NAME --scope manage'"
+)
+_ENDING = "ending_rights"
+
+
+class EndedRights:
+    """ASGI middleware right around the framework, which forgets rights that a request took away.
+
+    Args:
+        app: The framework.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            ending = scope.get("state", {}).pop(_ENDING, None)
+            if ending is not None:
+                # After the answer, which must not be followed by an old one.
+                ending.__exit__(None, None, None)
+
+
+async def authorize(request: Request) -> None:
+    """Refuse a caller who may not do what a request asks for.
+
+    Raises:
+        Forbidden: The caller's token is not for it, or the caller has not the right, or no rule
+            allows it to anybody.
+        NotFound: It is about a thing that the caller does not see.
+        Invalid: The body does not say what it is about.
+        HTTPException: 401: it needs a token, and the caller has none.
+        Unavailable: The database had to be asked and did not answer.
+    """
+    route = request.scope["route"]
+    rule = OPERATIONS.get(route.unique_id) if isinstance(route, APIRoute) else None
+    if rule is None:
+        raise Forbidden(f"no rule says who may do this: {request.method} {route.path}")
+    if rule.scope is None:
+        return
+    services = request.app.state.services
+    assert isinstance(services, Services)
+    caller = current_principal()
+    if caller is None:
+        if rule.scope is Scope.MANAGE:
+            raise HTTPException(401, _NO_TOKEN, headers={"www-authenticate": "Bearer"})
+    else:
+        await _check(request, services, caller, rule)
+    state = request.scope["state"]
+    if rule.ends_rights and _ENDING not in state:
+        state[_ENDING] = ending = services.decisions.ending_rights()
+        ending.__enter__()
+
+
+async def _check(request: Request, services: Services, caller: Principal, rule: Rule) -> None:
+    try:
+        path = {name: decode_segment(value) for name, value in request.path_params.items()}
+    except ValueError as error:
+        raise Invalid(f"path: {error}") from error
+    warehouse = None if rule.warehouse is None else path[rule.warehouse]
+    _check_scope(caller, rule, warehouse)
+    if not caller.asks_permission or warehouse is None:
+        return
+    body: bytes = request.scope["state"].get(BODY, b"")
+    needs = rule.needs(Call(path, request.query_params, body, caller.grantees))
+    if not needs:
+        return
+    catalog = await services.catalog(warehouse)
+    if not isinstance(catalog, SqlCatalog):
+        raise Forbidden(
+            f"warehouse '{warehouse}' keeps no permissions, and '{caller.name}' needs them"
+        )
+    for need in needs:
+        await services.decisions.demand(caller, catalog, need)
+
+
+def _check_scope(caller: Principal, rule: Rule, warehouse: str | None) -> None:
+    assert rule.scope is not None
+    if not caller.has(rule.scope):
+        raise Forbidden(
+            f"the token of '{caller.name}' is not for this, but for scope "
+            f"{' and '.join(sorted(caller.scopes))}; use one made with 'headwater token create "
+            f"NAME --scope {rule.scope}'"
+            + (" or one of --management-token" if rule.scope is Scope.MANAGE else "")
+        )
+    if caller.warehouses is None:
+        return
+    if warehouse is None:
+        if rule.is_of_all_warehouses:
+            raise Forbidden(
+                f"the token of '{caller.name}' is only for some warehouses, and this is about all"
+            )
+    elif warehouse not in caller.warehouses:
+        raise Forbidden(f"the token of '{caller.name}' is not for warehouse '{warehouse}'")
