@@ -16,8 +16,8 @@ from tests.conftest import NewSqlite
 
 from headwater.client.connect import DATABASE_FILE
 from headwater.spark import SparkLake, connect
+from headwater.spark.connection import Connection
 from headwater.spark.data_source import HeadwaterSource, source_class
-from headwater.spark.options import Connection
 
 Rows = list[tuple[object, ...]]
 

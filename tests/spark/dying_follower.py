@@ -23,8 +23,9 @@ from pyspark.sql.datasource import (
 from headwater.catalog.table.pointer import CatalogPointer
 from headwater.catalog.table.table import Table
 from headwater.spark import connect, local_session
+from headwater.spark.connection import Connection
 from headwater.spark.data_source import HeadwaterSource, source_class
-from headwater.spark.options import Connection, ReadOptions, WriteOptions
+from headwater.spark.options import ReadOptions, WriteOptions
 from headwater.spark.stream.read import StreamReader
 from headwater.spark.write.tasks import StreamWriter, WrittenFiles
 from headwater.storage.snapshot.snapshot import Snapshot

@@ -15,7 +15,8 @@ from tests import plain_http
 from tests.spark.conftest import Numbered, data_files, named_files, rows
 
 from headwater.spark import SparkLake, connect
-from headwater.spark.options import Connection, WriteOptions
+from headwater.spark.connection import Connection
+from headwater.spark.options import WriteOptions
 from headwater.spark.write.tasks import BatchWriter, StreamWriter, WrittenFiles
 from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.errors import Invalid, Unavailable

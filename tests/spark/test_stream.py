@@ -22,8 +22,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.conftest import Numbered, data_files, data_source, named_files, rows
 
 from headwater.spark import SparkLake
+from headwater.spark.connection import Connection
 from headwater.spark.data_source import source_class
-from headwater.spark.options import Connection
 from headwater.spark.stream.read import StreamReader
 from headwater.storage.errors import Invalid, NotFound
 from headwater.storage.schema.change import AddColumn, SetOption

@@ -17,6 +17,7 @@ from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.runtime import Runtime
 
 __all__ = [
+    "DATA_TOKENS",
     "HEADER_PREFIX",
     "TABLE_DEFAULT_PREFIX",
     "Handshake",
@@ -28,6 +29,8 @@ __all__ = [
 
 HEADER_PREFIX = "header."
 TABLE_DEFAULT_PREFIX = "table-default."
+# Set by a server that hands out data tokens.
+DATA_TOKENS = "data-token.enabled"
 
 # What is asked once more while another answer is missing is not waited for as long as that was.
 _ONCE_SECONDS = 10.0

@@ -15,7 +15,7 @@ from headwater.client.partitions import RestPartitions
 from headwater.client.permissions import RestPermissions
 from headwater.client.policies import RestPolicies
 from headwater.client.protection import RestProtection
-from headwater.client.requests import HEADER_PREFIX, TABLE_DEFAULT_PREFIX, Requests
+from headwater.client.requests import DATA_TOKENS, HEADER_PREFIX, TABLE_DEFAULT_PREFIX, Requests
 from headwater.client.snapshots import RestSnapshots
 from headwater.client.storage_repair import RestStorageRepair
 from headwater.client.tables import RestTables
@@ -29,10 +29,8 @@ from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 __all__ = ["RestCatalog"]
 
-# Set by a server that hands out data tokens.
-_DATA_TOKENS = "data-token.enabled"
 # Options of a catalog that file access has no use for.
-_NOT_FOR_STORAGE = ("prefix", "uri", "metastore", "warehouse", "token", _DATA_TOKENS)
+_NOT_FOR_STORAGE = ("prefix", "uri", "metastore", "warehouse", "token", DATA_TOKENS)
 
 
 class RestCatalog:
@@ -123,7 +121,7 @@ class RestCatalog:
 
         External tables have none: they are reached with the storage options.
         """
-        enabled = self._requests.connected().options.get(_DATA_TOKENS, "").strip().lower()
+        enabled = self._requests.connected().options.get(DATA_TOKENS, "").strip().lower()
         if enabled != "true" or info.is_external:
             # Its schema is there already, unless other engines are to write it.
             root = None if info.is_external else info.path

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from headwater.client import Lake
-from headwater.spark.options import Connection
+from headwater.spark.connection import Connection
 from headwater.storage.jobs.executor import Executor
 
 __all__ = ["CatalogSession"]

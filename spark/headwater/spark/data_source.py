@@ -26,8 +26,8 @@ from pyspark.sql.datasource import (
 )
 
 from headwater.catalog.table.scan import Rows
+from headwater.spark.connection import Connection
 from headwater.spark.options import (
-    Connection,
     Operation,
     ReadOptions,
     WriteOptions,

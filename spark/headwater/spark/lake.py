@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -24,11 +25,11 @@ from headwater.client.maintenance import (
     run_maintenance,
 )
 from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.connection import SETTINGS, Connection, refuse_other_settings
 from headwater.spark.data_source import FORMAT, source_class
 from headwater.spark.jobs.executor import SparkExecutor
-from headwater.spark.options import Connection
 from headwater.spark.row_change import RowCounts
-from headwater.spark.session import ensure_interpreter
+from headwater.spark.session import ensure_interpreter, session_settings
 from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.context import SqlContext
@@ -47,7 +48,7 @@ __all__ = ["SparkLake", "connect"]
 
 def connect(
     spark: SparkSession,
-    target: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None = None,
     *,
     warehouse: str | None = None,
     token: str | None = None,
@@ -61,30 +62,39 @@ def connect(
     Args:
         spark: The session.
         target: As `headwater.client.connect` takes it: a folder, a SQL URL or a server's address.
+            None takes the session's settings ``spark.headwater.…``, and where they are silent the
+            environment variables ``HEADWATER_CATALOG…``; other arguments go before both.
         warehouse: The warehouse's name.
         token: The server's bearer token. Like the storage options it goes to Spark's executors.
         location: With a SQL URL, the place of the tables.
         options: The options of file access, such as ``s3.endpoint``.
 
     Raises:
-        Invalid: The session's Python workers run another interpreter than this program; or as
+        Invalid: The session's Python workers run another interpreter than this program; a setting
+            ``spark.headwater.…`` is not known, or none names a catalog; or as
             `headwater.client.connect`.
         Forbidden, NotFound, Unavailable: As `headwater.client.connect`.
     """
     ensure_interpreter(spark)
-    text = os.fspath(target)
+    settings = session_settings(spark, SETTINGS)
+    given = None if location is None else os.fspath(location)
+    if target is None:
+        named = Connection.of_settings(settings, os.environ)
+        connection = replace(
+            named,
+            warehouse=named.warehouse if warehouse is None else warehouse,
+            token=named.token if token is None else token,
+            location=named.location if given is None else given,
+            storage={**named.storage, **(options or {})},
+        )
+    else:
+        refuse_other_settings(settings)
+        connection = Connection(os.fspath(target), warehouse, token, given, dict(options or {}))
+    text = connection.target
     if "://" not in text:
         # Spark's Python processes need not have this one's working directory.
         text = str(Path(text).expanduser().absolute())
-    connection = Connection(
-        text,
-        warehouse,
-        token,
-        None if location is None else os.fspath(location),
-        dict(options or {}),
-        _parallelism(spark),
-    )
-    return SparkLake(spark, connection)
+    return SparkLake(spark, replace(connection, target=text, parallelism=_parallelism(spark)))
 
 
 def _parallelism(spark: SparkSession) -> int:

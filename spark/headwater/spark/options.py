@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from headwater.spark.connection import Connection
 from headwater.spark.option_values import boolean_value, integer_value, value_text
 from headwater.spark.row_change import RowChange
 from headwater.spark.stream_options import STREAM_OPTIONS, StreamOptions
@@ -23,10 +24,8 @@ from headwater.storage.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from headwater.catalog.table.table import Table
-    from headwater.client import Lake
 
 __all__ = [
-    "Connection",
     "Operation",
     "ReadOptions",
     "WriteOptions",
@@ -118,61 +117,6 @@ def refuse_other_options(options: Mapping[str, str], *operations: Operation) -> 
         else:
             hint = listed
         raise Invalid(f"format(\"headwater\") has no option '{name}' for {calls}: {hint}")
-
-
-@dataclass(frozen=True)
-class Connection:
-    """The catalog's address, for Spark's Python processes on the driver.
-
-    Attributes:
-        target: A folder, a SQL URL or an HTTP URL, as `headwater.client.connect` takes it.
-        warehouse: The warehouse's name; None is the catalog's only one.
-        token: The bearer token of an HTTP catalog.
-        location: With a SQL URL, where the tables lie.
-        storage: The options of file access; a secret as the token is.
-        parallelism: The number of tasks that the session runs at once.
-    """
-
-    target: str
-    warehouse: str | None = None
-    token: str | None = field(default=None, repr=False)
-    location: str | None = None
-    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
-    parallelism: int = 1
-
-    @staticmethod
-    def of(session: Connection | None, options: Mapping[str, str]) -> Connection:
-        """The session's, unless a reader's or writer's own options say otherwise.
-
-        Raises:
-            Invalid: Neither says where the catalog is.
-        """
-        warehouse, token = options.get("warehouse"), options.get("token")
-        if "uri" in options:
-            parallelism = 1 if session is None else session.parallelism
-            return Connection(options["uri"], warehouse, token, parallelism=parallelism)
-        if session is None:
-            raise Invalid(
-                'format("headwater") does not know the catalog: call headwater.spark.connect'
-            )
-        return replace(
-            session,
-            warehouse=session.warehouse if warehouse is None else warehouse,
-            token=session.token if token is None else token,
-        )
-
-    def open(self) -> Lake:
-        """Reach the catalog."""
-        # Tasks unpickle connections but never open them, and do without the clients' modules.
-        from headwater.client import connect
-
-        return connect(
-            self.target,
-            warehouse=self.warehouse,
-            token=self.token,
-            location=self.location,
-            options=self.storage or None,
-        )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["ensure_interpreter", "local_session", "make_active", "session_at"]
+__all__ = ["ensure_interpreter", "local_session", "make_active", "session_at", "session_settings"]
 
 _VARIABLE = "PYSPARK_PYTHON"
 
@@ -110,6 +110,22 @@ def make_active(spark: SparkSession) -> None:
     if jvm is not None:
         module = getattr(getattr(jvm, "SparkSession$"), "MODULE$")
         module.setActiveSession(spark._jsparkSession)
+
+
+def session_settings(spark: SparkSession, prefix: str) -> dict[str, str]:
+    """The session's settings whose names begin so, without that."""
+    session = getattr(spark, "_jsparkSession", None)
+    if session is None:
+        settings = spark.conf.getAll
+        return {
+            key.removeprefix(prefix): str(value)
+            for key, value in settings.items()
+            if key.startswith(prefix)
+        }
+    # In one call: each entry would be another.
+    listed = str(session.conf().getAll().mkString("\0", "\0", "")).split("\0")
+    pairs = [text.split(" -> ", 1) for text in listed if text.startswith(prefix)]
+    return {key.removeprefix(prefix): value for key, value in pairs}
 
 
 def _java() -> bool:

@@ -20,7 +20,7 @@ from headwater.client import Lake
 from headwater.client.connect import DATABASE_FILE
 from headwater.spark import SparkLake, connect
 from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.options import Connection
+from headwater.spark.connection import Connection
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.session import run_statement
 from headwater.spark.sql.statement import split_statements

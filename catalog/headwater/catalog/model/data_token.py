@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["client_storage_options"]
+__all__ = ["STORAGE_OPTIONS", "client_storage_options"]
 
 # Names of the same thing; the first that is there is sent under all.
 _SAME: tuple[tuple[str, ...], ...] = (
@@ -19,6 +19,9 @@ _SAME: tuple[tuple[str, ...], ...] = (
     ("s3.region", "fs.s3.region", "s3.endpoint.region"),
     ("s3.path.style.access", "s3.path-style-access"),
 )
+
+STORAGE_OPTIONS = tuple(name for names in _SAME for name in names)
+"""The names of all options of access to object stores."""
 
 
 def client_storage_options(options: Mapping[str, str]) -> dict[str, str]:

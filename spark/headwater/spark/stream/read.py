@@ -31,7 +31,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from headwater.catalog.table.scan import Rows
-from headwater.spark.options import Connection, ReadOptions
+from headwater.spark.connection import Connection
+from headwater.spark.options import ReadOptions
 from headwater.spark.source.batch_read import SplitsPartition, pack_splits
 from headwater.spark.stream_options import ExpiredStart, SchemaChange
 from headwater.spark.types import conform, spark_arrow_schema

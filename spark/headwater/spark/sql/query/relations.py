@@ -10,6 +10,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.scan import Rows
 from headwater.catalog.table.table import Table
+from headwater.spark.session import session_settings
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.references import Moment, Reference
@@ -177,15 +178,4 @@ class Relations:
 
 def paimon_settings(context: SqlContext) -> dict[str, str]:
     """The session's settings for tables, without their prefix."""
-    session = getattr(context.session.spark, "_jsparkSession", None)
-    if session is None:
-        settings = context.session.spark.conf.getAll
-        return {
-            key.removeprefix(_SETTINGS): str(value)
-            for key, value in settings.items()
-            if key.startswith(_SETTINGS)
-        }
-    # In one call: each entry would be another.
-    listed = str(session.conf().getAll().mkString("\0", "\0", "")).split("\0")
-    pairs = [text.split(" -> ", 1) for text in listed if text.startswith(_SETTINGS)]
-    return {key.removeprefix(_SETTINGS): value for key, value in pairs}
+    return session_settings(context.session.spark, _SETTINGS)
