@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwater.spark.lake import SparkLake, connect
+    from headwater.spark.schema_merging import SchemaMerging
     from headwater.spark.session import local_session
 
-__all__ = ["SparkLake", "connect", "local_session"]
+__all__ = ["SchemaMerging", "SparkLake", "connect", "local_session"]
 
-_HOMES = {"SparkLake": "lake", "connect": "lake", "local_session": "session"}
+_HOMES = {
+    "SchemaMerging": "schema_merging",
+    "SparkLake": "lake",
+    "connect": "lake",
+    "local_session": "session",
+}
 
 
 def __getattr__(name: str) -> object:

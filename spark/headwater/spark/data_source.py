@@ -118,13 +118,23 @@ class HeadwaterSource(DataSource):
     def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceWriter:
         """A write of one batch as one commit."""
         refuse_other_options(self.options, Operation.WRITE)
-        options = WriteOptions.parse(self._connection, self.options, overwrite)
+        options = self._write_options(schema, overwrite)
         return BatchWriter(options) if options.change is None else ChangeWriter(options)
 
     def streamWriter(self, schema: st.StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A stream that is written with one commit for each micro-batch."""
         refuse_other_options(self.options, Operation.WRITE_STREAM)
-        return StreamWriter(WriteOptions.parse(self._connection, self.options, overwrite))
+        return StreamWriter(self._write_options(schema, overwrite))
+
+    def _write_options(self, schema: st.StructType, overwrite: bool) -> WriteOptions:
+        """The options, after the changes of the table's columns that they ask for."""
+        options = WriteOptions.parse(self._connection, self.options, overwrite)
+        if options.merging is not None:
+            # Tasks import this module, and do without the catalog.
+            from headwater.spark.write.evolve import merge_columns
+
+            merge_columns(options.open(), schema, options.merging)
+        return options
 
     @cached_property
     def _connection(self) -> Connection:

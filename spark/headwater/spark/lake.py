@@ -29,6 +29,7 @@ from headwater.spark.connection import SETTINGS, Connection, refuse_other_settin
 from headwater.spark.data_source import FORMAT, source_class
 from headwater.spark.jobs.executor import SparkExecutor
 from headwater.spark.row_change import RowCounts
+from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.session import ensure_interpreter, session_settings
 from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.source.table_read import TableRead
@@ -247,6 +248,8 @@ class SparkLake:
         *,
         partition: Mapping[str, object] | None = None,
         dynamic: bool | None = None,
+        replace_where: str | None = None,
+        merging: SchemaMerging | None = None,
     ) -> None:
         """Write a frame as one commit: upserts for a primary-key table, appended rows otherwise.
 
@@ -264,13 +267,19 @@ class SparkLake:
                 partition columns, which the frame may then lack.
             dynamic: With ``overwrite``, without `partition`: replace only partitions that there
                 are rows for. None takes the table's option ``dynamic-partition-overwrite``.
+            replace_where: With ``overwrite``, in place of both: replace the rows that fulfil this
+                SQL condition, which all rows of the frame must fulfil.
+            merging: The changes of the table's columns that the frame's may make, as a commit of
+                their own before; without it a column that the table lacks is refused.
 
         Raises:
             Invalid: The frame does not fit the table; nothing is written.
             Conflict, OutcomeUnknown: As `Table.write`.
         """
-        table = self.catalog.table(name)
-        write_frame(self._session, df, table, mode, partition=partition, dynamic=dynamic)
+        write_frame(
+            self._session, df, self.catalog.table(name), mode, partition=partition,
+            dynamic=dynamic, replace_where=replace_where, merging=merging,
+        )  # fmt: skip
 
     def for_batch(self, batch_id: int, *, query: str | None = None) -> BatchLake:
         """The lake for a function of ``foreachBatch``: what it writes is written once.

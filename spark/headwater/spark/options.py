@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING
 from headwater.spark.connection import Connection
 from headwater.spark.option_values import boolean_value, integer_value, value_text
 from headwater.spark.row_change import RowChange
+from headwater.spark.schema_merging import MERGE_OPTIONS, SchemaMerging
 from headwater.spark.stream_options import STREAM_OPTIONS, StreamOptions
 from headwater.storage.capabilities import find_option
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.jobs.write import Replacement
+from headwater.storage.predicate.filter import columns_of, parse_predicate
 from headwater.storage.scan.start import INCREMENTAL_OPTIONS
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -44,6 +48,7 @@ _MOMENTS = ("scan.tag-name", "scan.watermark", "scan.version")
 _BOUND = "scan.bounded.watermark"
 _CHOICES = (*_STARTS, *_MOMENTS, *INCREMENTAL_OPTIONS, "scan.mode", _BOUND)
 _COLUMNS = ("columns", "where")
+_REPLACE_WHERE = "replaceWhere"
 # Set by Headwater itself, or by Spark: `load` and `save` pass their argument as ``path``.
 _PASSED = frozenset(
     {
@@ -77,8 +82,14 @@ class Operation(Enum):
             "include-row-kind",
         ),
     )
-    WRITE = ("df.write", ("partition", "dynamic-partition-overwrite"))
-    WRITE_STREAM = ("df.writeStream", ("dynamic-partition-overwrite", "checkpointLocation"))
+    WRITE = (
+        "df.write",
+        ("partition", "dynamic-partition-overwrite", _REPLACE_WHERE, *MERGE_OPTIONS),
+    )
+    WRITE_STREAM = (
+        "df.writeStream",
+        ("dynamic-partition-overwrite", "checkpointLocation", *MERGE_OPTIONS),
+    )
 
     def __init__(self, call: str, options: tuple[str, ...]) -> None:
         self.call = call
@@ -183,6 +194,8 @@ class WriteOptions:
         numbered: The commit user and its number of this commit, by which it is found again when
             it is repeated; likewise.
         change: A change of rows, whose frame says of each what becomes of it; likewise.
+        replace_where: With `overwrite`: replace the partitions that fulfil this SQL condition.
+        merging: The changes of the table's columns that the rows' columns may make.
     """
 
     connection: Connection
@@ -195,17 +208,27 @@ class WriteOptions:
     compacts: bool = True
     numbered: tuple[str, int] | None = None
     change: RowChange | None = None
+    replace_where: str | None = None
+    merging: SchemaMerging | None = None
 
     @staticmethod
     def parse(connection: Connection, options: Mapping[str, str], overwrite: bool) -> WriteOptions:
         """Read Spark's option map; raises Invalid, naming the option that is wrong."""
         text, change = options.get("partition"), options.get("headwater.change")
         if not overwrite:
-            for name in ("partition", "dynamic-partition-overwrite"):
+            for name in ("partition", "dynamic-partition-overwrite", _REPLACE_WHERE):
                 if name in options:
                     raise Invalid(
                         f"option '{name}' says what an overwrite replaces, and this write appends; "
                         "leave it out, or write with mode overwrite"
+                    )
+        replace_where = options.get(_REPLACE_WHERE)
+        if replace_where is not None:
+            for name in ("partition", "dynamic-partition-overwrite"):
+                if name in options:
+                    raise Invalid(
+                        f"options '{name}' and '{_REPLACE_WHERE}' both say what an overwrite "
+                        "replaces; leave one out"
                     )
         return WriteOptions(
             connection,
@@ -218,7 +241,31 @@ class WriteOptions:
             boolean_value(options, "headwater.compacts") is not False,
             _numbered(options),
             None if change is None else RowChange.from_json(change),
+            replace_where,
+            SchemaMerging.parse(options),
         )
+
+    def replacement(self, schema: TableSchema) -> Replacement | None:
+        """The rows of a table that an overwrite replaces; None for a write that appends.
+
+        Raises:
+            Invalid, NotFound, Unsupported: The condition of what is replaced is none on partition
+                columns.
+        """
+        if not self.overwrite:
+            return None
+        if self.replace_where is None:
+            return Replacement(self.partition, self.dynamic)
+        where = parse_predicate(self.replace_where, schema)
+        if not columns_of(where) <= set(schema.partition_keys):
+            raise Unsupported(
+                f"table {self.table}: replaceWhere is about partitions here, and "
+                f"'{self.replace_where}' is not on partition columns alone "
+                f"({', '.join(schema.partition_keys) or 'there are none'}): use "
+                "SparkLake.write(…, replace_where=…) or INSERT INTO … REPLACE WHERE, which read "
+                "the rows"
+            )
+        return Replacement(where=where)
 
     def to_options(self) -> dict[str, str]:
         """The options that `parse` reads back, the table's name and `overwrite` apart."""
@@ -237,6 +284,7 @@ class WriteOptions:
             if self.numbered is None
             else value_text(self.numbered[1]),
             "headwater.change": None if self.change is None else self.change.to_json(),
+            _REPLACE_WHERE: self.replace_where,
         }
         return {key: text for key, text in texts.items() if text is not None}
 
@@ -248,7 +296,10 @@ class WriteOptions:
 def _table(options: Mapping[str, str]) -> str:
     name = options.get("path", "").strip()
     if not name:
-        raise Invalid('format("headwater") needs a table: pass "database.table" to load or save')
+        raise Invalid(
+            'format("headwater") needs a table: pass "database.table" to load, save or start; '
+            "saveAsTable is for tables of Spark's own catalog"
+        )
     return name
 
 

@@ -20,6 +20,7 @@ from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.jobs.waiting_rows import admit_waiting_rows, refuse_waiting_rows
+from headwater.storage.jobs.write import WritePlan
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -122,7 +123,9 @@ def insert_rows(
         compacts=False,
         change=change,
     )
-    save_frame(session, cluster(rows, storage), options)
+    placed = cluster(rows, storage)
+    retries = WritePlan(storage, options.replacement(storage.schema)).retries
+    until_no_conflict(retries, lambda: save_frame(session, placed, options))
     return _finished(session, table, change.writer, base)
 
 

@@ -28,7 +28,7 @@ from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.job import commit_or_delete
-from headwater.storage.jobs.write import Replacement, WritePlan
+from headwater.storage.jobs.write import WritePlan
 from headwater.storage.maintenance.taken_rows import TakenRows, messages_of_taken
 from headwater.storage.merge.changes import equal_rows
 from headwater.storage.merge.engine import Mask
@@ -299,8 +299,7 @@ class ChangeWriter(DataSourceArrowWriter):
 
     def _plan(self, storage: TableStorage) -> WritePlan:
         options = self._options
-        replaced = Replacement(options.partition, options.dynamic) if options.overwrite else None
-        return WritePlan(storage, replaced, compacts=False)
+        return WritePlan(storage, options.replacement(storage.schema), compacts=False)
 
     def _planned(self) -> _Target:
         table = self._options.open()

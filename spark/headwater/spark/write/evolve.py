@@ -7,11 +7,17 @@ from dataclasses import replace
 import pyspark.sql.types as st
 
 from headwater.catalog.table.table import Table
+from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.types import paimon_schema
 from headwater.spark.write.join_condition import column_of
+from headwater.storage.errors import AlreadyExists, Conflict
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.schema.change import AddColumn
 
-__all__ = ["add_new_columns"]
+__all__ = ["add_new_columns", "merge_columns"]
+
+# Another program may change the same columns meanwhile.
+_ATTEMPTS = 3
 
 
 def add_new_columns(table: Table, rows: st.StructType) -> Table:
@@ -36,3 +42,34 @@ def add_new_columns(table: Table, rows: st.StructType) -> Table:
     return table.alter(
         *(AddColumn((item.name,), replace(item.type, nullable=True)) for item in fields)
     )
+
+
+def merge_columns(table: Table, rows: st.StructType, merging: SchemaMerging) -> Table:
+    """Change a table's columns so that rows fit.
+
+    Args:
+        table: The table.
+        rows: The rows' columns.
+        merging: The changes that may be made.
+
+    Returns:
+        A handle with the new columns.
+
+    Raises:
+        Invalid: A column cannot take the type of its new values.
+        Unsupported: A column's type has no Paimon type.
+        AlreadyExists, Conflict: Other programs changed the columns each time.
+    """
+    own = table.schema.field_by_name
+    given = [each for each in rows.fields if each.name != ROW_KIND_COLUMN or each.name in own]
+    fields = paimon_schema(st.StructType(given)).fields
+    attempts = _ATTEMPTS
+    while changes := merging.changes(table.schema.fields, fields):
+        attempts -= 1
+        try:
+            return table.alter(*changes)
+        except (AlreadyExists, Conflict):
+            if not attempts:
+                raise
+            table.refresh()
+    return table

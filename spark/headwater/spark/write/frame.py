@@ -11,14 +11,19 @@ from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
 from headwater.spark.options import WriteOptions
+from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.types import spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
+from headwater.spark.write.evolve import merge_columns
 from headwater.spark.write.save import save_frame
+from headwater.spark.write.update import replace_where as replace_rows
 from headwater.storage.capabilities import Operation
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import until_no_conflict
+from headwater.storage.jobs.write import WritePlan
+from headwater.storage.predicate.filter import columns_of, parse_predicate
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.partition import static_partition
 from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
@@ -37,6 +42,8 @@ def write_frame(
     *,
     partition: Mapping[str, object] | None = None,
     dynamic: bool | None = None,
+    replace_where: str | None = None,
+    merging: SchemaMerging | None = None,
     unchanged_since: Snapshot | None = None,
     numbered: tuple[str, int] | None = None,
 ) -> None:
@@ -49,6 +56,9 @@ def write_frame(
         mode: ``append`` or ``overwrite``.
         partition: With ``overwrite``: replace the partitions with these values only.
         dynamic: With ``overwrite``: replace only partitions that there are rows for.
+        replace_where: With ``overwrite``: replace only rows that fulfil this SQL condition, which
+            new rows must fulfil, too.
+        merging: The changes of the table's columns that those of the frame may make.
         unchanged_since: Refuse when a later snapshot changed rows of the same buckets, or this one
             was rolled back.
         numbered: The commit user and its number of this commit; nothing is written if that user
@@ -60,8 +70,17 @@ def write_frame(
     """
     if mode not in _MODES:
         raise Invalid(f"the mode of a write is one of {', '.join(_MODES)}, not '{mode}'")
-    if mode == "append" and (partition is not None or dynamic is not None):
-        raise Invalid("partition and dynamic say what to overwrite; the mode is append")
+    ways = {"partition": partition, "dynamic": dynamic, "replace_where": replace_where}
+    given = [name for name, value in ways.items() if value is not None]
+    if mode == "append" and given:
+        raise Invalid(f"{given[0]} says what to overwrite; the mode is append")
+    if replace_where is not None and len(given) > 1:
+        raise Invalid(f"replace_where and {given[0]} both say what to overwrite; leave one out")
+    if merging is not None:
+        table = merge_columns(table, df.schema, merging)
+    if replace_where is not None and not _is_on_partitions(replace_where, table):
+        replace_rows(session, table, df, replace_where)
+        return
     for column, value in static_partition(table.storage, partition or {}).items():
         if column not in df.columns:
             data_type = table.schema.column(column).type
@@ -79,11 +98,25 @@ def write_frame(
         # The process that commits has no session to compact with.
         compacts=False,
         numbered=numbered,
+        replace_where=replace_where,
     )
+    plan = WritePlan(table.storage, options.replacement(table.schema))
+    # Who says what must be unchanged plans anew after a conflict.
+    retries = 0 if unchanged_since is not None else plan.retries
     before = table.latest_snapshot()
-    save_frame(session, cluster(df, table.storage), options)
+    placed = cluster(df, table.storage)
+    until_no_conflict(retries, lambda: save_frame(session, placed, options))
     since = SnapshotIdentity.of(before)
     compact_since(table.storage, table.pointer, session.executor, since, numbered=numbered)
+
+
+def _is_on_partitions(condition: str, table: Table) -> bool:
+    """True for a condition that partitions fulfil as a whole, so that no row need be read."""
+    try:
+        predicate = parse_predicate(condition, table.schema)
+    except Unsupported:
+        return False
+    return columns_of(predicate) <= set(table.schema.partition_keys)
 
 
 def delete_keys(session: CatalogSession, table: Table, keys: DataFrame) -> None:

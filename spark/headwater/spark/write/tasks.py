@@ -38,7 +38,7 @@ from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.errors import Invalid
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.staged import commit_staged, needs_staging, staging_writer
-from headwater.storage.jobs.write import Replacement, WritePlan
+from headwater.storage.jobs.write import WritePlan
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
@@ -124,10 +124,9 @@ def _stages(options: WriteOptions, storage: TableStorage) -> bool:
 
 
 def _plan(options: WriteOptions, storage: TableStorage, is_stream: bool) -> WritePlan:
-    replaced = Replacement(options.partition, options.dynamic) if options.overwrite else None
     return WritePlan(
         storage,
-        replaced,
+        options.replacement(storage.schema),
         None if options.unchanged_since is None else options.unchanged_since.identity,
         is_stream=is_stream,
         compacts=options.compacts,

@@ -16,6 +16,7 @@ from headwater.storage.jobs.compact import compact_written, may_be_due
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import commit_or_delete
 from headwater.storage.options import MergeEngine
+from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.ingest import TabularData
 from headwater.storage.rows.partition import static_partition
 from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
@@ -40,10 +41,13 @@ class Replacement:
         dynamic: Without `partition`: only those of the partitions that there are new rows for.
             None takes the option ``dynamic-partition-overwrite``; a table without partitions is
             replaced whole.
+        where: In place of both, a condition on partition columns: those of the partitions that
+            fulfil it, whether there are new rows for them or not.
     """
 
     partition: Mapping[str, object] | None = None
     dynamic: bool | None = None
+    where: Predicate | None = None
 
     def partitions(
         self, storage: TableStorage, messages: Sequence[CommitMessage]
@@ -57,6 +61,8 @@ class Replacement:
 
     def fixed_partitions(self, storage: TableStorage) -> PartitionFilter | None:
         """The partitions whose rows go, whatever is written; None when new rows decide it."""
+        if self.where is not None:
+            return PartitionFilter.where(storage, self.where)
         if self.partition is not None:
             return PartitionFilter.static(storage, self.partition)
         dynamic = self.dynamic

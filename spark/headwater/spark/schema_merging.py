@@ -1,0 +1,108 @@
+"""The changes of a table's columns that a write may make: Paimon's ``write.merge-schema``.
+
+Source: ``SchemaMergingUtils.java``, ``SparkConnectorOptions.java``. One thing is not as there: a
+column whose type is wider than that of the new values stays, where Paimon refuses the write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from headwater.spark.option_values import boolean_value
+from headwater.storage.casts.type_changes import equal_types, is_widening, refuse_type_change
+from headwater.storage.errors import Invalid
+from headwater.storage.schema.change import AddColumn, SchemaChange, UpdateColumnType
+from headwater.storage.types.data_type import (
+    ArrayType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+
+__all__ = ["MERGE_OPTIONS", "SchemaMerging"]
+
+_MERGES = "write.merge-schema"
+_WIDENS = "write.merge-schema.type-widening"
+_CASTS = "write.merge-schema.explicit-cast"
+MERGE_OPTIONS = (_MERGES, _WIDENS, _CASTS)
+"""The options' names."""
+
+
+@dataclass(frozen=True)
+class SchemaMerging:
+    """The changes that a write may make; without the flags it only adds columns.
+
+    Attributes:
+        widens: ``write.merge-schema.type-widening``: a column takes the type of new values if that
+            holds its own, as INT becomes BIGINT.
+        casts: ``write.merge-schema.explicit-cast``: a column takes the type of new values even if
+            its own are cast to it with loss.
+    """
+
+    widens: bool = False
+    casts: bool = False
+
+    @staticmethod
+    def parse(options: Mapping[str, str]) -> SchemaMerging | None:
+        """Read Spark's option map; None when columns stay; raises Invalid."""
+        merges = boolean_value(options, _MERGES)
+        widens, casts = boolean_value(options, _WIDENS), boolean_value(options, _CASTS)
+        for name, value, needed, present in (
+            (_WIDENS, widens, _MERGES, merges),
+            (_CASTS, casts, _WIDENS, widens),
+        ):
+            if value and not present:
+                raise Invalid(f"option '{name}' counts only with '{needed}'; set that to true, too")
+        return SchemaMerging(bool(widens), bool(casts)) if merges else None
+
+    def changes(
+        self, present: Sequence[DataField], given: Sequence[DataField]
+    ) -> list[SchemaChange]:
+        """The changes that make room for the columns of new rows.
+
+        Args:
+            present: The table's columns.
+            given: The rows' columns.
+
+        Raises:
+            Invalid: A column cannot take the type of its new values.
+        """
+        return list(self._fields((), present, given))
+
+    def _fields(
+        self, path: tuple[str, ...], present: Sequence[DataField], given: Sequence[DataField]
+    ) -> Iterator[SchemaChange]:
+        own = {field.name.casefold(): field for field in present}
+        for field in given:
+            at = (*path, field.name)
+            found = own.get(field.name.casefold())
+            if found is None:
+                yield AddColumn(at, replace(field.type, nullable=True))
+            elif found.name != field.name:
+                raise Invalid(
+                    f"column '{'.'.join(at)}' and the table's '{found.name}' differ only in case; "
+                    "name it as the table does"
+                )
+            else:
+                yield from self._type(at, found.type, field.type)
+
+    def _type(
+        self, path: tuple[str, ...], present: DataType, given: DataType
+    ) -> Iterator[SchemaChange]:
+        match present, given:
+            case RowType(), RowType():
+                yield from self._fields(path, present.fields, given.fields)
+            case ArrayType(), ArrayType():
+                yield from self._type((*path, "element"), present.element, given.element)
+            case MultisetType(), MultisetType():
+                yield from self._type((*path, "element"), present.element, given.element)
+            case MapType(), MapType():
+                yield from self._type((*path, "value"), present.value, given.value)
+            case _ if self.widens and not equal_types(present, given):
+                if self.casts or not is_widening(given, present):
+                    name = ".".join(path)
+                    refuse_type_change(name, present, given, explicit=self.casts)
+                    yield UpdateColumnType(path, given, keep_nullability=True)
