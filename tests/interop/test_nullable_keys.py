@@ -46,7 +46,7 @@ def test_null_keys_are_the_same_rows_to_either_side(
         java.write(name, rows([(None, None), (5, None), (1, "")], 3))
         truth |= {(None, None): 3, (5, None): 3, (1, ""): 3}
         assert found(java.read(name)) == truth
-        lake.repair(name)
+        lake.reconcile(name, apply=True)
         table = lake.table(name)
         assert found(table.scan().to_arrow()) == truth
         table.compact(full=True)

@@ -24,7 +24,7 @@ from headwater.cli import (
     permission,
     policy,
     protection,
-    repair,
+    reconcile,
     serve,
     table,
     tag,
@@ -70,7 +70,7 @@ for _group, _name in (
     app.add_typer(_group, name=_name, rich_help_panel=_CATALOG)
 app.command("sql", rich_help_panel=_CATALOG)(sql.sql)
 app.command("maintain", rich_help_panel=_CATALOG)(maintain.maintain)
-app.command("repair", rich_help_panel=_CATALOG)(repair.repair)
+app.command("reconcile", rich_help_panel=_CATALOG)(reconcile.reconcile)
 app.command("protect", rich_help_panel=_CATALOG)(protection.protect)
 app.command("unprotect", rich_help_panel=_CATALOG)(protection.unprotect)
 app.command("demo")(demo.demo)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headwater.catalog.sql import SqlCatalog
     from headwater.client.transport import Timeouts
 
-__all__ = ["DATABASE_FILE", "WAREHOUSE_FOLDER", "connect"]
+__all__ = ["DATABASE_FILE", "WAREHOUSE_FOLDER", "connect", "database_of"]
 
 DATABASE_FILE = "headwater.db"
 """The database's file in the folder of an embedded catalog."""
@@ -85,8 +85,8 @@ def connect(
             rest.connect()
             return Lake(rest, runtime)
         case "" | "file":
-            _refuse(text, token=token, location=location)
-            database, place = _folder(text)
+            _refuse(text, token=token)
+            database, place = database_of(text, location)
             catalog = _embedded(database, warehouse, place, options, runtime)
             return Lake(catalog, runtime)
         case "s3" | "s3a":
@@ -96,11 +96,21 @@ def connect(
             )
     # Not the URL: it may hold a password.
     _refuse("a SQL database", token=token)
+    database, place = database_of(text, location)
+    return Lake(_embedded(database, warehouse, place, options, runtime), runtime)
+
+
+def database_of(target: str, location: str | os.PathLike[str] | None) -> tuple[str, str]:
+    """The URL of an embedded catalog's database and its warehouse's location; raises Invalid."""
+    scheme = _URL.match(target)
+    if scheme is None or scheme[1].lower() == "file":
+        _refuse(target, location=location)
+        return _folder(target)
     if location is None:
         raise Invalid(
             "a SQL database needs location=, the folder or URI where the warehouse's tables lie"
         )
-    return Lake(_embedded(text, warehouse, os.fspath(location), options, runtime), runtime)
+    return target, os.fspath(location)
 
 
 def _refuse(target: str, **arguments: object) -> None:

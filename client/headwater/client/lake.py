@@ -13,7 +13,7 @@ from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
-from headwater.catalog.model.repair import Adoption
+from headwater.catalog.model.reconcile import Reconciliation, Watch
 from headwater.catalog.table.display import Display
 from headwater.catalog.table.system_table import SystemTable, system_table_of
 from headwater.catalog.table.table import Table
@@ -296,29 +296,48 @@ class Lake:
         self._catalog.tables.register(Identifier.parse(name), path)
         return self.table(name)
 
-    def repair(self, name: str | None = None, *, dry_run: bool = False) -> Adoption:
-        """Take over what other writers left on storage without asking the catalog.
+    def reconcile(
+        self,
+        name: str | None = None,
+        *,
+        apply: bool = False,
+        accept_losses: bool = False,
+        watch: Watch | None = None,
+    ) -> Reconciliation:
+        """Compare the catalog's database with storage, and make them agree.
 
-        Such as the tables of a catalog that was nothing but files, or what a client wrote with
-        such a catalog to a table of this one: databases, tables, branches, schemas and snapshots,
-        in this order. Tags and consumers are on storage alone. Those writers must have stopped.
-        Nothing on storage is changed, and what was taken over once is not found again.
+        They differ where one of them was restored from a backup, where files were lost, and where
+        writers did not ask the catalog, such as a client whose catalog is nothing but files; such
+        writers must have stopped. What storage has and the catalog does not know is taken over:
+        databases, tables, branches, schemas and snapshots, in this order. What the catalog knows
+        and storage lost is written again while all that it names is there. Tags and consumers are
+        on storage alone. No file is deleted or written over, unless losses are accepted.
 
         Where storage has another snapshot or schema than the catalog under one number, neither is
         chosen: that is among what is refused, with both named.
 
         Args:
             name: ``database`` or ``database.table``; None is the whole warehouse.
-            dry_run: Only say what would be taken over.
+            apply: Make them agree; else only say what would be done.
+            accept_losses: Give up what storage has lost, too: a table goes back to the latest
+                snapshot that storage has whole, and one without any file is dropped.
+            watch: Is called with each table before it is compared.
 
         Raises:
             NotFound: There is no such database or table, neither in the catalog nor on storage.
+            Unavailable: The warehouse's directory is missing or empty.
             Unsupported: The catalog is reached through a server.
         """
         database, dot, table = (name or "").partition(".")
         if dot and "$" in table:
-            raise Invalid(f"{name}: a table is repaired with all of its branches; name the table")
-        return self._catalog.storage_repair.adopt(database or None, table or None, dry_run=dry_run)
+            raise Invalid(f"{name}: a table is reconciled with all of its branches; name the table")
+        return self._catalog.reconciler.reconcile(
+            database or None,
+            table or None,
+            apply=apply,
+            accept_losses=accept_losses,
+            watch=watch,
+        )
 
     def clone_table(
         self,

@@ -15,9 +15,9 @@ from headwater.client.partitions import RestPartitions
 from headwater.client.permissions import RestPermissions
 from headwater.client.policies import RestPolicies
 from headwater.client.protection import RestProtection
+from headwater.client.reconcile import RestReconciler
 from headwater.client.requests import DATA_TOKENS, HEADER_PREFIX, TABLE_DEFAULT_PREFIX, Requests
 from headwater.client.snapshots import RestSnapshots
-from headwater.client.storage_repair import RestStorageRepair
 from headwater.client.tables import RestTables
 from headwater.client.tags import RestTags
 from headwater.client.transport import Timeouts
@@ -87,7 +87,7 @@ class RestCatalog:
         self.policies = RestPolicies(self._requests)
         self.dropped_tables = RestDroppedTables(self._requests)
         self.protection = RestProtection(self._requests)
-        self.storage_repair = RestStorageRepair()
+        self.reconciler = RestReconciler()
 
     def __repr__(self) -> str:
         return f"RestCatalog({self.url!r}, warehouse={self._requests.asked_for!r})"

@@ -18,7 +18,7 @@ from headwater.catalog.model.partitions import Partitions
 from headwater.catalog.model.permissions import Permissions
 from headwater.catalog.model.policies import Policies
 from headwater.catalog.model.protection import Protection
-from headwater.catalog.model.repair import StorageRepair
+from headwater.catalog.model.reconcile import Reconciler
 from headwater.catalog.model.snapshots import Snapshots
 from headwater.catalog.model.tables import TableInfo, Tables
 from headwater.catalog.model.tags import Tags
@@ -121,6 +121,6 @@ class Catalog(Protocol):
         ...
 
     @property
-    def storage_repair(self) -> StorageRepair:
-        """Takes over what other writers left on storage."""
+    def reconciler(self) -> Reconciler:
+        """Makes the catalog's database and storage agree."""
         ...

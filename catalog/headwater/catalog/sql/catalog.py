@@ -32,7 +32,7 @@ from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
 from headwater.catalog.sql.tables.external_schemas import ExternalSchemas
 from headwater.catalog.sql.tables.places import make_warehouse_folder
 from headwater.catalog.sql.tables.protection import SqlProtection
-from headwater.catalog.sql.tables.repair import SqlRepair
+from headwater.catalog.sql.tables.reconcile import SqlReconciler
 from headwater.catalog.sql.tables.tables import SqlTables
 from headwater.storage.errors import HeadwaterError, Invalid
 from headwater.storage.files.access import FileAccess
@@ -82,7 +82,7 @@ class SqlCatalog:
         self.access = SqlAccess(context)
         self.policies = SqlPolicies(context)
         self.protection = SqlProtection(context)
-        self.storage_repair = SqlRepair(
+        self.reconciler = SqlReconciler(
             context, self._outbox, self.databases, self.tables, self.snapshots
         )
         self.bulk = BulkReads(context)

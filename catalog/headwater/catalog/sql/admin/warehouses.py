@@ -18,6 +18,7 @@ from headwater.catalog.sql.database.models import (
     DroppedTableRow,
     OutboxRow,
     PlaceRow,
+    TableRow,
     WarehouseRow,
 )
 from headwater.catalog.sql.queries.claimed_places import (
@@ -141,6 +142,7 @@ class Warehouses:
                 if _is_claimed(connection, wanted):
                     continue
                 if wanted.owner not in managed:
+                    _refuse_moved(connection, wanted)
                     release(connection, Kind.WAREHOUSE, wanted.owner)
                 other = find_overlap(connection, wanted)
                 while other is not None and _gives_way(connection, other, managed):
@@ -315,6 +317,23 @@ def _is_claimed(connection: Connection, wanted: Claim) -> bool:
         PlaceRow.place_hash == place_hash(wanted.place), PlaceRow.kind == wanted.kind.value
     )
     return connection.execute(owner).scalar_one_or_none() == wanted.owner
+
+
+def _refuse_moved(connection: Connection, wanted: Claim) -> None:
+    """Refuse another place for a warehouse that has tables where it was; raises Invalid."""
+    before = _places(connection, wanted.owner)
+    tables = (
+        select(TableRow.id)
+        .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+        .where(DatabaseRow.warehouse == wanted.owner, TableRow.is_external.is_(False))
+    )
+    if before and connection.execute(tables.limit(1)).first():
+        raise Invalid(
+            f"warehouse '{wanted.owner}' has tables at {before[0].uri}, not at "
+            f"{wanted.place.uri}: name its location. If its files were moved there, stop all "
+            f"servers and run 'headwater reconcile --moved-from {before[0].uri} --apply' with the "
+            "new location"
+        )
 
 
 def _gives_way(connection: Connection, other: Claim, managed: Collection[str]) -> bool:

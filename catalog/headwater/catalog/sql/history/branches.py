@@ -386,6 +386,7 @@ class SqlBranches:
             target.branch,
             number=common,
             path=source.layout.branch_location,
+            layout=target.layout,
         )
         return True
 

@@ -288,8 +288,8 @@ class Commits:
             else:
                 turns[record.id] = (at, record)
         # Before the branches are locked: a store that is far away takes its time.
-        occupied = self._outbox.occupied(
-            {at: record.layout.snapshot(offers[at].snapshot.id) for at, record in turns.values()}
+        occupied, cut_off = self._outbox.obstructed(
+            {at: (record.layout, offers[at].snapshot.id) for at, record in turns.values()}
         )
         places = [(record.id, record.branch) for _, record in turns.values()]
         heads = lock_branches(connection, places) if places else {}
@@ -298,8 +298,9 @@ class Commits:
             head = heads.get(record.id)
             if head is not None and offers[at].follows(head):
                 obstacle = None
-                if at in occupied:
-                    obstacle = self._obstacle(connection, offers[at], record)
+                if at in occupied or at in cut_off:
+                    is_cut_off = at in cut_off
+                    obstacle = self._obstacle(connection, offers[at], record, is_cut_off)
                 if obstacle is not None:
                     decisions[at] = obstacle
                     continue
@@ -316,9 +317,9 @@ class Commits:
         return [decisions[at] for at in range(len(offers))]
 
     def _obstacle(
-        self, connection: Connection, offer: Offer, record: TableRecord
+        self, connection: Connection, offer: Offer, record: TableRecord, is_cut_off: bool
     ) -> _Decision | None:
-        """The error about a file in the place of the snapshot's; None to go on."""
+        """The error about files that do not agree with the history; None to go on."""
         now = find_tables(connection, self._context, [offer.identifier])[0]
         if now is None or now.is_pending:
             # A rollback, perhaps, that has yet to delete the file.
@@ -326,7 +327,7 @@ class Commits:
         path = record.layout.snapshot(offer.snapshot.id)
         if is_taken(self._context.files, path, offer.snapshot.to_json()):
             return _refusal(offer, PlaceTaken(path))
-        return None
+        return _cut_off(offer, record) if is_cut_off else None
 
     def _move(self, connection: Connection, moving: Sequence[tuple[Offer, TableRecord]]) -> None:
         """Make the snapshots the latest; the branches' locks are held."""
@@ -429,6 +430,21 @@ def _refusal(offer: Offer, error: PlaceTaken) -> Conflict:
     )
     answer.__cause__ = error
     return answer
+
+
+def _cut_off(offer: Offer, record: TableRecord) -> Conflict:
+    """The error about a history on storage that is not the database's."""
+    number = offer.snapshot.id
+    found = (
+        f"{record.layout.snapshot(number - 1)}, which it follows, is missing on storage"
+        if number > 1
+        else f"it would be the first, and {record.layout.latest_hint} is there"
+    )
+    return Conflict(
+        f"table {offer.identifier}: snapshot {number} was not committed, and no other can be: "
+        f"{found}. The catalog's database and storage differ, as after the restore of a backup: "
+        "run 'headwater reconcile'"
+    )
 
 
 def _as_known(error: IntegrityError | HeadwaterError) -> HeadwaterError:

@@ -115,7 +115,14 @@ class Rollbacks(SnapshotReads):
             .where(BranchRow.table_id == record.id, BranchRow.branch == record.branch)
             .values(snapshot_id=target.id, snapshot_uuid=target.uuid)
         )
-        self._outbox.add(connection, Action.ROLLBACK, record.id, record.branch, number=target.id)
+        self._outbox.add(
+            connection,
+            Action.ROLLBACK,
+            record.id,
+            record.branch,
+            number=target.id,
+            layout=record.layout,
+        )
 
 
 def _is_in_history(connection: Connection, record: TableRecord, target: Snapshot) -> bool:

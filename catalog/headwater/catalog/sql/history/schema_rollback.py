@@ -95,6 +95,11 @@ class SchemaRollbacks(SnapshotReads):
         now = self._context.runtime.now_millis()
         connection.execute(update(TableRow).where(TableRow.id == record.id).values(**updated(now)))
         self._outbox.add(
-            connection, Action.SCHEMA_ROLLBACK, record.id, record.branch, number=target
+            connection,
+            Action.SCHEMA_ROLLBACK,
+            record.id,
+            record.branch,
+            number=target,
+            layout=record.layout,
         )
         return True

@@ -18,6 +18,7 @@ __all__ = [
     "is_taken",
     "numbered_files",
     "put",
+    "put_snapshot",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -28,11 +29,13 @@ class PlaceTaken(CorruptData):
 
     Args:
         path: The file.
+        message: The sentence to say, if it is another.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, message: str | None = None) -> None:
         super().__init__(
-            f"{path} is not the file that the catalog decided on: something else wrote it. "
+            message
+            or f"{path} is not the file that the catalog decided on: something else wrote it. "
             "Commit to the table through the catalog alone. Look at the file, move it away, and "
             "try again"
         )
@@ -53,6 +56,15 @@ def put(files: FileAccess, path: str, document: str) -> None:
         return
     if is_taken(files, path, document):
         raise PlaceTaken(path)
+
+
+def put_snapshot(files: FileAccess, layout: TableLayout, number: int, document: str) -> None:
+    """Write a snapshot and its hints; raises PlaceTaken when another one is there."""
+    put(files, layout.snapshot(number), document)
+    # A reader that finds an old hint, or none, looks for the files themselves.
+    files.write(layout.latest_hint, str(number).encode(), durable=False)
+    if number == 1:
+        files.write(layout.earliest_hint, b"1")
 
 
 def numbered_files(statuses: list[FileStatus], prefix: str) -> list[int]:

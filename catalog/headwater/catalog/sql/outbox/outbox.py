@@ -23,7 +23,7 @@ from sqlalchemy import bindparam, delete, insert, literal_column, or_, select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import OutboxRow, SchemaRow, SnapshotRow, TableRow
+from headwater.catalog.sql.database.models import OutboxRow, TableRow
 from headwater.catalog.sql.database.prepared import (
     Change,
     Prepared,
@@ -35,14 +35,16 @@ from headwater.catalog.sql.database.prepared import (
 from headwater.catalog.sql.outbox.branch_files import follow_fork, follow_forward, follow_move
 from headwater.catalog.sql.outbox.data_files import delete_data_files
 from headwater.catalog.sql.outbox.held_files import held_files
-from headwater.catalog.sql.outbox.mirror_files import (
-    delete_later_tags,
-    delete_snapshots_after,
-    numbered_files,
-    put,
+from headwater.catalog.sql.outbox.line_files import (
+    roll_back,
+    roll_schema_back,
+    snapshot_document,
+    write_schema,
 )
+from headwater.catalog.sql.outbox.mirror_files import put_snapshot
+from headwater.catalog.sql.outbox.stale import StorageAhead, mark_of_later, refuse_overtaken
 from headwater.catalog.sql.queries.lookup import lock_branch, lock_branches
-from headwater.storage.errors import HeadwaterError, OutcomeUnknown
+from headwater.storage.errors import Conflict, HeadwaterError, OutcomeUnknown
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.location import Place
@@ -59,11 +61,13 @@ class Action(StrEnum):
     Attributes:
         SCHEMA: Write the schema file `number`.
         SNAPSHOT: Write the snapshot file `number` and its hints.
-        ROLLBACK: Delete what came after snapshot `number`.
-        SCHEMA_ROLLBACK: Delete the schema files after `number`.
+        ROLLBACK: Delete what came after snapshot `number`. In `path`, the mark of that follows a
+            line's end; see `headwater.catalog.sql.outbox.stale`.
+        SCHEMA_ROLLBACK: Delete the schema files after `number`; likewise.
         FORK: Write a new branch's files, from snapshot `number` and the tag's file `path`.
         MOVE: Bring a renamed branch's files from the directory `path`.
-        FORWARD: Replace what came after snapshot `number` by what the branch at `path` has.
+        FORWARD: Replace what came after snapshot `number` by what the branch at `path` has; the
+            mark follows.
         DROP: Delete the directory `path`.
         DROP_DATA: Delete what a table that is gone has at the place `path`, if it is its own.
     """
@@ -157,7 +161,12 @@ def _open(count: int) -> Prepared:
 
 # One more than is settled, to know whether there is more.
 _OLDEST = Prepared(
-    select(OutboxRow.id, OutboxRow.action, OutboxRow.number, OutboxRow.path)
+    select(
+        OutboxRow.id,
+        OutboxRow.action,
+        OutboxRow.number,
+        OutboxRow.path,
+    )
     .where(OutboxRow.table_id == bindparam("table"), OutboxRow.branch == bindparam("branch"))
     .order_by(OutboxRow.id)
     .limit(literal_column("2"))
@@ -187,8 +196,18 @@ class Outbox:
         *,
         number: int = 0,
         path: str = "",
+        layout: TableLayout | None = None,
     ) -> None:
-        """Leave a row for a decision, in the decision's own transaction."""
+        """Leave a row for a decision, in the decision's own transaction.
+
+        With `layout`, the files of that branch beyond `number` are those that it has deleted.
+        """
+        if layout is not None:
+            directory, prefix = layout.snapshot_directory, "snapshot-"
+            if action is Action.SCHEMA_ROLLBACK:
+                directory, prefix = layout.schema_directory, "schema-"
+            files = held_files(connection, self._files)
+            path += "\n" + mark_of_later(files, directory, prefix, number)
         run_together(connection, [self._adding([(action, table_id, branch, number, path)])])
 
     def adding(self, committed: Sequence[Committed]) -> Change:
@@ -294,7 +313,7 @@ class Outbox:
                     at, item = left.popleft()
                     snapshot = item.snapshot
                     try:
-                        _write_snapshot(self._files, item.layout, snapshot.id, snapshot.to_json())
+                        put_snapshot(self._files, item.layout, snapshot.id, snapshot.to_json())
                     except HeadwaterError as error:
                         failures[at] = error
 
@@ -318,29 +337,72 @@ class Outbox:
         else:
             list(self._putters.map(files.delete, paths))
 
-    def occupied(self, paths: Mapping[int, str]) -> set[int]:
-        """The paths that hold a file already; one that cannot be looked at is left out.
+    def obstructed(
+        self, offered: Mapping[int, tuple[TableLayout, int]]
+    ) -> tuple[set[int], set[int]]:
+        """The snapshots for which storage is not as the database says.
 
-        It is a look ahead, and cheap: who writes the file finds out for certain.
+        It is a look ahead, and cheap: who writes the file finds out for certain. What cannot be
+        looked at is left out.
+
+        Args:
+            offered: Branches and the numbers of their next snapshots.
+
+        Returns:
+            Those in whose place there is a file already; and those whose predecessor has none, or
+            that are the first where there have been some.
         """
 
-        def exists(path: str) -> bool:
+        def exists(path: str) -> bool | None:
             try:
                 return self._files.exists(path)
             except HeadwaterError:
-                return False
+                return None
 
-        one_by_one = len(paths) < 2 or all(path.startswith("file:") for path in paths.values())
-        answers = (
-            map(exists, paths.values()) if one_by_one else self._putters.map(exists, paths.values())
-        )
-        return {at for at, is_there in zip(paths, answers, strict=True) if is_there}
+        paths = [
+            path
+            for layout, number in offered.values()
+            for path in (
+                layout.snapshot(number),
+                layout.snapshot(number - 1) if number > 1 else layout.latest_hint,
+            )
+        ]
+        is_local = all(path.startswith("file:") for path in paths)
+        answers = list(map(exists, paths) if is_local else self._putters.map(exists, paths))
+        occupied = {at for at, found in zip(offered, answers[::2], strict=True) if found}
+        cut_off = {
+            at
+            for (at, (_, number)), found in zip(offered.items(), answers[1::2], strict=True)
+            if found is (number == 1)
+        }
+        return occupied, cut_off
 
     def stuck_snapshot(self, table_id: str, branch: str) -> int | None:
         """The number of the snapshot that is the oldest open decision; None when it is none."""
         with self._context.database.read() as connection:
             rows = _OLDEST.run(connection, table=table_id, branch=branch).all()
         return rows[0].number if rows and rows[0].action == _SNAPSHOT else None
+
+    def forget_oldest(self, table_id: str, branch: str) -> None:
+        """Forget the oldest open decision, if storage followed it long ago and has gone on since.
+
+        Raises:
+            Conflict: It has not.
+        """
+
+        def work(connection: Connection) -> None:
+            lock_branch(connection, table_id, branch)
+            for row in _OLDEST.run(connection, table=table_id, branch=branch).all()[:1]:
+                path = _PATH.run(connection, table=table_id).scalar_one()
+                layout = TableLayout(path, branch)
+                try:
+                    refuse_overtaken(connection, self._files, table_id, layout, row)
+                except StorageAhead:
+                    _remove(connection, [row.id])
+                else:
+                    raise Conflict(f"branch '{branch}' of {path} is being changed; retry")
+
+        self._context.database.write(work)
 
     def finish(self, table_id: str, branch: str, done: str) -> None:
         """Follow what has just been decided.
@@ -401,84 +463,29 @@ class Outbox:
         else:
             path = _PATH.run(connection, table=table_id).scalar_one()
             layout = TableLayout(path, branch)
+            refuse_overtaken(connection, files, table_id, layout, row)
             match action:
                 case Action.SCHEMA:
-                    _write_schema(connection, files, table_id, layout, row.number)
+                    write_schema(connection, files, table_id, layout, row.number)
                 case Action.SNAPSHOT:
-                    document = _snapshot_document(connection, table_id, layout, row.number)
-                    _write_snapshot(files, layout, row.number, document)
+                    document = snapshot_document(connection, table_id, layout, row.number)
+                    put_snapshot(files, layout, row.number, document)
                 case Action.ROLLBACK:
-                    _roll_back(connection, files, table_id, layout, row.number)
+                    roll_back(connection, files, table_id, layout, row.number)
                 case Action.SCHEMA_ROLLBACK:
-                    _roll_schema_back(files, layout, row.number)
+                    roll_schema_back(files, layout, row.number)
                 case Action.FORK:
                     follow_fork(connection, files, table_id, layout, row.number, row.path)
                 case Action.MOVE:
                     follow_move(files, layout, row.path)
                 case Action.FORWARD:
-                    follow_forward(connection, files, table_id, layout, row.number, row.path)
+                    source = row.path.partition("\n")[0]
+                    follow_forward(connection, files, table_id, layout, row.number, source)
         _remove(connection, [row.id])
         return True, len(rows) > 1
-
-
-def _write_schema(
-    connection: Connection, files: FileAccess, table_id: str, layout: TableLayout, number: int
-) -> None:
-    document = connection.execute(
-        select(SchemaRow.document).where(
-            SchemaRow.table_id == table_id,
-            SchemaRow.branch == layout.branch,
-            SchemaRow.schema_id == number,
-        )
-    ).scalar_one()
-    put(files, layout.schema(number), document)
-
-
-def _roll_back(
-    connection: Connection, files: FileAccess, table_id: str, layout: TableLayout, number: int
-) -> None:
-    # RollbackHelper.java: the hint first, then snapshots from the newest, changelogs, tags.
-    document = _snapshot_document(connection, table_id, layout, number)
-    ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
-    if number not in ids:
-        # The snapshot expired and only a tag kept it.
-        put(files, layout.snapshot(number), document)
-        files.write(layout.earliest_hint, str(number).encode())
-    files.write(layout.latest_hint, str(number).encode())
-    delete_snapshots_after(files, layout, number)
-    delete_later_tags(files, layout, number)
-    # Once more: putting a file makes the deletions beside it durable too.
-    files.write(layout.latest_hint, str(number).encode())
-
-
-def _roll_schema_back(files: FileAccess, layout: TableLayout, number: int) -> None:
-    # SchemaManager.java deletes the newest first, too.
-    there = numbered_files(files.list(layout.schema_directory), "schema-")
-    for later in sorted((i for i in there if i > number), reverse=True):
-        files.delete(layout.schema(later))
 
 
 def _remove(connection: Connection, rows: Sequence[int]) -> None:
     if rows:
         named = [{"row": row} for row in padded(rows)]
         _removing(len(named)).run(connection, **numbered(named))
-
-
-def _write_snapshot(files: FileAccess, layout: TableLayout, number: int, document: str) -> None:
-    put(files, layout.snapshot(number), document)
-    # A reader that finds an old hint, or none, looks for the files themselves.
-    files.write(layout.latest_hint, str(number).encode(), durable=False)
-    if number == 1:
-        files.write(layout.earliest_hint, b"1")
-
-
-def _snapshot_document(
-    connection: Connection, table_id: str, layout: TableLayout, number: int
-) -> str:
-    return connection.execute(
-        select(SnapshotRow.document).where(
-            SnapshotRow.table_id == table_id,
-            SnapshotRow.branch == layout.branch,
-            SnapshotRow.snapshot_id == number,
-        )
-    ).scalar_one()

@@ -29,6 +29,7 @@ __all__ = [
     "find_overlap",
     "lock_places",
     "overlap_error",
+    "place_columns",
     "place_hash",
     "refuse_overlap",
     "release",
@@ -175,10 +176,8 @@ def refuse_overlap(connection: Connection, wanted: Claim, what: str) -> None:
 def claim(connection: Connection, wanted: Claim) -> None:
     """Record a claim; raises IntegrityError when somebody else has claimed the same place."""
     row = {
-        "place_hash": place_hash(wanted.place),
+        **place_columns(wanted.place),
         "sharer": wanted.owner if wanted.kind in _SHARED else "",
-        "place": wanted.place.key,
-        "sort_place": wanted.place.key[:SORT_NAME_LENGTH],
         "kind": wanted.kind.value,
         "warehouse": wanted.warehouse,
         "owner": wanted.owner,
@@ -219,6 +218,15 @@ def overlap_error(what: str, wanted: Claim, other: Claim) -> Invalid:
         f"{what}: {wanted.place.uri} overlaps {whose} at {other.place.uri}; choose a location "
         "apart from it"
     )
+
+
+def place_columns(place: Place) -> Mapping[str, str]:
+    """The columns of a claim that follow from its place."""
+    return {
+        "place_hash": place_hash(place),
+        "place": place.key,
+        "sort_place": place.key[:SORT_NAME_LENGTH],
+    }
 
 
 def place_hash(place: Place) -> str:

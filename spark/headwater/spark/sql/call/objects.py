@@ -106,11 +106,11 @@ def copy(arguments: Arguments) -> Rows:
 
 
 def repair(arguments: Arguments) -> Rows:
-    """Take over what other writers left on storage."""
+    """Make the catalog and storage agree: take over what other writers left there."""
     names = [each.strip() for each in str(arguments.values["database_or_table"]).split(",")]
     refused: list[str] = []
     for name in names:
-        refused += map(str, arguments.context.catalog.repair(name or None).refused)
+        refused += map(str, arguments.context.catalog.reconcile(name or None, apply=True).refused)
     if refused:
-        raise Conflict(f"not all could be taken over: {'; '.join(refused)}")
+        raise Conflict(f"the catalog and storage do not agree yet: {'; '.join(refused)}")
     return [(True,)]

@@ -169,7 +169,8 @@ _ROWS: Sequence[tuple[str, str, _Work, Mapping[str, type], str]] = (
     ),
     (
         "repair", "database_or_table", objects.repair, _RESULT,
-        "Take over what other writers left on storage; of all databases for an empty text.",
+        "Make the catalog and storage agree, as `headwater reconcile --apply`; all databases for "
+        "an empty text.",
     ),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Repair: the catalog takes over what writers left on storage that did not ask it."""
+"""Reconciling: the catalog takes over what writers left on storage that did not ask it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.model.repair import Adoption
+from headwater.catalog.model.reconcile import Reconciliation
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
@@ -55,9 +55,9 @@ def read(table: Table, **moment: object) -> list[int]:
     return sorted(found)
 
 
-def adopted(found: Adoption) -> list[str]:
+def adopted(found: Reconciliation) -> list[str]:
     assert found.refused == ()
-    return [str(each) for each in found.adopted]
+    return [str(each) for each in found.changes]
 
 
 def directory(table: Table) -> Path:
@@ -76,11 +76,11 @@ def test_snapshots_and_schemas_that_others_committed_are_taken_over(
     theirs.delete("n = 1")
     expected = ["sales.log: schema 1", *(f"sales.log: snapshot {n}" for n in (2, 3, 4))]
     files = sorted(directory(table).rglob("*"))
-    assert adopted(lake.repair(dry_run=True)) == expected
+    assert adopted(lake.reconcile()) == expected
     assert table.refresh().latest_snapshot().id == 1  # type: ignore[union-attr]
-    assert adopted(lake.repair()) == expected
+    assert adopted(lake.reconcile(apply=True)) == expected
     assert sorted(directory(table).rglob("*")) == files
-    assert adopted(lake.repair()) == []
+    assert adopted(lake.reconcile(apply=True)) == []
     table = lake.table("sales.log")
     assert read(table) == [2, 3, 4]
     assert read(table, snapshot_id=2) == [1, 2, 3]
@@ -90,7 +90,7 @@ def test_snapshots_and_schemas_that_others_committed_are_taken_over(
     assert table.latest_snapshot().id == 5  # type: ignore[union-attr]
     table.rollback(snapshot_id=2)
     assert read(lake.table("sales.log")) == [1, 2, 3]
-    assert adopted(lake.repair("sales.log")) == []
+    assert adopted(lake.reconcile("sales.log", apply=True)) == []
 
 
 def test_tables_and_branches_that_others_made_are_taken_over(lake: Lake, tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_tables_and_branches_that_others_made_are_taken_over(lake: Lake, tmp_pat
     shutil.copytree(theirs / "ops.db", ours / "ops.db")
     (ours / "sales.db" / "not-a-table").mkdir()
     expected = ["ops.*: database", "ops.jobs: table", "sales.log: table"]
-    assert adopted(lake.repair(dry_run=True)) == expected
+    assert adopted(lake.reconcile()) == expected
     assert lake.list_databases() == ["sales"]
-    assert adopted(lake.repair()) == expected
-    assert adopted(lake.repair()) == []
+    assert adopted(lake.reconcile(apply=True)) == expected
+    assert adopted(lake.reconcile(apply=True)) == []
     table = lake.table("sales.log")
     assert (read(table), read(table.branch("b"))) == ([1, 2], [1, 2, 7])
     assert read(table, tag="v1") == [1, 2]
@@ -120,9 +120,9 @@ def test_tables_and_branches_that_others_made_are_taken_over(lake: Lake, tmp_pat
     shutil.copytree(
         directory(made) / "branch" / "branch-b", directory(table) / "branch" / "branch-c"
     )
-    assert adopted(lake.repair("sales.log")) == ["sales.log: branch c"]
+    assert adopted(lake.reconcile("sales.log", apply=True)) == ["sales.log: branch c"]
     assert lake.table("sales.log").branches() == ["b", "c"]
-    assert adopted(lake.repair("sales")) == []
+    assert adopted(lake.reconcile("sales", apply=True)) == []
 
 
 def test_a_table_whose_first_snapshots_have_expired_is_taken_over(lake: Lake, other: Lake) -> None:
@@ -131,10 +131,10 @@ def test_a_table_whose_first_snapshots_have_expired_is_taken_over(lake: Lake, ot
     for number in range(4):
         theirs.write(rows(number))
     theirs.expire_snapshots(retain_min=2, retain_max=2)
-    assert adopted(lake.repair("sales.log")) == ["sales.log: snapshot 4"]
+    assert adopted(lake.reconcile("sales.log", apply=True)) == ["sales.log: snapshot 4"]
     assert read(table) == [0, 1, 2, 3]
     table.write(rows(4))
-    assert adopted(lake.repair("sales.log")) == []
+    assert adopted(lake.reconcile("sales.log", apply=True)) == []
 
 
 def test_two_histories_are_not_joined(lake: Lake, other: Lake) -> None:
@@ -152,9 +152,9 @@ def test_two_histories_are_not_joined(lake: Lake, other: Lake) -> None:
     assert ours is not None
     theirs.write(rows(4))
     moved.write_bytes(text)
-    for dry_run in (True, False):
-        found = lake.repair(dry_run=dry_run)
-        assert found.adopted == ()
+    for apply in (False, True):
+        found = lake.reconcile(apply=apply)
+        assert found.changes == ()
         (refused,) = found.refused
         assert refused.what == "snapshot 3"
         message = str(refused)
@@ -197,15 +197,15 @@ def test_a_snapshot_that_was_decided_on_and_met_another_is_named(tmp_path: Path)
         files.foreign = json.dumps(theirs).encode()
         with pytest.raises(OutcomeUnknown):
             table.write(rows(2))
-        found = lake.repair()
-        assert found.adopted == ()
+        found = lake.reconcile(apply=True)
+        assert found.changes == ()
         (refused,) = found.refused
         assert refused.what == "snapshot 2"
         assert "uuid theirs" in str(refused)
         assert str(refused).count("uuid") == 2
         # Once the other is moved away, the decision comes true.
         (directory(table) / "snapshot" / "snapshot-2").unlink()
-        assert adopted(lake.repair()) == []
+        assert adopted(lake.reconcile(apply=True)) == []
         assert read(table) == [1, 2]
 
 
@@ -217,21 +217,20 @@ def test_what_nothing_leads_to_is_refused(lake: Lake, other: Lake) -> None:
         theirs.write(rows(number))
     snapshots = directory(table) / "snapshot"
     (snapshots / "snapshot-2").rename(snapshots / "away")
-    (refused,) = lake.repair().refused
+    (refused,) = lake.reconcile(apply=True).refused
     assert "snapshot 2 is missing" in str(refused)
     (snapshots / "away").rename(snapshots / "snapshot-2")
     (snapshots / "snapshot-1").rename(snapshots / "away")
-    (refused,) = lake.repair().refused
-    assert "is gone from storage" in str(refused)
+    assert [str(each.step) for each in lake.reconcile().changes] == ["write", "adopt", "adopt"]
     (snapshots / "away").rename(snapshots / "snapshot-1")
     document = json.loads((snapshots / "snapshot-2").read_text())
     lists = directory(table) / "manifest" / document["deltaManifestList"]
     lists.rename(lists.with_name("away"))
-    found = lake.repair()
-    assert (found.adopted, found.refused[0].what) == ((), "snapshot 2")
+    found = lake.reconcile(apply=True)
+    assert (found.changes, found.refused[0].what) == ((), "snapshot 2")
     assert "a manifest of snapshot 2" in str(found.refused[0])
     lists.with_name("away").rename(lists)
-    assert adopted(lake.repair()) == ["sales.log: snapshot 2", "sales.log: snapshot 3"]
+    assert adopted(lake.reconcile(apply=True)) == ["sales.log: snapshot 2", "sales.log: snapshot 3"]
     assert read(table) == [1, 2, 3]
 
 
@@ -242,10 +241,10 @@ def test_dropped_tables_do_not_come_back(lake: Lake, tmp_path: Path) -> None:
     shutil.copytree(directory(table), copy)
     lake.drop_table("sales.log")
     shutil.copytree(copy, directory(table))
-    assert adopted(lake.repair()) == []
+    assert adopted(lake.reconcile(apply=True)) == []
     with pytest.raises(NotFound):
-        lake.repair("sales.log")
+        lake.reconcile("sales.log", apply=True)
     with pytest.raises(NotFound):
-        lake.repair("sales.nope")
+        lake.reconcile("sales.nope", apply=True)
     with pytest.raises(NotFound):
-        lake.repair("nope")
+        lake.reconcile("nope", apply=True)

@@ -1,4 +1,4 @@
-"""What Paimon's Java library writes with a catalog of files alone is taken over by a repair."""
+"""What Paimon's Java library writes with a catalog of files alone is taken over."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_java_s_tables_and_snapshots_are_taken_over(
     java.write("db.made", rows(range(3), 4))
     java.make_branch("db.made", "b")
     java.write("db.made$branch_b", rows(range(4), 5))
-    found = lake.repair()
+    found = lake.reconcile(apply=True)
     assert found.refused == ()
-    assert {f"{each.table} {each.what}" for each in found.adopted} >= {
+    assert {f"{each.table} {each.what}" for each in found.changes} >= {
         "db.t snapshot 2",
         "db.t snapshot 3",
         "db.made table",
     }
-    assert lake.repair().adopted == ()
+    assert lake.reconcile(apply=True).changes == ()
     expected = dict.fromkeys(range(5), 1) | dict.fromkeys(range(5, 15), 3)
     assert values(table.scan().to_arrow()) == expected == values(java.read("db.t"))
     made = lake.table("db.made")
