@@ -16,6 +16,7 @@ from headwater.cli import (
     db,
     demo,
     dropped,
+    fsck,
     function,
     group,
     maintain,
@@ -70,6 +71,7 @@ for _group, _name in (
     app.add_typer(_group, name=_name, rich_help_panel=_CATALOG)
 app.command("sql", rich_help_panel=_CATALOG)(sql.sql)
 app.command("maintain", rich_help_panel=_CATALOG)(maintain.maintain)
+app.command("fsck", rich_help_panel=_CATALOG)(fsck.fsck)
 app.command("reconcile", rich_help_panel=_CATALOG)(reconcile.reconcile)
 app.command("protect", rich_help_panel=_CATALOG)(protection.protect)
 app.command("unprotect", rich_help_panel=_CATALOG)(protection.unprotect)

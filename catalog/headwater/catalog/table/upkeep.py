@@ -12,7 +12,7 @@ from headwater.catalog.table.lifecycle import TableLifecycle
 from headwater.catalog.table.progress import WatchedExecutor
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.compaction.sort_key import SortKey, sort_key
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.analyze import analyze_table
@@ -24,7 +24,9 @@ from headwater.storage.jobs.file_indexes import rewrite_file_indexes
 from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.maintenance.expire import ExpireResult, Retention
 from headwater.storage.maintenance.orphans import OrphanFiles
+from headwater.storage.maintenance.table_check import TableCheck, check_table
 from headwater.storage.predicate.filter import Predicate
+from headwater.storage.schema.table_type import table_type
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.write.table_writer import CommitMessage
 
@@ -232,6 +234,34 @@ class TableUpkeep(TableLifecycle):
             Invalid: The time is negative.
             Unsupported: The table's files are not Paimon's.
         """
+        return remove_orphan_files(
+            self._storage,
+            self._latest_of_branches(),
+            older_than_millis=older_than // timedelta(milliseconds=1),
+            dry_run=dry_run,
+            executor=self._watched("deleting files", executor),
+        )
+
+    def check_files(self, *, deep: bool = False) -> TableCheck:
+        """Check the table to its last file, in all of its branches: nothing is changed.
+
+        Every schema, snapshot, tag and changelog is read, and all that they name: manifests with
+        their sizes and counts, data files with their sizes, numbers of rows and indexes, deletion
+        vectors with their checksums, and the catalog's latest snapshot. Others may write meanwhile.
+
+        Args:
+            deep: Read every value of every data file, too.
+
+        Raises:
+            Unsupported: The table has no snapshots.
+        """
+        kind = table_type(self._storage.schema.options)
+        if not kind.has_snapshots:
+            raise Unsupported(f"table {self.name} is of type {kind}: every file there is its data")
+        return check_table(self._storage, self._latest_of_branches, deep=deep)
+
+    def _latest_of_branches(self) -> dict[str, Snapshot]:
+        """The latest snapshots as the catalog has them; none of an external table's."""
         latest: dict[str, Snapshot] = {}
         if not self._info.is_external:
             for branch in (MAIN_BRANCH, *self.branches()):
@@ -239,13 +269,7 @@ class TableUpkeep(TableLifecycle):
                 found = self._catalog.snapshots.latest(branch_of(self.identifier, branch))
                 if found is not None:
                     latest[branch] = found.snapshot
-        return remove_orphan_files(
-            self._storage,
-            latest,
-            older_than_millis=older_than // timedelta(milliseconds=1),
-            dry_run=dry_run,
-            executor=self._watched("deleting files", executor),
-        )
+        return latest
 
     # Shared with writing ----------------------------------------------------------------------
 
@@ -285,6 +309,7 @@ class Maintenance:
         self.remove_orphan_files = table.remove_orphan_files
         self.rewrite_file_indexes = table.rewrite_file_indexes
         self.analyze = table.analyze
+        self.check_files = table.check_files
         self._name = table.name
 
     def __repr__(self) -> str:

@@ -1,0 +1,169 @@
+"""A check of a table to its last file finds each kind of damage, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headwater.catalog.table.table import Table
+from headwater.client import Lake, connect
+from headwater.storage.files.local import local_path
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.string()), ("day", pa.string())])
+
+pytestmark = pytest.mark.modes
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with connect(tmp_path_factory.mktemp("checked") / "lake") as opened:
+        opened.create_database("db")
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def table(lake: Lake) -> Table:
+    """A table with all kinds of files: indexes, changelogs, statistics, a tag, a branch."""
+    made = lake.create_table(
+        "db.t",
+        SCHEMA,
+        primary_keys=["day", "k"],
+        partition_keys=["day"],
+        options={
+            "bucket": "1",
+            "changelog-producer": "input",
+            "file-index.bloom-filter.columns": "v",
+            "file-index.in-manifest-threshold": "1 b",
+        },
+    )
+    for version in range(3):
+        days = [f"d{key % 2}" for key in range(20)]
+        made.write({"k": list(range(20)), "v": [f"v{version}"] * 20, "day": days})
+    made.delete("k = 3")
+    made.create_tag("kept")
+    made.create_branch("b", tag="kept")
+    made.branch("b").write({"k": [100], "v": ["b"], "day": ["d0"]})
+    made.write({"k": [200], "v": ["x"], "day": ["d1"]})
+    made.analyze()
+    return lake.table("db.t")
+
+
+@pytest.fixture(scope="module")
+def marked(lake: Lake) -> Table:
+    """An append table, one row of which a deletion vector deletes."""
+    options = {"deletion-vectors.enabled": "true"}
+    made = lake.create_table("db.marked", SCHEMA.remove(2), options=options)
+    made.write({"k": list(range(20)), "v": ["x"] * 20})
+    made.delete("k = 3")
+    return lake.table("db.marked")
+
+
+def home(table: Table) -> Path:
+    return Path(local_path(table.storage.layout.location))
+
+
+@contextmanager
+def changed(path: Path, change: Callable[[bytes], bytes] | None) -> Iterator[None]:
+    """A file that is changed, or away, for a while."""
+    text = path.read_bytes()
+    if change is None:
+        path.unlink()
+    else:
+        path.write_bytes(change(text))
+    try:
+        yield
+    finally:
+        path.write_bytes(text)
+
+
+def flipped(text: bytes) -> bytes:
+    """The same size, another content in the middle."""
+    middle = len(text) // 2
+    return (
+        text[:middle]
+        + bytes(byte ^ 0xFF for byte in text[middle : middle + 8])
+        + text[middle + 8 :]
+    )
+
+
+def test_a_table_that_is_whole_has_no_damage(table: Table, marked: Table) -> None:
+    for deep in (False, True):
+        check = table.check_files(deep=deep)
+        assert check.damages == []
+        assert (check.is_whole, check.tags, check.unread, check.orphans) == (True, 2, 0, 0)
+        assert check.snapshots > 5
+        assert check.rows > 60
+        check = marked.check_files(deep=deep)
+        assert (check.damages, check.index_files, check.rows) == ([], 1, 20)
+
+
+def names(table: Table, pattern: str) -> list[Path]:
+    found = sorted(path for path in home(table).glob(pattern) if path.is_file())
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "snapshot/snapshot-*",
+        "schema/schema-0",
+        "manifest/manifest-*",
+        "day=*/bucket-0/data-*.parquet",
+        "day=*/bucket-0/changelog-*.parquet",
+        "day=*/bucket-0/*.index",
+        "branch/branch-b/snapshot/snapshot-*",
+        "statistics/*",
+    ],
+)
+def test_each_file_that_is_missing_or_changed_is_found(table: Table, pattern: str) -> None:
+    # One of each kind; the last one of them is needed by the latest snapshot.
+    path = names(table, pattern)[-1]
+    with changed(path, None):
+        check = table.check_files()
+        assert not check.is_whole
+        assert any(path.name in damage.problem for damage in check.damages), check.damages
+    with changed(path, lambda text: text[: len(text) // 2]):
+        assert not table.check_files().is_whole
+    assert table.check_files().is_whole
+
+
+def test_pages_are_read_by_a_deep_check_alone(table: Table) -> None:
+    path = names(table, "day=*/bucket-0/data-*.parquet")[0]
+    text = path.read_bytes()
+    # The first page's bytes, after the magic number; sizes and footers stay.
+    broken = text[:4] + bytes(byte ^ 0xFF for byte in text[4:40]) + text[40:]
+    with changed(path, lambda _: broken):
+        assert table.check_files().is_whole
+        check = table.check_files(deep=True)
+        assert [path.name in damage.problem for damage in check.damages] == [True]
+
+
+def test_deletion_vectors_are_compared_with_their_checksums(marked: Table) -> None:
+    path = names(marked, "index/index-*")[0]
+    for damaged in (path, names(marked, "manifest/index-manifest-*")[0]):
+        for change in (None, flipped):
+            with changed(damaged, change):
+                (damage, *_) = marked.check_files().damages
+                assert damaged.name in damage.problem
+    assert marked.check_files().is_whole
+
+
+def test_a_latest_snapshot_that_is_not_the_catalog_s_is_found(table: Table) -> None:
+    latest = table.latest_snapshot()
+    assert latest is not None
+    path = home(table) / "snapshot" / f"snapshot-{latest.id}"
+    other = {**json.loads(latest.to_json()), "commitUser": "else"}
+    with changed(path, lambda _: json.dumps(other).encode()):
+        problems = [damage.problem for damage in table.check_files().damages]
+        assert any("is not the catalog's" in problem for problem in problems)
+    later = path.with_name(f"snapshot-{latest.id + 1}")
+    later.write_text(json.dumps({**json.loads(latest.to_json()), "id": latest.id + 1}))
+    problems = [damage.problem for damage in table.check_files().damages]
+    later.unlink()
+    assert any("is not known to it" in problem for problem in problems)
