@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from pyspark.sql import functions as sf
 from tests.spark.conftest import Rows, rows
 
 from headwater.spark import SparkLake
@@ -158,3 +161,30 @@ def test_statements_that_cannot_be_read_change_nothing(lake: SparkLake) -> None:
         with pytest.raises(Invalid, match=message):
             lake.sql(text)
     assert lake.catalog.table("db.t").latest_snapshot() is None
+
+
+@MODES
+@pytest.mark.parametrize("keyed", [True, False])
+def test_files_are_left_out_by_conditions_with_an_alias_and_by_columns(
+    lake: SparkLake, folder: Path, keyed: bool
+) -> None:
+    make(lake, keyed=keyed)
+    lake.sql("INSERT INTO t VALUES (1, 'a', 1, 'x'), (2, 'b', 1, 'x'), (3, 'c', 1, 'y')")
+    (gone,) = folder.rglob("p=y/**/data-*")
+    gone.unlink()
+    updated = answer(lake, "UPDATE t u SET u.v = 'n' WHERE u.p = 'x' AND upper(u.v) = 'A'")
+    assert updated == {"num_affected_rows": 1}
+    source = "(SELECT 1 AS id, 'x' AS p)"
+    for on in ("t.p = 'x' AND t.id + 0 = s.id", "t.id + 0 = s.id AND s.p = t.p AND s.p = 'x'"):
+        merged = answer(
+            lake, f"MERGE INTO t USING {source} s ON {on} WHEN MATCHED THEN UPDATE SET v = 'm'"
+        )
+        assert merged["num_updated_rows"] == 1
+    on = (sf.col("target.p") == sf.col("source.p")) & (sf.col("source.id") == sf.col("target.id"))
+    merge = lake.merge("db.t", lake.spark.sql(f"SELECT * FROM {source}"), on)
+    assert merge.when_matched_update({"n": sf.lit(2)}).execute().updated == 1
+    assert lake.update("db.t", {"v": "'o'"}, sf.col("p") == "x").updated == 2
+    deleted = answer(lake, "DELETE FROM t AS u WHERE u.p = 'x' AND u.id BETWEEN 2 AND 5")
+    assert deleted == {"num_affected_rows": 1}
+    left = lake.sql("SELECT id, v, CAST(n AS STRING) FROM t WHERE p = 'x'")
+    assert rows(left) == [(1, "o", "2.00")]

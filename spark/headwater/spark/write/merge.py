@@ -15,7 +15,6 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.errors import own_errors
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats, RowCounts
-from headwater.spark.types import spark_schema
 from headwater.spark.write.change_commit import Changes, change_rows
 from headwater.spark.write.clauses import (
     Action,
@@ -26,12 +25,14 @@ from headwater.spark.write.clauses import (
     expression,
     refuse_change,
 )
+from headwater.spark.write.condition_needs import JoinNeeds, join_needs
 from headwater.spark.write.evolve import add_new_columns
-from headwater.spark.write.join_condition import column_of, equal_columns
+from headwater.spark.write.join_condition import column_of
 from headwater.spark.write.source_bounds import SourceBounds, bounds_of, comparable_pairs
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.target import Target, read_target
 from headwater.storage.errors import Invalid
+from headwater.storage.predicate.filter import And
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
 
@@ -188,13 +189,17 @@ class MergeBuilder:
         # A checkpoint is computed once, also when a task that needs it is run again.
         with own_errors():
             source = self._source.localCheckpoint()
-        pairs = comparable_pairs(storage, source.schema, self._pairs(source))
+        needs = self._needs(source)
+        pairs = comparable_pairs(storage, source.schema, needs.pairs)
         bounds = bounds_of(storage, source, pairs) if pairs else None
+        predicate = needs.predicate
+        if bounds is not None and bounds.predicate is not None:
+            known = bounds.predicate
+            predicate = known if predicate is None else And((known, predicate))
         if clauses.not_matched_by_source:
-            bounds = None
+            bounds = predicate = None
 
         def plan(table: Table, base: Snapshot | None) -> Changes:
-            predicate = None if bounds is None else bounds.predicate
             target = read_target(self._session, table, base, self._columns(), predicate)
             rows = self._candidates(target, source, pairs, bounds)
             return Changes(
@@ -209,7 +214,7 @@ class MergeBuilder:
             self._table,
             "MERGE",
             plan,
-            None if bounds is None else bounds.predicate,
+            predicate,
         )
 
     @property
@@ -219,18 +224,24 @@ class MergeBuilder:
         deletes = len(matched) == 1 and matched[0].action is Action.DELETE
         return Repeats.DROPPED if deletes and matched[0].condition is None else Repeats.REFUSED
 
-    def _pairs(self, source: DataFrame) -> dict[str, str]:
+    def _needs(self, source: DataFrame) -> JoinNeeds:
+        """What the condition says of the table's rows that a row of the source can match."""
+        if isinstance(self._on, str | Column):
+            return join_needs(
+                self._session.spark,
+                self._table.storage,
+                source.schema,
+                self._on,
+                self._target_alias,
+                self._source_alias,
+            )
+        return JoinNeeds(self._pairs(source, self._on))
+
+    def _pairs(self, source: DataFrame, on: Sequence[str]) -> dict[str, str]:
         """The source's columns by the table's columns that they equal."""
         schema = self._table.schema
-        if isinstance(self._on, str):
-            own = spark_schema(schema.fields)
-            return equal_columns(
-                self._on, own, source.schema, self._target_alias, self._source_alias
-            )
-        if isinstance(self._on, Column):
-            return {}
         pairs: dict[str, str] = {}
-        for name in self._on:
+        for name in on:
             own_name = column_of(name, list(schema.field_by_name))
             other = column_of(name, source.schema.names)
             schema.column(name if own_name is None else own_name)
@@ -242,7 +253,7 @@ class MergeBuilder:
     def _condition(self, source: DataFrame) -> Column:
         if isinstance(self._on, str | Column):
             return expression(self._on)
-        pairs = self._pairs(source)
+        pairs = self._pairs(source, self._on)
         if not pairs:
             raise Invalid(
                 f"table {self._table.name}: name the columns that rows are to be matched by"

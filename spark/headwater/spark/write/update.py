@@ -23,14 +23,14 @@ from headwater.spark.write.clauses import (
     expression,
     refuse_change,
 )
+from headwater.spark.write.condition_needs import wanted_rows
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.target import read_target
-from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.maintenance.key_rewrite import rewrites_files
-from headwater.storage.predicate.filter import Constant, Predicate, parse_predicate
+from headwater.storage.predicate.filter import Constant, parse_predicate
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import TableStorage
 
 __all__ = ["delete_counted", "delete_rows", "delete_where", "replace_where", "update_rows"]
 
@@ -146,7 +146,7 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
     if places:
         new = new.withColumn(FILE_COLUMN, sf.lit(None).cast("string"))
         new = new.withColumn(POSITION_COLUMN, sf.lit(None).cast("bigint"))
-    predicate = _pruning(storage, where)
+    predicate = wanted_rows(session.spark, storage, where, _TARGET)
 
     def plan(table: Table, base: Snapshot | None) -> Changes:
         names = list(storage.schema.field_by_name)
@@ -173,7 +173,7 @@ def _change(
     clause = Clause(action, condition, values)
     refuse_change(storage, [clause])
     assignment = StoreAssignment(session.spark, table.name)
-    predicate = _pruning(storage, where)
+    predicate = wanted_rows(session.spark, storage, where, alias)
     projection = Projection(storage, assignment, alias)
     projection.check([clause])
     keyed = bool(storage.schema.primary_keys)
@@ -191,13 +191,3 @@ def _change(
         return Changes(frame, target.predicate)
 
     return change_rows(session, table, action.name, plan, predicate)
-
-
-def _pruning(storage: TableStorage, where: Expression | None) -> Predicate | None:
-    """The condition as one that files are chosen by; None where only Spark understands it."""
-    if not isinstance(where, str):
-        return None
-    try:
-        return parse_predicate(where, storage.schema)
-    except (Invalid, NotFound, Unsupported):
-        return None

@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from headwater.spark.source.needs import Need, needs_of, stand_in
 from headwater.spark.source.table_read import TableRead, read_frame
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.clock import CLOCK, without_clock
-from headwater.spark.sql.query.needs import Need, needs_of, stand_in
 from headwater.spark.sql.query.read import plan_read
 from headwater.spark.sql.query.splice import Spliced, missing_table, splice
 

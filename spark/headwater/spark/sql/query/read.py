@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headwater.catalog.table.scan import Changes, Scan
+from headwater.spark.source.needs import Need
 from headwater.spark.source.table_frame import divide_rows
 from headwater.spark.source.table_read import Relation, TableRead
-from headwater.spark.sql.query.needs import Need
 from headwater.storage.predicate.filter import Predicate, to_sql
 
 __all__ = ["plan_read"]

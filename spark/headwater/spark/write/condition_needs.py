@@ -1,0 +1,133 @@
+"""The rows of a table that conditions of Spark's can be true for, as Spark's optimiser tells them.
+
+They only say which files need not be read. Spark itself reads and judges the conditions.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyspark.sql.types as st
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from headwater.spark.source.needs import needs_of, stand_in
+from headwater.spark.types import spark_schema
+from headwater.spark.write.join_condition import equal_columns
+from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.table_storage import TableStorage
+
+__all__ = ["JoinNeeds", "join_needs", "wanted_rows"]
+
+# Spark puts the time of planning in their place, and another one when the change is run.
+_CLOCK = re.compile(
+    r"\b(current_date|curdate|current_timestamp|current_time|now|localtimestamp|unix_timestamp)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class JoinNeeds:
+    """The rows of a merge's target that a row of the source can match.
+
+    Attributes:
+        pairs: Columns of the source by the target's columns that they equal in every pair.
+        predicate: A condition that the target's rows fulfil; None for all rows.
+    """
+
+    pairs: dict[str, str] = field(default_factory=dict)
+    predicate: Predicate | None = None
+
+
+def wanted_rows(
+    spark: SparkSession, storage: TableStorage, condition: Column | str | None, alias: str
+) -> Predicate | None:
+    """A predicate that is true for all rows of a table that a condition is true for.
+
+    Args:
+        spark: The session; one of Spark Connect shows no plans, so that only text is understood.
+        storage: The table.
+        condition: The condition, over the table's columns.
+        alias: The table's name in it.
+
+    Returns:
+        None if nothing is known.
+    """
+    if condition is None or _tells_time(condition):
+        return None
+    if not _shows_plans(spark):
+        return _read(storage, condition)
+    schema = spark_schema(storage.schema.fields)
+    try:
+        return _predicate(stand_in(spark, 0, schema).alias(alias).where(condition), storage, schema)
+    except AnalysisException:
+        return None  # Columns that are bound to a frame, or a mistake that Spark will tell of.
+
+
+def join_needs(
+    spark: SparkSession,
+    storage: TableStorage,
+    source: st.StructType,
+    condition: Column | str,
+    target_alias: str,
+    source_alias: str,
+) -> JoinNeeds:
+    """The rows of a table that rows of a source can match by a condition.
+
+    Args:
+        spark: The session; as for `wanted_rows`.
+        storage: The table.
+        source: The source's columns.
+        condition: The condition of a match.
+        target_alias: The table's name in it.
+        source_alias: The source's.
+    """
+    own = spark_schema(storage.schema.fields)
+
+    def pairs(text: str) -> dict[str, str]:
+        return equal_columns(text, own, source, target_alias, source_alias)
+
+    if not _shows_plans(spark):
+        return JoinNeeds(pairs(condition) if isinstance(condition, str) else {})
+    target = stand_in(spark, 0, own).alias(target_alias)
+    other = stand_in(spark, 1, source).alias(source_alias)
+    # Text is no name of a column here.
+    crossed = target.crossJoin(other)
+    try:
+        joined = crossed.where(condition)
+        analysed: Any = joined._jdf.queryExecution().analyzed()
+        text = str(analysed.condition().sql())
+        if _tells_time(condition):
+            return JoinNeeds(pairs(text))
+        return JoinNeeds(pairs(text), _predicate(joined, storage, own))
+    except AnalysisException:
+        return JoinNeeds(pairs(condition) if isinstance(condition, str) else {})
+
+
+def _predicate(frame: DataFrame, storage: TableStorage, schema: st.StructType) -> Predicate | None:
+    """The condition of the rows of stand-in 0 that a frame needs."""
+    needs = needs_of(frame, 1)
+    if needs is None:
+        return None
+    zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+    return needs[0].predicate(0, schema, storage.schema, zone)
+
+
+def _read(storage: TableStorage, condition: Column | str) -> Predicate | None:
+    if not isinstance(condition, str):
+        return None
+    try:
+        return parse_predicate(condition, storage.schema)
+    except (Invalid, NotFound, Unsupported):
+        return None
+
+
+def _tells_time(condition: Column | str) -> bool:
+    return _CLOCK.search(str(condition)) is not None
+
+
+def _shows_plans(spark: SparkSession) -> bool:
+    return getattr(spark, "_jsparkSession", None) is not None
