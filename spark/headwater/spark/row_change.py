@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from headwater.storage.snapshot.snapshot import Snapshot
 
-__all__ = ["LOSES", "MATCHED", "MOVES", "Repeats", "RowChange", "RowCounts"]
+__all__ = ["LOSES", "MATCHED", "MOVES", "Repeats", "RowChange", "RowCounts", "writer_of"]
 
 MATCHED = "="
 """In place of a row's kind: a row of the table that a source's row matches, and that stays."""
@@ -19,6 +19,7 @@ MOVES = "#"
 """In place of a row's kind: a new version with another primary key."""
 
 _PROPERTY = "headwater.{}-rows"
+_WRITER = "headwater.writer"
 
 
 class Repeats(StrEnum):
@@ -38,7 +39,7 @@ class RowChange:
     """A change of rows as one commit.
 
     Attributes:
-        writer: Names the commit's user, by which its snapshot is found again.
+        writer: Names the change, by which its snapshot is found again.
         operation: ``UPDATE``, ``DELETE``, ``MERGE``, ``INSERT``.
         is_plain: True if all rows are added, and columns say nothing of changes.
         is_serial: True if no other commit may have changed rows of the same buckets since the
@@ -53,6 +54,10 @@ class RowChange:
     is_serial: bool = False
     repeats: Repeats = Repeats.REFUSED
     predicate: str | None = None
+
+    def properties(self, counts: RowCounts) -> Mapping[str, str]:
+        """The properties of the snapshot of a change of so many rows."""
+        return {**counts.properties(self.operation), _WRITER: self.writer}
 
     def to_json(self) -> str:
         """The text that `from_json` reads back."""
@@ -103,3 +108,8 @@ class RowCounts:
         properties = {} if snapshot is None else snapshot.properties or {}
         names = ("inserted", "updated", "deleted")
         return RowCounts(*(int(properties.get(_PROPERTY.format(name), 0)) for name in names))
+
+
+def writer_of(snapshot: Snapshot) -> str | None:
+    """The name of the change that made a snapshot; None where none did."""
+    return (snapshot.properties or {}).get(_WRITER)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from headwater.spark.sql.call.procedures import HANDLERS as CALL
 from headwater.spark.sql.context import Answer, Handler, SqlContext
+from headwater.spark.sql.copy_into.copy_into import HANDLERS as COPY_INTO
 from headwater.spark.sql.ddl.alter_table import HANDLERS as ALTER_TABLE
 from headwater.spark.sql.ddl.create_table import HANDLERS as CREATE_TABLE
 from headwater.spark.sql.ddl.databases import HANDLERS as DATABASES
@@ -40,6 +41,7 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **SHOW,
     **DESCRIBE,
     **CALL,
+    **COPY_INTO,
     **CHANGE,
     **INSERT,
     **MERGE,

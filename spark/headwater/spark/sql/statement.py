@@ -177,6 +177,10 @@ class Statement:
         """Go back to a place that was marked."""
         self._at = mark
 
+    def since(self, mark: int) -> str:
+        """What has been read since a place was marked, as its user wrote it."""
+        return self._between(mark, self._at)
+
     def peek(self, *keywords: str) -> bool:
         """True if these keywords, in capitals, or symbols come next."""
         found = self._words[self._at : self._at + len(keywords)]

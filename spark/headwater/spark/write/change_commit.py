@@ -12,7 +12,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
 from headwater.spark.options import WriteOptions
-from headwater.spark.row_change import Repeats, RowChange, RowCounts
+from headwater.spark.row_change import Repeats, RowChange, RowCounts, writer_of
 from headwater.spark.write.bucket_rows import check_columns, cluster
 from headwater.spark.write.save import save_frame
 from headwater.storage.capabilities import Operation
@@ -27,7 +27,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.write.file_encoding import refuse_formats
 
-__all__ = ["Changes", "change_rows", "insert_rows"]
+__all__ = ["Changes", "change_rows", "insert_numbered", "insert_rows"]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def change_rows(
             predicate=changes.predicate,
         )
         _write(session, table, changes.frame, change, base)
-        return _finished(session, table, writer, base)
+        return RowCounts.of(_finished(session, table, writer, base))
 
     return until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
 
@@ -107,12 +107,9 @@ def insert_rows(
     dynamic: bool | None = None,
 ) -> RowCounts:
     """Write a frame as one commit and count its rows; otherwise as `write_frame`."""
-    storage = table.storage
-    check_columns(rows, storage)
     change = RowChange(
-        storage.runtime.new_uuid(), "OVERWRITE" if overwrite else "INSERT", is_plain=True
+        table.storage.runtime.new_uuid(), "OVERWRITE" if overwrite else "INSERT", is_plain=True
     )
-    base = table.pointer.latest()
     options = WriteOptions(
         session.connection,
         table.name,
@@ -123,8 +120,54 @@ def insert_rows(
         compacts=False,
         change=change,
     )
-    placed = cluster(rows, storage)
-    retries = WritePlan(storage, options.replacement(storage.schema)).retries
+    return RowCounts.of(_inserted(session, table, rows, options, change))
+
+
+def insert_numbered(
+    session: CatalogSession,
+    table: Table,
+    rows: DataFrame,
+    writer: str,
+    numbered: tuple[str, int],
+) -> Snapshot | None:
+    """Add a frame's rows as the commit of a number that a user's writers have in common.
+
+    Args:
+        session: The catalog's.
+        table: The table.
+        rows: The rows.
+        writer: Names this writer.
+        numbered: The user and the number.
+
+    Returns:
+        The snapshot made; None when there were no rows, or another writer took the number.
+
+    Raises:
+        Invalid, Conflict, OutcomeUnknown: As `write_frame`.
+    """
+    change = RowChange(writer, "INSERT", is_plain=True)
+    options = WriteOptions(
+        session.connection,
+        table.name,
+        clustered=True,
+        compacts=False,
+        numbered=numbered,
+        change=change,
+    )
+    return _inserted(session, table, rows, options, change)
+
+
+def _inserted(
+    session: CatalogSession,
+    table: Table,
+    rows: DataFrame,
+    options: WriteOptions,
+    change: RowChange,
+) -> Snapshot | None:
+    check_columns(rows, table.storage)
+    base = table.pointer.latest()
+    placed = cluster(rows, table.storage)
+    retries = WritePlan(table.storage, options.replacement(table.schema)).retries
     until_no_conflict(retries, lambda: save_frame(session, placed, options))
     return _finished(session, table, change.writer, base)
 
@@ -163,8 +206,8 @@ def _by_file(frame: DataFrame, table: Table) -> DataFrame:
 
 def _finished(
     session: CatalogSession, table: Table, writer: str, base: Snapshot | None
-) -> RowCounts:
-    """The changes that a writer's commit made, after the compaction that is due then."""
+) -> Snapshot | None:
+    """The snapshot of a writer's commit, after the compaction that is due then."""
     made = _snapshot_of(table, writer, base)
     if made is not None:
         with after_commit(table.name, made, "Compacting"):
@@ -176,17 +219,17 @@ def _finished(
                 inclusive=True,
                 tells_overwrites=True,
             )
-    return RowCounts.of(made)
+    return made
 
 
 def _snapshot_of(table: Table, writer: str, base: Snapshot | None) -> Snapshot | None:
-    """The snapshot that a user committed after another; None when it made none."""
+    """The snapshot that a writer committed after another; None when it made none."""
     latest = table.pointer.latest()
     first = 0 if base is None else base.id
     number = 0 if latest is None else latest.id
     while number > first and latest is not None:
         snapshot = latest if number == latest.id else table.storage.snapshot(number)
-        if snapshot.commit_user == writer:
+        if writer_of(snapshot) == writer:
             return snapshot
         number -= 1
     return None

@@ -22,7 +22,7 @@ from headwater.spark.options import WriteOptions
 from headwater.spark.row_change import LOSES, MATCHED, MOVES, Repeats, RowChange, RowCounts
 from headwater.spark.write.tasks import TASK_RANGE
 from headwater.storage.commit.message_files import delete_message_files
-from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_vector import DeletionVector
@@ -333,10 +333,17 @@ class ChangeWriter(DataSourceArrowWriter):
         added = [message for each in done for message in each.added]
         taken = [part for each in done for part in each.taken]
         table = self._options.open()
-        commit = TableCommit(table.storage, table.pointer, self._change.writer)
-        properties = counts.properties(self._change.operation)
+        user, number = self._options.numbered or (self._change.writer, BATCH_IDENTIFIER)
+        commit = TableCommit(table.storage, table.pointer, user)
+        properties = self._change.properties(counts)
+        if self._options.numbered and not commit.filter_committed([number]):
+            # Another writer took the number.
+            commit.abort(added)
+            return
         if self._change.is_plain:
-            self._plan(table.storage).commit(commit, added, _THIS_PROCESS, properties=properties)
+            self._plan(table.storage).commit(
+                commit, added, _THIS_PROCESS, identifier=number, properties=properties
+            )
         else:
             self._commit_changes(commit, added, taken, properties)
         table.keep_up(written={message.partition for message in added})

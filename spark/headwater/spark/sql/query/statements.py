@@ -14,7 +14,7 @@ from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.statement import Statement, WordKind, read_words
 from headwater.storage.errors import Invalid, Unsupported
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "query_text"]
 
 _QUERIES = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE")
 _MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
@@ -25,11 +25,16 @@ _COLUMNS = pa.schema(
 
 
 def _query(statement: Statement, context: SqlContext) -> DataFrame:
-    return query_frame(_query_text(statement), context)
+    return query_frame(query_text(statement), context)
 
 
-def _query_text(statement: Statement) -> str:
-    """The rest of a statement, which must be a query."""
+def query_text(statement: Statement) -> str:
+    """The rest of a statement, which must be a query.
+
+    Raises:
+        Invalid: It is none.
+        Unsupported: It writes.
+    """
     if not any(statement.peek(word) for word in _QUERIES):
         raise statement.unexpected("a query")
     may_write = statement.peek("WITH") or statement.peek("FROM")
@@ -67,7 +72,7 @@ def _explain(statement: Statement, context: SqlContext) -> pa.Table:
         raise Unsupported(
             f"EXPLAIN tells how a query is run, and '{statement.rest()[:40]}' is none"
         )
-    frame = query_frame(_query_text(statement), context)
+    frame = query_frame(query_text(statement), context)
     return pa.table({"plan": [explained(frame, mode.lower(), context.last_query)]})
 
 
@@ -76,7 +81,7 @@ def _describe(statement: Statement, context: SqlContext) -> pa.Table:
     if not statement.accept("DESCRIBE"):
         statement.expect("DESC")
     statement.accept("QUERY")
-    schema = query_frame(_query_text(statement), context).schema
+    schema = query_frame(query_text(statement), context).schema
     rows = [
         (field.name, field.dataType.simpleString(), field.metadata.get("comment"))
         for field in schema.fields
@@ -114,7 +119,7 @@ def _temporary_view(statement: Statement, context: SqlContext) -> DataFrame | No
             f"temporary view {name}: it keeps no comment or properties; leave them out"
         )
     statement.expect("AS")
-    frame = query_frame(_query_text(statement), context)
+    frame = query_frame(query_text(statement), context)
     if columns:
         if len(columns) != len(frame.columns):
             raise Invalid(
@@ -158,7 +163,7 @@ def _cache(statement: Statement, context: SqlContext) -> DataFrame:
         statement.accept("AS")
         if len(parts) > 1:
             raise Invalid(f"CACHE TABLE {name} AS …: a temporary view has a name of one part")
-        query_frame(_query_text(statement), context).createTempView(parts[0])
+        query_frame(query_text(statement), context).createTempView(parts[0])
     return spark.sql(f"CACHE{lazy} TABLE {name}{options}")
 
 
