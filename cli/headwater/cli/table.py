@@ -208,7 +208,7 @@ def create(
     """Create a table; with the option path=LOCATION, one whose files are not the catalog's."""
     schema = _schema(column, primary_key, partition_by, option, comment)
     if not for_another_engine:
-        refuse_unwritable(str(table), schema)
+        refuse_unwritable(str(table), schema, "say --for-another-engine")
     lake.catalog.tables.create(table, schema, ignore_if_exists=if_not_exists)
     print(f"table {table} is there")
 
@@ -228,7 +228,7 @@ def replace(
     """Replace a table's schema and remove its rows; its id and history stay."""
     schema = _schema(column, primary_key, partition_by, option, comment)
     if not for_another_engine:
-        refuse_unwritable(str(table), schema)
+        refuse_unwritable(str(table), schema, "say --for-another-engine")
     lake.catalog.tables.replace(table, schema)
     print(f"table {table} is replaced")
 

@@ -180,11 +180,30 @@ def test_files_are_left_out_by_conditions_with_an_alias_and_by_columns(
             lake, f"MERGE INTO t USING {source} s ON {on} WHEN MATCHED THEN UPDATE SET v = 'm'"
         )
         assert merged["num_updated_rows"] == 1
-    on = (sf.col("target.p") == sf.col("source.p")) & (sf.col("source.id") == sf.col("target.id"))
-    merge = lake.merge("db.t", lake.spark.sql(f"SELECT * FROM {source}"), on)
+    same = (sf.col("target.p") == sf.col("source.p")) & (sf.col("source.id") == sf.col("target.id"))
+    merge = lake.merge("db.t", lake.spark.sql(f"SELECT * FROM {source}"), same)
     assert merge.when_matched_update({"n": sf.lit(2)}).execute().updated == 1
     assert lake.update("db.t", {"v": "'o'"}, sf.col("p") == "x").updated == 2
     deleted = answer(lake, "DELETE FROM t AS u WHERE u.p = 'x' AND u.id BETWEEN 2 AND 5")
     assert deleted == {"num_affected_rows": 1}
     left = lake.sql("SELECT id, v, CAST(n AS STRING) FROM t WHERE p = 'x'")
     assert rows(left) == [(1, "o", "2.00")]
+
+
+@MODES
+def test_rows_of_one_source_are_inserted_into_several_tables(lake: SparkLake) -> None:
+    make(lake, keyed=False)
+    make(lake, "u", keyed=False)
+    lake.sql("INSERT INTO t VALUES (1, 'a', 1, 'x'), (2, 'b', 1, 'y')")
+    frame = lake.sql(
+        "FROM (SELECT * FROM t WHERE id > 0) s INSERT INTO t (id, p) SELECT id + 10, s.p "
+        "WHERE s.id = 1 INSERT OVERWRITE TABLE db.u PARTITION (p = 'z') SELECT s.id, v, n"
+    )
+    assert [row["num_inserted_rows"] for row in frame.collect()] == [1, 2]
+    assert [row[0] for row in content(lake)] == [1, 11, 2]
+    assert [(row[0], row[3]) for row in content(lake, "u")] == [(1, "z"), (2, "z")]
+    with pytest.raises(NotFound, match="nowhere"):
+        lake.sql("FROM t INSERT INTO u SELECT * INSERT INTO nowhere SELECT *")
+    assert len(content(lake, "u")) == 2
+    lake.sql("WITH c AS (SELECT 7 AS id) FROM c INSERT INTO u (id, p) SELECT id, 'w'")
+    assert [row[0] for row in content(lake, "u")] == [1, 2, 7]

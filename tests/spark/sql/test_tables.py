@@ -298,6 +298,11 @@ REFUSED: list[tuple[str, type[Exception], str]] = [
     ("(id DECIMAL(50, 2))", Invalid, "between 1 and 38"),
     ("(id INT) IN PIECES", Invalid, "USING, PARTITIONED BY"),
     ("()", Invalid, "at least one column"),
+    (
+        "(id INT) TBLPROPERTIES ('file.format' = 'csv')",
+        Unsupported,
+        "for that engine anyway, call SparkLake.create_table with for_another_engine=True",
+    ),
     ("USING paimon", Invalid, "needs columns"),
 ]
 

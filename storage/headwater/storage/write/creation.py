@@ -15,7 +15,9 @@ from headwater.storage.write.new_writer import refuse_fixed_keys
 __all__ = ["refuse_unwritable"]
 
 
-def refuse_unwritable(table: str, schema: Schema) -> None:
+def refuse_unwritable(
+    table: str, schema: Schema, instead: str = "pass for_another_engine=True"
+) -> None:
     """Refuse a table that this engine could not write, before anybody creates it or replaces one.
 
     A schema without columns is not judged: those of an external table are in its files.
@@ -23,6 +25,7 @@ def refuse_unwritable(table: str, schema: Schema) -> None:
     Args:
         table: The table's name in error messages.
         schema: The schema that is asked for.
+        instead: How the caller's users create such a table for another engine.
 
     Raises:
         Invalid: The schema is not allowed.
@@ -42,7 +45,4 @@ def refuse_unwritable(table: str, schema: Schema) -> None:
                 MergeRules.of(made)
                 refuse_fixed_keys(table, made)
     except Unsupported as error:
-        raise Unsupported(
-            f"{error}; to create it for that engine anyway, pass for_another_engine=True "
-            "(--for-another-engine)"
-        ) from error
+        raise Unsupported(f"{error}; to create it for that engine anyway, {instead}") from error

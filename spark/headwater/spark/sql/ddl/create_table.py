@@ -21,8 +21,11 @@ from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceT
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema.table_type import TableType, table_type
 from headwater.storage.types.data_type import DataField
+from headwater.storage.write.creation import refuse_unwritable
 
 __all__ = ["HANDLERS", "provider"]
+
+_ANOTHER_ENGINE = "call SparkLake.create_table with for_another_engine=True"
 
 
 def _create(statement: Statement, context: SqlContext) -> None:
@@ -102,6 +105,7 @@ def _replace(statement: Statement, context: SqlContext) -> None:
         frame = query_frame(clauses.query, context)
         fields = columns_of(frame)
     schema = _schema(fields, clauses)
+    refuse_unwritable(str(name), schema, _ANOTHER_ENGINE)
     try:
         before = context.catalog.table(str(name))
         after = context.catalog.replace_table(str(name), schema)
@@ -121,6 +125,8 @@ def _create_table(context: SqlContext, name: Identifier, schema: Schema, *, igno
     _refuse_view(context, name)
     # Those that this engine does not write are for others, and named so (USING csv).
     foreign = not table_type(schema.options).has_snapshots
+    if not foreign:
+        refuse_unwritable(str(name), schema, _ANOTHER_ENGINE)
     try:
         context.catalog.create_table(str(name), schema, for_another_engine=foreign)
     except AlreadyExists as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -25,6 +26,7 @@ from headwater.storage.types.values import arrow_scalar
 
 __all__ = ["HANDLERS"]
 
+_Insert: TypeAlias = Callable[[], pa.Table]
 _QUERY = QUERY[("WITH",)]
 _QUERIES = ("SELECT", "VALUES", "TABLE", "FROM", "WITH")
 # The value of a partition column that the rows give.
@@ -33,17 +35,38 @@ _OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _OVERWRITE_OPTION = "dynamic-partition-overwrite"
 
 
-def _with(statement: Statement, context: SqlContext) -> Answer:
-    """``WITH … INSERT …``, or a query."""
+def _after_source(statement: Statement, context: SqlContext) -> Answer:
+    """``WITH … INSERT …``, ``FROM t INSERT INTO a SELECT … INSERT INTO b SELECT …``, or a query.
+
+    All rows are those of before the first insert; each insert is a commit of its own.
+    """
     whole = Statement(statement.text, read_words(statement.text))
-    prefix = whole.until("INSERT")
-    if whole.peek("INSERT", "INTO") or whole.peek("INSERT", "OVERWRITE"):
-        return _insert(whole, context, prefix)
-    return _QUERY(statement, context)
+    source = whole.until("INSERT")
+    if not (whole.peek("INSERT", "INTO") or whole.peek("INSERT", "OVERWRITE")):
+        return _QUERY(statement, context)
+    inserts: list[_Insert] = []
+    while not whole.at_end:
+        whole.expect("INSERT")
+        text = f"INSERT {whole.until('INSERT')}"
+        inserts.append(_planned(Statement(text, read_words(text)), context, source))
+    return pa.concat_tables([insert() for insert in inserts])
 
 
 def _insert(statement: Statement, context: SqlContext, prefix: str = "") -> pa.Table:
-    """``INSERT INTO | OVERWRITE [TABLE] name [PARTITION (…)] [(columns)] [BY NAME] query``."""
+    return _planned(statement, context, prefix)()
+
+
+def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _Insert:
+    """``INSERT INTO | OVERWRITE [TABLE] name [PARTITION (…)] [(columns)] [BY NAME] query``.
+
+    Args:
+        statement: The statement.
+        context: The user's.
+        prefix: What stands before it and belongs to its query.
+
+    Returns:
+        The insert, whose query is planned.
+    """
     statement.expect("INSERT")
     overwrites = statement.accept("OVERWRITE")
     if not overwrites:
@@ -55,7 +78,7 @@ def _insert(statement: Statement, context: SqlContext, prefix: str = "") -> pa.T
     if not overwrites and statement.accept("REPLACE", "WHERE"):
         condition = statement.until(*_QUERIES)
         rows = _Rows(table, context).positional(_query(statement, prefix, context, table, None))
-        return counted(
+        return lambda: counted(
             replace_where(context.session, table, rows, condition), "deleted", "inserted"
         )
     fixed: dict[str, object] = {}
@@ -77,18 +100,20 @@ def _insert(statement: Statement, context: SqlContext, prefix: str = "") -> pa.T
         wanted = made.wanted if columns is None else columns
         rows = made.positional(_query(statement, prefix, context, table, wanted), columns)
     if not overwrites:
-        return counted(insert_rows(context.session, table, rows), "inserted")
+        return lambda: counted(insert_rows(context.session, table, rows), "inserted")
     dynamic = _is_dynamic(table, context)
     known = {name: value for name, value in fixed.items() if value is not _OPEN}
-    counts = insert_rows(
-        context.session,
-        table,
-        rows,
-        overwrite=True,
-        partition=known if known and not dynamic else None,
-        dynamic=dynamic if not known or dynamic else None,
+    return lambda: counted(
+        insert_rows(
+            context.session,
+            table,
+            rows,
+            overwrite=True,
+            partition=known if known and not dynamic else None,
+            dynamic=dynamic if not known or dynamic else None,
+        ),
+        "inserted",
     )
-    return counted(counts, "inserted")
 
 
 def _is_dynamic(table: Table, context: SqlContext) -> bool:
@@ -271,4 +296,8 @@ def _plain_insert(statement: Statement, context: SqlContext) -> pa.Table:
     return _insert(statement, context)
 
 
-HANDLERS: Mapping[tuple[str, ...], Handler] = {("INSERT",): _plain_insert, ("WITH",): _with}
+HANDLERS: Mapping[tuple[str, ...], Handler] = {
+    ("INSERT",): _plain_insert,
+    ("WITH",): _after_source,
+    ("FROM",): _after_source,
+}
