@@ -178,7 +178,7 @@ class Statement:
         self._at = mark
 
     def since(self, mark: int) -> str:
-        """What has been read since a place was marked, as its user wrote it."""
+        """The text read since a place was marked, as its user wrote it."""
         return self._between(mark, self._at)
 
     def peek(self, *keywords: str) -> bool:

@@ -225,7 +225,7 @@ class MergeBuilder:
         return Repeats.DROPPED if deletes and matched[0].condition is None else Repeats.REFUSED
 
     def _needs(self, source: DataFrame) -> JoinNeeds:
-        """What the condition says of the table's rows that a row of the source can match."""
+        """The table's rows that a row of the source can match, by the condition."""
         if isinstance(self._on, str | Column):
             return join_needs(
                 self._session.spark,

@@ -25,7 +25,7 @@ def refuse_unwritable(
     Args:
         table: The table's name in error messages.
         schema: The schema that is asked for.
-        instead: How the caller's users create such a table for another engine.
+        instead: The caller's way to create such a table for another engine, as advice.
 
     Raises:
         Invalid: The schema is not allowed.

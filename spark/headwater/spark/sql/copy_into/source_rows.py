@@ -36,7 +36,7 @@ class FileErrors:
     Attributes:
         rows: All of them.
         errors: Those that do not fit the table.
-        first: What is wrong with one of these.
+        first: The problem of one of these.
     """
 
     rows: int = 0
@@ -74,7 +74,7 @@ class SourceRows:
             self._check_type(field)
 
     def errors(self, files: Sequence[SourceFile]) -> dict[SourceFile, FileErrors]:
-        """What is wrong in each file; reads all of them."""
+        """The errors in each file; reads all of them."""
         error = sf.col(_ERROR)
         counted = (
             self._read(files)
@@ -236,7 +236,7 @@ class SourceRows:
 
         Args:
             given: The files' rows.
-            malformed: What is wrong with a row as a whole.
+            malformed: The problem of a row as a whole.
             values: Each column's value as it was given, and as it is stored.
         """
         problems = [] if malformed is None else [malformed]

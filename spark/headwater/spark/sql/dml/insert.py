@@ -62,7 +62,7 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
     Args:
         statement: The statement.
         context: The user's.
-        prefix: What stands before it and belongs to its query.
+        prefix: The text before it that belongs to its query.
 
     Returns:
         The insert, whose query is planned.
