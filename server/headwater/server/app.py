@@ -26,6 +26,7 @@ from headwater.server.fast.lane import FastLane
 from headwater.server.functions import routes as functions
 from headwater.server.health import routes as health
 from headwater.server.http_protocol import COUNT_REFUSAL
+from headwater.server.issuer_keys import IssuerKeys
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.management import (
     dropped_tables,
@@ -35,6 +36,7 @@ from headwater.server.management import (
     warehouses,
 )
 from headwater.server.metrics import Metrics
+from headwater.server.oidc import OidcCheck, OidcRules
 from headwater.server.partitions import routes as partitions
 from headwater.server.permissions import routes as permissions
 from headwater.server.policies import routes as policies
@@ -145,7 +147,7 @@ def create_app(
     app.add_middleware(EndedRights)
     app.add_middleware(FastLane, services=services)
     app.add_middleware(RequestBody, largest=settings.max_body_size)
-    token_check = _token_check(settings, find_token, runtime)
+    token_check = _token_check(settings, find_token, runtime, principals)
     app.add_middleware(Authentication, gate=Gate(token_check, is_needed=settings.needs_token))
     requests = RequestLog(metrics, runtime)
     app.add_middleware(Envelope, ids=RequestIds(runtime), requests=requests)
@@ -172,7 +174,10 @@ def _lifespan(
 
 
 def _token_check(
-    settings: ServerSettings, find_token: FindToken | None, runtime: Runtime
+    settings: ServerSettings,
+    find_token: FindToken | None,
+    runtime: Runtime,
+    principals: Principals | None,
 ) -> TokenCheck:
     configured = [token.get_secret_value() for token in settings.tokens]
     managers = [token.get_secret_value() for token in settings.management_tokens]
@@ -182,4 +187,24 @@ def _token_check(
         runtime,
         managers=managers,
         enforces_permissions=settings.enforce_permissions,
+        signed=_oidc_check(settings, runtime, principals),
     )
+
+
+def _oidc_check(
+    settings: ServerSettings, runtime: Runtime, principals: Principals | None
+) -> OidcCheck | None:
+    if settings.oidc_issuer is None or settings.oidc_audience is None:
+        return None
+    rules = OidcRules(
+        settings.oidc_issuer,
+        settings.oidc_audience,
+        settings.oidc_algorithms,
+        settings.oidc_clock_skew,
+        settings.oidc_principal_claim,
+        settings.oidc_groups_claim,
+        settings.oidc_administrators,
+    )
+    keys = IssuerKeys(settings.oidc_issuer, runtime)
+    groups_of = None if principals is None else principals.groups.of
+    return OidcCheck(rules, keys, runtime, groups_of)

@@ -65,6 +65,8 @@ class Gate:
         if refusal is not None:
             return refusal
         scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme in _FOREIGN_SCHEMES and self._is_needed:
+            return _FOREIGN_SCHEMES[scheme]
         if scheme.lower() != "bearer" or not token.strip():
             return _NO_TOKEN if self._is_needed else None
         principal = await self._tokens.principal(token.strip())
@@ -72,6 +74,15 @@ class Gate:
 
 
 _NO_TOKEN = Refusal(401, "this catalog needs a token; send it as 'Authorization: Bearer <token>'")
+# Their signatures are made with a secret that the server would have to keep as it is.
+_FOREIGN_SCHEMES = {
+    scheme: Refusal(
+        401,
+        f"this catalog takes no requests signed for DLF ({scheme}); set token.provider=bear and "
+        "token=<token> in the client",
+    )
+    for scheme in ("DLF4-HMAC-SHA256", "acs")
+}
 _WRONG_TOKEN = Refusal(401, "the token is not one of this catalog's, or it has expired")
 
 

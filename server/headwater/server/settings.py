@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -24,7 +25,19 @@ from headwater.server.connections import ConnectionLimits
 from headwater.storage.errors import Invalid
 from headwater.storage.options import parse_bytes, parse_duration
 
-__all__ = ["ServerSettings", "is_loopback", "load_settings"]
+__all__ = [
+    "SIGNING_ALGORITHMS",
+    "ServerSettings",
+    "is_loopback",
+    "is_safe_address",
+    "load_settings",
+]
+
+SIGNING_ALGORITHMS = frozenset(
+    {f"{family}{bits}" for family in ("RS", "PS", "ES") for bits in (256, 384, 512)}
+    | {"EdDSA", "Ed25519"}
+)
+"""The algorithms of tokens that may be allowed: those that need the issuer's private key."""
 
 _WAREHOUSE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -104,6 +117,17 @@ class ServerSettings(BaseSettings):
             ``headwater token create`` count.
         enforce_permissions: Let callers do only what was granted to them, unless their token is for
             administration.
+        oidc_issuer: The URL of an OpenID Connect issuer whose access tokens let callers in, as the
+            tokens name it.
+        oidc_audience: The audience that such a token must be for.
+        oidc_algorithms: The algorithms that it may be signed with, only such as need the issuer's
+            private key. As a variable: with commas between.
+        oidc_principal_claim: The claim with the name of the principal.
+        oidc_groups_claim: The claim with the groups of the principal, beside those that the catalog
+            keeps.
+        oidc_clock_skew: The difference between the issuer's clock and the server's that is borne.
+        oidc_administrators: The principals, and groups as ``group:NAME``, that administer and
+            manage. As a variable: with commas between.
         workers: The number of processes that answer requests; each has its own connections to the
             database.
         undrop_retention: The time during which dropped tables can be restored, such as ``7 d``;
@@ -159,6 +183,13 @@ class ServerSettings(BaseSettings):
     allowed_endpoints: Annotated[tuple[str, ...], NoDecode] = ()
     require_token: bool = False
     enforce_permissions: bool = True
+    oidc_issuer: str | None = None
+    oidc_audience: str | None = None
+    oidc_algorithms: Annotated[tuple[str, ...], NoDecode] = ("RS256", "ES256", "PS256", "Ed25519")
+    oidc_principal_claim: str = Field(default="sub", min_length=1)
+    oidc_groups_claim: str = Field(default="groups", min_length=1)
+    oidc_clock_skew: Duration = Field(default=timedelta(seconds=30), le=timedelta(minutes=10))
+    oidc_administrators: Annotated[tuple[str, ...], NoDecode] = ()
     workers: int = Field(default=1, ge=1, le=256)
     undrop_retention: Duration = timedelta(days=7)
     sweep_interval: Duration = timedelta(minutes=1)
@@ -192,7 +223,14 @@ class ServerSettings(BaseSettings):
     def _several_tokens(cls, value: object) -> object:
         return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
 
-    @field_validator("external_locations", "allowed_locations", "allowed_endpoints", mode="before")
+    @field_validator(
+        "external_locations",
+        "allowed_locations",
+        "allowed_endpoints",
+        "oidc_algorithms",
+        "oidc_administrators",
+        mode="before",
+    )
     @classmethod
     def _several_locations(cls, value: object) -> object:
         if not isinstance(value, str):
@@ -212,6 +250,7 @@ class ServerSettings(BaseSettings):
             raise ValueError("a token is empty; leave it out or give it a value")
         if any(not token.isascii() for token in tokens):
             raise ValueError("a token must be ASCII, because it travels in an HTTP header")
+        self._check_oidc()
         if not self.needs_token and not is_loopback(self.host):
             raise ValueError(
                 f"without a token only this machine is served, but the host is '{self.host}'; "
@@ -220,10 +259,32 @@ class ServerSettings(BaseSettings):
             )
         return self
 
+    def _check_oidc(self) -> None:
+        if self.oidc_issuer is None:
+            if self.oidc_audience is not None or self.oidc_administrators:
+                raise ValueError("oidc_audience and oidc_administrators need an oidc_issuer")
+            return
+        if not is_safe_address(self.oidc_issuer):
+            raise ValueError(
+                f"oidc_issuer '{self.oidc_issuer}' is not the https URL of an issuer; http is for "
+                "one on this machine"
+            )
+        if not self.oidc_audience:
+            raise ValueError(
+                "oidc_issuer needs an oidc_audience: tokens for other services must not open this"
+            )
+        unsafe = sorted(set(self.oidc_algorithms) - SIGNING_ALGORITHMS)
+        if unsafe or not self.oidc_algorithms:
+            raise ValueError(
+                f"oidc_algorithms: {', '.join(unsafe) or 'none'} cannot be allowed, but "
+                f"{', '.join(sorted(SIGNING_ALGORITHMS))}"
+            )
+
     @property
     def needs_token(self) -> bool:
         """True if a caller must have a token."""
-        return self.require_token or bool(self.tokens) or bool(self.management_tokens)
+        has_tokens = bool(self.tokens) or bool(self.management_tokens)
+        return self.require_token or has_tokens or self.oidc_issuer is not None
 
     @property
     def undrop_millis(self) -> int:
@@ -271,6 +332,18 @@ def _sentence(location: tuple[int | str, ...], message: str) -> str:
     if not location:
         return message
     return f"setting '{'.'.join(str(part) for part in location)}': {message}"
+
+
+def is_safe_address(address: str) -> bool:
+    """True if nobody on the way can answer in a URL's place: https, or this machine."""
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname
+    except ValueError:
+        return False
+    if not host or parts.query or parts.fragment or "@" in parts.netloc:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
 
 
 def is_loopback(host: str) -> bool:

@@ -10,6 +10,7 @@ from anyio import CapacityLimiter, to_thread
 
 from headwater.catalog.model.principal import Principal, Scope
 from headwater.catalog.model.tokens import TokenInfo, token_hash
+from headwater.server.oidc import OidcCheck, looks_signed
 from headwater.server.recent_answers import RecentAnswers
 from headwater.storage.runtime import Runtime
 
@@ -41,6 +42,7 @@ class TokenCheck:
         runtime: The clock.
         managers: The tokens of the settings that open the management API, too.
         enforces_permissions: False if nobody has to ask permission.
+        signed: Checks tokens that an issuer signed.
     """
 
     def __init__(
@@ -51,9 +53,11 @@ class TokenCheck:
         *,
         managers: Iterable[str] = (),
         enforces_permissions: bool = True,
+        signed: OidcCheck | None = None,
     ) -> None:
         self._managers = tuple(token_hash(token) for token in managers)
         self._configured = tuple(token_hash(token) for token in configured)
+        self._signed = signed
         self._enforces_permissions = enforces_permissions
         self._find = find
         self._runtime = runtime
@@ -72,10 +76,14 @@ class TokenCheck:
             return _MANAGER
         if _is_among(offered, self._configured):
             return _OPERATOR
-        known = await self._valid(offered)
-        if known is None or self._enforces_permissions:
-            return None if known is None else known.principal
-        return replace(known.principal, asks_permission=False)
+        if self._signed is not None and looks_signed(token):
+            found = await self._signed.principal(token)
+        else:
+            known = await self._valid(offered)
+            found = None if known is None else known.principal
+        if found is None or self._enforces_permissions:
+            return found
+        return replace(found, asks_permission=False)
 
     async def _valid(self, offered: str) -> TokenInfo | None:
         """The database's token of a hash, if it opens the server now."""

@@ -14,6 +14,7 @@ from functools import cached_property
 
 __all__ = [
     "GROUP_PREFIX",
+    "RESERVED_NAMES",
     "Principal",
     "Scope",
     "acting_as",
@@ -23,6 +24,10 @@ __all__ = [
 
 GROUP_PREFIX = "group:"
 """The beginning of a group's name where a principal is expected: ``group:analysts``."""
+
+
+RESERVED_NAMES = frozenset({"configured", "anybody"})
+"""The names by which records and logs call callers that have none of their own."""
 
 
 class Scope(StrEnum):

@@ -58,6 +58,13 @@ class Groups:
         if not gone:
             raise NotFound(f"'{principal}' is not in group '{group}'")
 
+    def of(self, principal: str) -> frozenset[str]:
+        """The groups of a principal; raises Unavailable."""
+        row = GroupMemberRow
+        with self._database.read() as connection:
+            found = connection.execute(select(row.group_name).where(row.principal == principal))
+            return frozenset(found.scalars())
+
     def list(
         self,
         *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from headwater.catalog.model.principal import GROUP_PREFIX
+from headwater.catalog.model.principal import GROUP_PREFIX, RESERVED_NAMES
 from headwater.storage.errors import Invalid
 
 __all__ = ["check_principal_name"]
@@ -30,6 +30,8 @@ def check_principal_name(name: str, whose: str) -> None:
         )
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
         raise Invalid(f"{name!r} is not a {whose} name: it has a control character")
+    if name in RESERVED_NAMES:
+        raise Invalid(f"'{name}' is not a {whose} name: it is the name of callers without one")
     if name.startswith(GROUP_PREFIX):
         raise Invalid(
             f"'{name}' is not a {whose} name: '{GROUP_PREFIX}' is how permissions name a group"
