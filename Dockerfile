@@ -15,8 +15,7 @@ RUN python -m venv /opt/headwater \
     && /opt/headwater/bin/pip install --no-cache-dir --constraint constraints.txt --upgrade pip \
     && /opt/headwater/bin/pip install --no-cache-dir --constraint constraints.txt \
         --build-constraint constraints.txt ".[server,postgresql,mysql,s3]" \
-    # Polars is for programs that ask for its frames.
-    && /opt/headwater/bin/pip uninstall --yes --quiet polars polars-runtime-32 pip
+    && /opt/headwater/bin/pip uninstall --yes --quiet pip
 # What a server has no use for: others' tests, and what only compilers read.
 RUN find /opt/headwater -depth -type d \( -name tests -o -name include \) -exec rm -rf {} + \
     && find /opt/headwater -type f \

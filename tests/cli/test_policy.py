@@ -49,9 +49,7 @@ def test_policies_are_created_listed_and_dropped(run: Run, lake: Lake, tmp_path:
     file.write_text(EMEA)
     table = "sales.people"
     said = run("create", table, "group:analysts", "--row-filter", f"@{file}")
-    assert said == (
-        "policy ROW_FILTER:group:analysts of sales.people is recorded, and not enforced\n"
-    )
+    assert said == ("policy ROW_FILTER:group:analysts of sales.people is created\n")
     for principal in ("ada", "bob"):
         run("create", table, principal, "--column", "phone", "--mask", HIDDEN)
     rules = {policy.name: policy.rule for policy in lake.catalog.policies.list(PEOPLE).items}

@@ -1,4 +1,4 @@
-"""`headwater policy`: the records of row filters and column masks, on the command line."""
+"""`headwater policy`: row filters and column masks, on the command line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Records of row filters and column masks, which nothing enforces.", no_args_is_help=True
+    help="Row filters and column masks: the part of a table that a principal sees.",
+    no_args_is_help=True,
 )
 
 Principal = Annotated[
@@ -90,10 +91,10 @@ def create(
         ),
     ] = None,
 ) -> None:
-    """Record a row filter or a column mask, which nothing enforces."""
+    """Create a row filter or a column mask."""
     policy = Policy(principal, _rule(row_filter, column, mask))
     lake.catalog.policies.create(table, policy)
-    print(f"policy {policy.name} of {table} is recorded, and not enforced")
+    print(f"policy {policy.name} of {table} is created")
 
 
 @app.command()

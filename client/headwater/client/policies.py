@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headwater.catalog.model.access import ALL_OF_IT, TableAccess
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.policies import Policy, PolicyType, check_filter, check_identity
@@ -11,9 +12,11 @@ from headwater.catalog.wire.policies import (
     ListPoliciesResponse,
     PolicyModel,
 )
-from headwater.catalog.wire.tables import Empty
+from headwater.catalog.wire.tables import AuthTableQueryRequest, AuthTableQueryResponse, Empty
 from headwater.client.requests import Requests, paging, table_path
-from headwater.storage.errors import NotFound, ResourceType
+from headwater.client.row_reader import RestRowReader
+from headwater.storage.errors import Forbidden, NotFound, ResourceType
+from headwater.storage.predicate.restriction import Restriction
 
 __all__ = ["RestPolicies"]
 
@@ -44,8 +47,25 @@ class RestPolicies:
         answer = self._requests.get(ListPoliciesResponse, params, *_path(identifier))
         return answer.page().map(PolicyModel.policy)
 
+    def access(self, identifier: Identifier) -> TableAccess:
+        """The part of a table, or of a branch of it, that the caller is shown."""
+        path = (*table_path(identifier), "auth")
+        reader = RestRowReader(self._requests, identifier)
+        try:
+            answer = self._requests.post(AuthTableQueryResponse, AuthTableQueryRequest(), *path)
+        except Forbidden:
+            # Not all columns may be read; the server knows which.
+            return TableAccess(reader=reader, files_withheld=True)
+        # What is empty says nothing (`TableQueryAuthResult.java`).
+        filters = tuple(text for text in answer.filter or () if text)
+        masks = {name: text for name, text in (answer.column_masking or {}).items() if text}
+        restriction = Restriction(filters, masks)
+        if not restriction:
+            return ALL_OF_IT
+        return TableAccess(restriction, reader, files_withheld=True)
+
     def create(self, identifier: Identifier, policy: Policy) -> None:
-        """Record a policy."""
+        """Create a policy."""
         self._requests.post(Empty, CreatePolicyRequest.of(policy), *_path(identifier))
 
     def drop(

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.wire.tables import ConfigResponse, Empty
-from headwater.client.transport import Timeouts, Transport, encode_path
+from headwater.client.transport import ByteStream, Timeouts, Transport, encode_path
 from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.runtime import Runtime
 
@@ -162,6 +162,10 @@ class Requests:
         """Change something."""
         transport = self.connected().transport
         return transport.request("POST", self.path(*segments), body=body).read(model)
+
+    def post_for_stream(self, body: BaseModel, *segments: str) -> ByteStream:
+        """Ask for what comes as a stream of bytes; the request changes nothing."""
+        return self.connected().transport.stream(self.path(*segments), body)
 
     def manage(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import ssl
 from collections.abc import Mapping
@@ -30,7 +31,15 @@ from headwater.storage.errors import (
 )
 from headwater.storage.runtime import Runtime
 
-__all__ = ["Answer", "OutcomeUnknown", "Timeouts", "Transport", "encode_path", "seconds_to_wait"]
+__all__ = [
+    "Answer",
+    "ByteStream",
+    "OutcomeUnknown",
+    "Timeouts",
+    "Transport",
+    "encode_path",
+    "seconds_to_wait",
+]
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -61,6 +70,7 @@ _CODES: Mapping[int, type[HeadwaterError]] = {
 # A request that was answered so was not done, as far as Paimon's clients are concerned.
 _TRY_AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 _LONGEST_WAIT = 30.0
+_END_OF_ARROW = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 # Errors that come before the first byte of a request is sent: no address for the name, nobody
 # there, no encryption agreed upon, a proxy that would not let through. All others come after it.
 _NOT_SENT = (
@@ -142,6 +152,72 @@ class Answer:
         if body.code >= HTTPStatus.INTERNAL_SERVER_ERROR and request_id:
             message = f"{message} (request id {request_id})"
         return kind(message, resource_type=resource_type, resource_name=body.resource_name or None)
+
+
+class ByteStream(io.RawIOBase):
+    """The body of an answer as it comes, as a file that is read once.
+
+    Args:
+        response: The answer; it is closed with this.
+
+    Attributes:
+        problem: The reason why the body broke off; None as long as it has not.
+    """
+
+    def __init__(self, response: httpx.Response) -> None:
+        super().__init__()
+        self._response = response
+        self._chunks = response.iter_raw()
+        self._left = memoryview(b"")
+        self._last = b""
+        self.problem: str | None = None
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        """So many bytes, fewer only at the end; with -1 all that are left.
+
+        Raises:
+            OSError: The body broke off.
+        """
+        parts: list[bytes] = []
+        while size:
+            part = self._some(size)
+            if not part:
+                break
+            parts.append(part)
+            size = size - len(part) if size > 0 else size
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _some(self, most: int) -> bytes:
+        while not self._left:
+            try:
+                chunk = next(self._chunks, None)
+            except httpx.RequestError as error:
+                self.problem = _reason(error)
+                raise OSError(self.problem) from error
+            if chunk is None:
+                return b""
+            self._last = (self._last + chunk)[-len(_END_OF_ARROW) :]
+            self._left = memoryview(chunk)
+        size = len(self._left) if most < 0 else most
+        found = bytes(self._left[:size])
+        self._left = self._left[size:]
+        return found
+
+    def expect_end(self) -> None:
+        """See that the body has ended as an Arrow stream does; raises OSError."""
+        if self.read(1) or self._last != _END_OF_ARROW:
+            self.problem = self.problem or "the rows have no end"
+            raise OSError(self.problem)
+
+    def close(self) -> None:
+        """Give back the connection."""
+        if not self.closed:
+            self._response.close()
+        super().close()
 
 
 def _resource_type(text: str | None) -> ResourceType | None:
@@ -276,6 +352,66 @@ class Transport:
             ) from error
         except httpx.InvalidURL as error:
             raise Invalid(f"'{self.url}' is not the address of a catalog: {error}") from error
+        return Answer(response.status_code, response.text, response.headers, request)
+
+    def stream(self, path: str, body: BaseModel) -> ByteStream:
+        """Post what only reads, and get the answer's body as it comes.
+
+        It is repeated, as long as no answer has begun, where the server is out of reach or answers
+        429 or 503.
+
+        Raises:
+            HeadwaterError: The answer is an error.
+            Unavailable: The server cannot be reached, or did not answer.
+        """
+        attempt = 1
+        while True:
+            retry_after: float | None = None
+            try:
+                found = self._begin_stream(path, body)
+            except Unavailable:
+                if attempt > self.retries:
+                    raise
+            else:
+                if isinstance(found, ByteStream):
+                    return found
+                if found.status not in _TRY_AGAIN or attempt > self.retries:
+                    raise found.error()
+                retry_after = found.retry_after
+            self.runtime.sleep(seconds_to_wait(attempt, retry_after))
+            attempt += 1
+
+    def _begin_stream(self, path: str, body: BaseModel) -> ByteStream | Answer:
+        request = f"POST {self.url}{path}"
+        client = self._connected()
+        timeouts = httpx.Timeout(self.timeouts.read, connect=self.timeouts.connect)
+        try:
+            response = client.send(
+                client.build_request(
+                    "POST",
+                    self.url + path,
+                    content=body.model_dump_json(by_alias=True).encode(),
+                    headers={
+                        "content-type": "application/json",
+                        # What is compressed cannot be read before its end is there.
+                        "accept-encoding": "identity",
+                        **self.headers,
+                    },
+                    timeout=timeouts,
+                ),
+                stream=True,
+            )
+            if response.status_code == HTTPStatus.OK:
+                return ByteStream(response)
+            try:
+                response.read()
+            finally:
+                response.close()
+        except httpx.RequestError as error:
+            raise Unavailable(
+                f"the catalog at {self.url} did not answer {request} ({_reason(error)}); "
+                "check the address, and that the server runs"
+            ) from error
         return Answer(response.status_code, response.text, response.headers, request)
 
     def request(

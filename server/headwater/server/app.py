@@ -40,7 +40,9 @@ from headwater.server.oidc import OidcCheck, OidcRules
 from headwater.server.partitions import routes as partitions
 from headwater.server.permissions import routes as permissions
 from headwater.server.policies import routes as policies
+from headwater.server.read_slots import ReadSlots
 from headwater.server.readiness import Probe, Readiness
+from headwater.server.reads import routes as reads_routes
 from headwater.server.request_body import RequestBody
 from headwater.server.request_log import RequestLog
 from headwater.server.settings import ServerSettings
@@ -112,6 +114,7 @@ def create_app(
     )
     metrics = metrics or Metrics()
     readiness = Readiness(probes or {}, runtime)
+    reads = ReadSlots(settings.read_concurrency, settings.read_wait.total_seconds())
     services = Services(
         dict(catalogs),
         settings,
@@ -121,6 +124,7 @@ def create_app(
         runtime,
         Decisions(runtime),
         principals,
+        reads,
     )
     app.state.services = services
     for feature in (
@@ -137,6 +141,7 @@ def create_app(
         functions,
         permissions,
         policies,
+        reads_routes,
     ):
         feature.router.join(app)
     for noun in (warehouses, tokens, groups, dropped_tables, protection):

@@ -20,6 +20,7 @@ from headwater.server.access.decisions import Decisions
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics
 from headwater.server.operation_metrics import WAREHOUSE
+from headwater.server.read_slots import ReadSlots
 from headwater.server.readiness import Readiness
 from headwater.server.settings import ServerSettings
 from headwater.storage.errors import Invalid
@@ -77,6 +78,7 @@ class Services:
         runtime: The clock.
         decisions: Decides what callers may do.
         principals: The tokens and groups of the database; None without a database.
+        reads: The reads that run at a time.
     """
 
     catalogs: Mapping[str, Catalog]
@@ -87,6 +89,7 @@ class Services:
     runtime: Runtime = SYSTEM_RUNTIME
     decisions: Decisions = field(default_factory=lambda: Decisions(SYSTEM_RUNTIME))
     principals: Principals | None = None
+    reads: ReadSlots = field(default_factory=lambda: ReadSlots(4, 60))
 
     async def find(self, warehouse: str) -> Catalog | None:
         """A warehouse's catalog; None when it is not served here; raises Unavailable."""

@@ -151,6 +151,11 @@ class ServerSettings(BaseSettings):
         data_token_seconds: Hand out the warehouse's storage options, credentials included, to
             clients that ask for a table's data token, and let them ask again after so long; None
             hands out none. Clients ask anew an hour before the end, so it is more than that.
+        read_concurrency: The most reads that each server process does at a time for callers who
+            are not shown all of a table.
+        read_batch_rows: The rows of a batch that it reads for them: with `read_concurrency` a bound
+            of its memory.
+        read_wait: The longest time that a read waits for its turn, before it is answered 503.
         client_options: Options that ``/v1/config`` adds to every client's, credentials included if
             they are put here. As a variable: a JSON object.
     """
@@ -204,6 +209,9 @@ class ServerSettings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storage_options: dict[str, SecretStr] = Field(default_factory=dict)
     data_token_seconds: int | None = Field(default=None, gt=3600, le=366 * 24 * 3600)
+    read_concurrency: int = Field(default=4, ge=1, le=1000)
+    read_batch_rows: int = Field(default=16_384, ge=1, le=1_048_576)
+    read_wait: TimeLimit = timedelta(minutes=1)
     client_options: dict[str, SecretStr] = Field(default_factory=dict)
 
     @field_validator("warehouses", mode="before")

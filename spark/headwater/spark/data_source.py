@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 )
 
 from headwater.catalog.table.scan import Rows
+from headwater.catalog.table.served_rows import ServedScan
 from headwater.spark.connection import Connection
 from headwater.spark.options import (
     Operation,
@@ -98,7 +99,10 @@ class HeadwaterSource(DataSource):
         names = [name for name in schema.fieldNames() if name in own.field_by_name]
         _check_schema(schema, own)
         rows = whole.narrowed(names, whole.predicate)
-        return BatchReader(rows, rows.splits, schema, self._connection.parallelism)
+        parallelism = self._connection.parallelism
+        if isinstance(rows, ServedScan):
+            rows = rows.divided(parallelism)
+        return BatchReader(rows, rows.splits, schema, parallelism)
 
     def streamReader(self, schema: st.StructType) -> DataSourceStreamReader:
         """A stream of a table's changes."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-from headwater.storage.capabilities import Operation, refuse_options
+from headwater.storage.capabilities import QUERY_AUTH, Operation, refuse_options
 from headwater.storage.errors import (
     CorruptData,
+    Forbidden,
     HeadwaterError,
     NotFound,
     OutcomeUnknown,
@@ -18,6 +19,7 @@ from headwater.storage.errors import (
 )
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.withheld import WithheldFiles
 from headwater.storage.recent import Recent
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.option_changes import options_at
@@ -191,6 +193,7 @@ class TableStorage:
         schema: The schema in force, options laid over by the caller included.
         runtime: Clock and names.
         recent: The manifests that were read last, for `headwater.storage.scan.live`.
+        sees_all: True if the catalog was asked and shows this reader all rows and values.
     """
 
     name: str
@@ -199,6 +202,7 @@ class TableStorage:
     schema: TableSchema
     runtime: Runtime = SYSTEM_RUNTIME
     recent: Recent = field(default_factory=lambda: Recent(_RECENT), compare=False, repr=False)
+    sees_all: bool = False
     _schemas: dict[int, TableSchema] = field(default_factory=dict, compare=False, repr=False)
 
     def schema_by_id(self, schema_id: int) -> TableSchema:
@@ -243,7 +247,15 @@ class TableStorage:
 
         Raises:
             Unsupported: The message names the options and their values.
+            Forbidden: The catalog may hide rows or values, and has not said that it hides none.
         """
+        if isinstance(self.files, WithheldFiles):
+            self.files.refuse()
+        if not self.sees_all and self.schema.options.get(QUERY_AUTH, "").strip().lower() == "true":
+            raise Forbidden(
+                f"table {self.name} has {QUERY_AUTH}=true: its files are for readers whom the "
+                "catalog shows all of it; read it with Table.scan of a catalog that was asked"
+            )
         keyed = bool(self.schema.primary_keys)
         refuse_options(self.name, self.schema.options, operation, keyed=keyed)
 

@@ -107,7 +107,7 @@ class Catalog(Protocol):
 
     @property
     def policies(self) -> Policies:
-        """The row filters and column masks of tables: records, which nothing enforces."""
+        """The row filters and column masks of tables."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""Policies: row filters and column masks of tables. They are records, nothing enforces them.
+"""Policies: row filters and column masks of tables, each for one principal.
 
 Their identity, their limits and their JSON are those of ``org.apache.paimon.management``.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
+from headwater.catalog.model.access import TableAccess
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.permissions import check_principal
@@ -153,7 +154,10 @@ def _check_size(what: str, text: str) -> None:
 
 
 class Policies(Protocol):
-    """The row filters and column masks of one warehouse's tables: **nothing enforces them**.
+    """The row filters and column masks of one warehouse's tables.
+
+    They restrict the principals that they name, and the members of groups that they name, where a
+    server stands between; a program that opens the catalog itself is its owner and is shown all.
 
     They belong to the table and not to its name: they follow it when it is renamed, stay with a
     dropped table that is restored, and go when it goes.
@@ -182,11 +186,24 @@ class Policies(Protocol):
         Raises:
             NotFound: There is no such table (TABLE).
             Invalid: A column is given without the type that has columns.
+            Forbidden: Policies restrict the caller on the table, and others than its own are asked.
+        """
+        ...
+
+    def access(self, identifier: Identifier) -> TableAccess:
+        """The part of a table, or of a branch of it, that the caller is shown.
+
+        All row filters of the caller and its groups hold together. Where they have different masks
+        of one column, it is null for the caller.
+
+        Raises:
+            NotFound: There is no such table (TABLE).
+            Forbidden: Different masks meet on a column that cannot be null.
         """
         ...
 
     def create(self, identifier: Identifier, policy: Policy) -> None:
-        """Record a policy. **It is not enforced.**
+        """Create a policy: from now on it restricts its principal.
 
         Columns are found by name; the JSON is stored with the table's own indexes and types.
 
@@ -199,6 +216,7 @@ class Policies(Protocol):
                 what they may see (TABLE).
             Invalid: The predicate or transform is not one that Paimon's clients evaluate on the
                 table.
+            Forbidden: Policies restrict the caller on the table.
         """
         ...
 
@@ -223,5 +241,6 @@ class Policies(Protocol):
         Raises:
             NotFound: There is no such table or policy (TABLE, POLICY).
             Invalid: A row filter is named with a column, or a mask without.
+            Forbidden: Policies restrict the caller on the table.
         """
         ...

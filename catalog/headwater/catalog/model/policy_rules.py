@@ -14,18 +14,20 @@ from decimal import Decimal
 from typing import NoReturn
 
 from headwater.catalog.model.policies import ColumnMask, Policy, RowFilter, Rule
+from headwater.storage.capabilities import QUERY_AUTH
 from headwater.storage.casts.type_changes import equal_types, has_cast
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.json_form import literal_from_json
 from headwater.storage.predicate.literal import comparison
+from headwater.storage.predicate.policy_terms import like_pattern
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root
 from headwater.storage.types.data_type import DataField, DataType, Json, parse_type, type_json
 
-__all__ = ["QUERY_AUTH", "canonical_policy"]
+__all__ = ["NULL_TRANSFORM", "QUERY_AUTH", "canonical_policy"]
 
-QUERY_AUTH = "query-auth.enabled"
-"""The table option that has Paimon's clients ask what they may read."""
+NULL_TRANSFORM = '{"name":"NULL"}'
+"""The mask that shows nothing of a column."""
 
 _STRING = AtomicType(Root.VARCHAR, length=MAX_LENGTH)
 _CHARACTERS = (Root.CHAR, Root.VARCHAR)
@@ -220,6 +222,8 @@ def _check_literals(function: str, literals: Sequence[Json], kind: DataType, whe
         or not all(isinstance(each, str) for each in literals)
     ):
         raise Invalid(f"{where}: {function} compares a string with a string, not {kind}")
+    if function == "LIKE":
+        like_pattern(str(literals[0]))
     if not literals:
         return
     beside = TableSchema(0, (DataField(0, "value", kind),), 0, (), (), {}, None, 0)

@@ -88,6 +88,11 @@ class BranchScan(Scan):
             sum(plan.rows_skipped_by_index for plan in plans),
         )
 
+    @property
+    def storages(self) -> tuple[TableStorage, ...]:
+        """Both branches."""
+        return self._own.storage, self._other.storage
+
     def storage_of(self, split: Split) -> TableStorage:
         """The branch that a split's files belong to."""
         other = self._other.storage

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Self, TypeVar
 
+from headwater.catalog.model.access import ALL_OF_IT, TableAccess
 from headwater.catalog.model.branches import branch_of
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.consumers import ConsumerInfo
@@ -18,9 +19,11 @@ from headwater.catalog.model.tags import TagInfo
 from headwater.catalog.table.consumer import Consumer
 from headwater.catalog.table.display import Display, time_text
 from headwater.catalog.table.pointer import CatalogPointer
+from headwater.storage.capabilities import QUERY_AUTH
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.files.access import FileAccess
-from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.files.withheld import WithheldFiles
 from headwater.storage.jobs.expire import delete_tag_data
 from headwater.storage.jobs.tags import tell_of_tag
 from headwater.storage.maintenance.partition_done import delete_success_file
@@ -91,18 +94,44 @@ class TableHistory:
         self._info = info
         self._runtime = runtime
         self._overlay = dict(options or {})
-        self._files: FileAccess = catalog.table_files(info)
         self._storage = self._make_storage()
 
     def _make_storage(self) -> TableStorage:
         check_laid_over(self._info.schema, self._overlay)
+        self._access = self._asked()
+        self._files: FileAccess
+        if self._access.reader is not None:
+            self._files = WithheldFiles(str(self._info.identifier))
+        else:
+            self._files = self._catalog.table_files(self._info)
         return TableStorage(
             str(self._info.identifier),
             TableLayout(self._info.path.rstrip("/"), self._info.identifier.branch),
             self._files,
             self._info.schema.with_options(self._overlay),
             self._runtime,
+            sees_all=self._access.reader is None,
         )
+
+    def _asked(self) -> TableAccess:
+        """The part of the table that the catalog shows this program."""
+        asks = self._info.schema.options.get(QUERY_AUTH, "").strip().lower() == "true"
+        # A branch may be older than the option, and the policies are those of the table.
+        if not asks and self._info.identifier.branch == MAIN_BRANCH:
+            return ALL_OF_IT
+        return self._catalog.policies.access(self._info.identifier)
+
+    def refuse_restricted(self, what: str) -> None:
+        """Refuse what would show more than the policies let this program see.
+
+        Args:
+            what: The thing refused, as a part of the message.
+
+        Raises:
+            Forbidden: Policies restrict what is seen of the table.
+        """
+        if isinstance(self._files, WithheldFiles):
+            self._files.refuse(what)
 
     def __repr__(self) -> str:
         return str(self._display())

@@ -10,6 +10,7 @@ import pyarrow as pa
 from headwater.catalog.table.audit_log import AuditLog, Binlog
 from headwater.catalog.table.reading import ReadableTable
 from headwater.catalog.table.scan import Rows, Scan
+from headwater.catalog.table.served_rows import ServedChanges, ServedScan
 from headwater.storage.scan.start import IncrementalMode, ReadStart, StartMode
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import Tag
@@ -164,6 +165,7 @@ class Inspect:
         return statistics_table(self.table.storage, self._snapshot())
 
     def _snapshot(self) -> Snapshot | None:
+        self.table.refuse_restricted("this tells of its files")
         return self.table.scan().snapshot
 
     # Its rows -----------------------------------------------------------------------------------
@@ -194,7 +196,10 @@ class Inspect:
             since, until, mode: Give the changes between them instead, as `Table.changes` does; so
                 do the table's ``incremental-…`` options.
         """
-        return AuditLog(self._rows(columns, where, since, until, mode))
+        rows = self._rows(columns, where, since, until, mode)
+        if isinstance(rows, ServedScan | ServedChanges):
+            return rows.audit_log()
+        return AuditLog(rows)
 
     def binlog(
         self,
@@ -210,6 +215,7 @@ class Inspect:
             columns: The table's columns, in this order; None means all.
             since, until, mode: As for `audit_log`.
         """
+        self.table.refuse_restricted("its binlog pairs rows that you may not see")
         return Binlog(self._rows(columns, None, since, until, mode))
 
     def _rows(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Self
 
+from headwater.catalog.model.access import ChangesAsked, ReadKind, ReadRequest
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.partitions import PartitionInfo
 from headwater.catalog.table.between import Difference, between_arguments, between_options
@@ -13,6 +15,7 @@ from headwater.catalog.table.branch_scan import BranchScan
 from headwater.catalog.table.files import FileInfo, list_files, partitions_of
 from headwater.catalog.table.history import TableHistory, millis_of
 from headwater.catalog.table.scan import Changes, Scan
+from headwater.catalog.table.served_rows import Served, ServedChanges, ServedScan, described
 from headwater.storage.capabilities import unsupported_mode
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.predicate.filter import Predicate, parse_predicate
@@ -73,6 +76,16 @@ class ReadableTable(TableHistory):
         arguments = (snapshot_id, tag, timestamp, watermark, version)
         if sum(item is not None for item in arguments) > 1:
             raise Invalid("give at most one of snapshot_id, tag, timestamp, watermark and version")
+        if self._access.reader is not None:
+            millis_or_none = None if timestamp is None else millis_of(timestamp)
+            request = ReadRequest(
+                snapshot_id=snapshot_id,
+                tag=tag,
+                timestamp=millis_or_none,
+                watermark=watermark,
+                version=version,
+            )
+            return self._served_scan(request, columns, where)
         start = ReadStart.of(self.schema.options)
         moment = start
         if snapshot_id is not None:
@@ -259,9 +272,12 @@ class ReadableTable(TableHistory):
             Unsupported: There is an overwrite among the snapshots, and it is not to be skipped; or
                 the difference cannot be known.
         """
+        chosen = incremental_mode(mode)
+        if self._access.reader is not None:
+            asked = _changes_asked(since, until, chosen, skip_overwrites, row_kinds)
+            return self._served_changes(asked, columns, where)
         storage = self._storage
         predicate = self._predicate(where, storage)
-        chosen = incremental_mode(mode)
         if since is None:
             if until is not None:
                 raise Invalid("say since what the changes are wanted, not only until what")
@@ -289,6 +305,38 @@ class ReadableTable(TableHistory):
                 told = files_of_changes(storage.schema, between.mode) is IncrementalMode.CHANGELOG
                 self._refuse_overwrites(between.since, between.until, told=told)
         return Changes(storage, plans, columns, predicate, row_kinds=row_kinds)
+
+    # Where a server reads -----------------------------------------------------------------------
+
+    def _served_scan(
+        self,
+        request: ReadRequest,
+        columns: Sequence[str] | None,
+        where: str | Predicate | None,
+    ) -> ServedScan:
+        """Rows that the server reads, as policies restrict what this program sees."""
+        served = self._served(request)
+        storage, told = described(self._storage, served)
+        snapshot = None
+        if told.snapshot_id is not None:
+            snapshot = self.snapshot(told.snapshot_id)
+            if other_branch(self.name, self._storage.layout.branch, self.schema) is None:
+                served = served.pinned(snapshot.id, storage.schema.id, told.policies)
+        return ServedScan(served, storage, snapshot, columns, self._predicate(where, storage))
+
+    def _served_changes(
+        self, asked: ChangesAsked, columns: Sequence[str] | None, where: str | Predicate | None
+    ) -> ServedChanges:
+        """Changes that the server reads, as policies restrict what this program sees."""
+        served = self._served(ReadRequest(kind=ReadKind.CHANGES, changes=asked))
+        storage, _ = described(self._storage, served)
+        predicate = self._predicate(where, storage)
+        return ServedChanges(served, storage, columns, predicate, row_kinds=asked.row_kinds)
+
+    def _served(self, request: ReadRequest) -> Served:
+        reader = self._access.reader
+        assert reader is not None, "only a server restricts"
+        return Served(reader, replace(request, options=self._overlay))
 
     def _gives_overwrites(self) -> bool:
         options = self.schema.table_options
@@ -338,6 +386,30 @@ class ReadableTable(TableHistory):
     def _own_partitions(self) -> list[PartitionInfo]:
         snapshot = self.pointer.latest()
         return [] if snapshot is None else partitions_of(self._storage, snapshot)
+
+
+def _changes_asked(
+    since: int | str | datetime | None,
+    until: int | str | datetime | None,
+    mode: IncrementalMode,
+    skip_overwrites: bool,
+    row_kinds: bool,
+) -> ChangesAsked:
+    """The arguments of `ReadableTable.changes` as a server takes them; raises Invalid."""
+    by_time = isinstance(since, datetime)
+    if until is not None and (since is None or by_time is not isinstance(until, datetime)):
+        raise Invalid(
+            f"changes since {since!r} until {until!r}: give two snapshot ids, two tags or two "
+            "moments"
+        )
+    return ChangesAsked(
+        millis_of(since) if isinstance(since, datetime) else since,
+        millis_of(until) if isinstance(until, datetime) else until,
+        by_time,
+        mode.value,
+        skip_overwrites,
+        row_kinds,
+    )
 
 
 def _is_of_snapshot(error: NotFound) -> bool:

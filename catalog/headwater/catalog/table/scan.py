@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, ClassVar, Literal, overload
 
 import pyarrow as pa
 
@@ -47,6 +47,9 @@ class Rows:
         predicate: Only rows for which it is true; None means all.
         row_kinds: True if rows bear a column ``_ROW_KIND``.
     """
+
+    is_served: ClassVar[bool] = False
+    """True if a server reads them, and the files are withheld."""
 
     def __init__(
         self,
@@ -95,6 +98,11 @@ class Rows:
     def storage_of(self, split: Split) -> TableStorage:
         """The table or branch that a split's files belong to."""
         return self.storage
+
+    @property
+    def storages(self) -> tuple[TableStorage, ...]:
+        """The table, or the branches of it that are read as one."""
+        return (self.storage,)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The rows as a stream of Arrow's C interface, which DuckDB, Polars and pandas take.

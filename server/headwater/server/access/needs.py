@@ -18,6 +18,7 @@ from headwater.catalog.wire.permissions import (
     RevokePermissionRequest,
     parse_target_type,
 )
+from headwater.catalog.wire.reads import ReadTableRequest
 from headwater.catalog.wire.tables import AuthTableQueryRequest, RenameTableRequest, WireModel
 from headwater.storage.errors import Invalid
 
@@ -30,6 +31,7 @@ __all__ = [
     "of_a_list_of_grants",
     "of_a_list_of_policies",
     "of_a_query",
+    "of_a_read",
     "of_a_rename",
     "of_a_restore",
     "of_a_revoke",
@@ -130,6 +132,18 @@ def of_a_query(call: Call) -> Sequence[Need]:
     thing = _thing(TargetType.TABLE, call)
     some = frozenset({Access.SELECT})
     return [Need(thing, some, columns=columns)]
+
+
+def of_a_read(call: Call) -> Sequence[Need]:
+    """SELECT of the columns that are read, those of the condition among them."""
+    body = _body(ReadTableRequest, call)
+    thing = _thing(TargetType.TABLE, call)
+    some = frozenset({Access.SELECT})
+    if body.select is None:
+        return [Need(thing, some)]
+    columns = [*body.select, *(body.filter_columns or ())]
+    # Rows without columns are a number of rows.
+    return [Need(thing, some, columns=columns) if columns else Need(thing, some, some_columns=True)]
 
 
 def of_a_rename(type_: TargetType, create: Access) -> Needs:

@@ -47,7 +47,7 @@ _TAGS: Mapping[str, str] = {
     "view": "Views, with a query for each dialect.",
     "function": "Functions and their definitions.",
     "permission": "Grants of access to principals and groups.",
-    "policy": "Row filters and column masks of tables: recorded, and **not enforced**.",
+    "policy": "Row filters and column masks of tables.",
     "management": "Administration; Headwater's own, not Paimon's.",
     "health": "For load balancers and monitoring; no token is needed.",
 }

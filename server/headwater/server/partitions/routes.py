@@ -6,6 +6,8 @@ from typing import Annotated
 
 from fastapi import Query
 
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.wire.partitions import (
     CreatePartitionsRequest,
@@ -19,8 +21,9 @@ from headwater.catalog.wire.partitions import (
 )
 from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf, TableName, page_size
-from headwater.server.error_responses import failures
+from headwater.server.error_responses import Failure, failures
 from headwater.server.resource_router import ResourceRouter
+from headwater.storage.errors import Forbidden
 
 __all__ = ["router"]
 
@@ -28,11 +31,29 @@ router = ResourceRouter(
     prefix="/v1/{prefix}/databases/{database}/tables/{table}/partitions", tags=["partition"]
 )
 
+_RESTRICTED = Failure(
+    "policies restrict",
+    403,
+    "policies restrict what you see of table sales.orders, and its partitions tell of all rows",
+)
+
+
+def _refuse_restricted(catalog: Catalog, name: Identifier) -> None:
+    """Refuse to tell of partitions whose rows or values the caller may not be shown.
+
+    Raises:
+        Forbidden: Policies restrict the caller on the table.
+    """
+    if catalog.policies.access(name).restriction:
+        raise Forbidden(
+            f"policies restrict what you see of table {name}, and its partitions tell of all rows"
+        )
+
 
 @router.get(
     "",
     summary="List partitions",
-    responses=failures("no table", "no partitions here"),
+    responses=failures("no table", "no partitions here", _RESTRICTED),
 )
 def list_partitions(
     catalog: CatalogOf,
@@ -46,7 +67,8 @@ def list_partitions(
         ),
     ] = None,
 ) -> ListPartitionsResponse:
-    """The partitions ordered by name, in pages."""
+    """The partitions ordered by name, in pages; not for callers whom policies restrict."""
+    _refuse_restricted(catalog, name)
     found = catalog.partitions.list(name, pattern=pattern or None, **page)
     return ListPartitionsResponse.of(found.map(PartitionModel.of))
 
@@ -54,12 +76,16 @@ def list_partitions(
 @router.post(
     "",
     summary="Create partitions",
-    responses=failures("no table", "partition exists", "no partitions here"),
+    responses=failures("no table", "partition exists", "no partitions here", _RESTRICTED),
 )
 def create_partitions(
     catalog: CatalogOf, name: TableName, body: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Registers partitions and records their statistics, all of them or none."""
+    """Registers partitions and records their statistics, all of them or none.
+
+    Not for callers whom policies restrict: the answer tells which exist.
+    """
+    _refuse_restricted(catalog, name)
     reported = body.partition_statistics
     statistics = None if reported is None else [item.statistics() for item in reported]
     result = catalog.partitions.create(
@@ -75,12 +101,16 @@ def create_partitions(
 @router.post(
     "/drop",
     summary="Drop partitions",
-    responses=failures("no table", "no partition", "no partitions here"),
+    responses=failures("no table", "no partition", "no partitions here", _RESTRICTED),
 )
 def drop_partitions(
     catalog: CatalogOf, name: TableName, body: DropPartitionsRequest
 ) -> DropPartitionsResponse:
-    """Removes partitions from the catalog; the client deletes their files."""
+    """Removes partitions from the catalog; the client deletes their files.
+
+    Not for callers whom policies restrict: the answer tells which exist.
+    """
+    _refuse_restricted(catalog, name)
     result = catalog.partitions.drop(
         name,
         body.partition_specs,
@@ -103,12 +133,16 @@ def mark_done_partitions(catalog: CatalogOf, name: TableName, body: PartitionSpe
 @router.post(
     "/list-by-names",
     summary="List partitions by name",
-    responses=failures("no table", "no partitions here"),
+    responses=failures("no table", "no partitions here", _RESTRICTED),
 )
 def list_partitions_by_names(
     catalog: CatalogOf, name: TableName, body: PartitionSpecsRequest
 ) -> ListPartitionsResponse:
-    """Those of up to 1000 given partitions that exist, in one page."""
+    """Those of up to 1000 given partitions that exist, in one page.
+
+    Not for callers whom policies restrict.
+    """
+    _refuse_restricted(catalog, name)
     found = Page(catalog.partitions.list_by_names(name, body.specs))
     return ListPartitionsResponse.of(found.map(PartitionModel.of))
 
@@ -116,7 +150,7 @@ def list_partitions_by_names(
 @router.post(
     "/list-by-filter",
     summary="List partitions by filter",
-    responses=failures("no table", "no partitions here"),
+    responses=failures("no table", "no partitions here", _RESTRICTED),
 )
 def list_partitions_by_filter(
     catalog: CatalogOf, name: TableName, body: ListPartitionsByFilterRequest
@@ -124,8 +158,9 @@ def list_partitions_by_filter(
     """Partitions that may match a predicate, by pages.
 
     Some may not match: evaluate the predicate again. A page may be empty and still have a token for
-    the next.
+    the next. Not for callers whom policies restrict.
     """
+    _refuse_restricted(catalog, name)
     found = catalog.partitions.list_by_filter(
         name,
         body.filter,

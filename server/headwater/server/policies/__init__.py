@@ -1,1 +1,1 @@
-"""Policies: recorded, not enforced."""
+"""Policies: row filters and column masks."""

@@ -1,4 +1,4 @@
-"""Policies: recorded, listed and dropped, and not enforced."""
+"""Policies: created, listed and dropped."""
 
 from __future__ import annotations
 
@@ -39,6 +39,12 @@ _NOT_ASKED = Failure(
     "orders",
 )
 
+_RESTRICTED = Failure(
+    "policies restrict",
+    403,
+    "policies restrict what you see of table sales.orders; somebody whom none restricts lists and "
+    "changes them",
+)
 _MISSING = Failure(
     "no policy",
     404,
@@ -48,7 +54,7 @@ _MISSING = Failure(
 )
 
 
-@router.get("", summary="List policies", responses=failures("no table"))
+@router.get("", summary="List policies", responses=failures("no table", _RESTRICTED))
 def list_policies(
     catalog: CatalogOf,
     name: TableName,
@@ -63,7 +69,7 @@ def list_policies(
 ) -> ListPoliciesResponse:
     """The row filters and column masks of this table.
 
-    **This server enforces no policy**: every reader sees all rows and all columns as they are.
+    Callers whom one restricts list only those of their own name or of one of their groups.
     """
     found = catalog.policies.list(
         name,
@@ -79,23 +85,25 @@ def list_policies(
 @router.post(
     "",
     summary="Create a policy",
-    responses=failures("no table", "no column", _EXISTS, _NOT_ASKED),
+    responses=failures("no table", "no column", _EXISTS, _NOT_ASKED, _RESTRICTED),
 )
 def create_policy(catalog: CatalogOf, name: TableName, body: CreatePolicyRequest) -> Empty:
-    """Records a row filter or a column mask for one principal.
+    """Restricts what one principal, or the members of one group, see of the table.
 
-    **It is recorded and not enforced**: anybody with a token sees every row and every column. A
-    principal has at most one row filter on a table and one mask on a column; to replace one, drop
-    it first. The table's option `query-auth.enabled` must be true. The record follows a renamed
-    table, and is deleted once the table is dropped for good.
+    A principal has at most one row filter on a table and one mask on a column; to replace one, drop
+    it first. The table's option `query-auth.enabled` must be true. The policy follows a renamed
+    table, and is deleted once the table is dropped for good. Not for callers whom a policy of the
+    table restricts.
     """
     catalog.policies.create(name, body.policy())
     return Empty()
 
 
-@router.post("/drop", summary="Drop a policy", responses=failures("no table", _MISSING))
+@router.post(
+    "/drop", summary="Drop a policy", responses=failures("no table", _MISSING, _RESTRICTED)
+)
 def drop_policy(catalog: CatalogOf, name: TableName, body: DropPolicyRequest) -> Empty:
-    """Deletes the record. **Policies are not enforced**, so nobody sees more than before."""
+    """Its principal sees more from now on. Not for callers whom a policy of the table restricts."""
     column = None if _is_blank(body.column) else body.column
     catalog.policies.drop(name, parse_policy_type(body.type), body.principal, column)
     return Empty()

@@ -31,15 +31,22 @@ from headwater.server.dependencies import (
     ServicesOf,
     TableName,
 )
-from headwater.server.error_responses import failures
+from headwater.server.error_responses import Failure, failures
 from headwater.server.resource_router import ResourceRouter
-from headwater.storage.errors import NotFound, ResourceType, Unsupported
+from headwater.storage.errors import Forbidden, NotFound, ResourceType, Unsupported
 from headwater.storage.schema.change import schema_change_from_json
 from headwater.storage.schema.table_schema import Schema
 
 __all__ = ["router"]
 
 router = ResourceRouter(prefix="/v1/{prefix}", tags=["table"])
+
+_WITHHELD = Failure(
+    "files withheld",
+    403,
+    "policies restrict what you see of table sales.orders, and a token for the files of "
+    "sales.orders would show all of it; read rows with POST …/tables/orders/read",
+)
 
 NamePattern = Annotated[
     str | None, Query(alias="tableNamePattern", description="A SQL LIKE pattern of names.")
@@ -219,26 +226,42 @@ def auth_table_query(
 ) -> AuthTableQueryResponse:
     """Refused (403) unless the caller may select all of the columns; no columns are all columns.
 
-    The answer is always empty: row filters and column masks are not enforced.
+    The answer is the policies that restrict the caller, or a group that it belongs to. All filters
+    hold together. A column that several masks meet is null. With `select`, only masks of those
+    columns are answered; without it, all are.
     """
     info = catalog.tables.get(name)
     info.schema.columns(body.select or ())
-    return AuthTableQueryResponse(filter=[], column_masking={})
+    restriction = catalog.policies.access(name).restriction
+    masks = restriction.masks or {}
+    wanted = masks if body.select is None else restriction.masked(body.select)
+    return AuthTableQueryResponse(
+        filter=list(restriction.filters),
+        column_masking={each: masks[each] for each in sorted(wanted)},
+    )
 
 
 @router.get(
     "/databases/{database}/tables/{table}/token",
     summary="Get a token for a table's files",
-    responses=failures("no table", "unsupported"),
+    responses=failures("no table", "unsupported", _WITHHELD),
 )
 def get_table_token(
     services: ServicesOf, catalog: CatalogOf, name: TableName
 ) -> GetTableTokenResponse:
     """The warehouse's storage options, if the operator hands them out.
 
-    Otherwise 501; clients use the client options that `/v1/config` returns.
+    Otherwise 501; clients use the client options that `/v1/config` returns. The options open all
+    files of the warehouse: who is shown only a part of any of its tables is answered 403.
     """
     info = catalog.tables.get(name)
+    access = catalog.policies.access(name)
+    if access.files_withheld:
+        which = f"table {name}" if access.restriction else "another table of its warehouse"
+        raise Forbidden(
+            f"policies restrict what you see of {which}, and a token for the files of {name} would "
+            f"show all of it; read rows with POST …/tables/{name.name}/read"
+        )
     seconds = services.settings.data_token_seconds
     if seconds is None:
         raise Unsupported(

@@ -60,7 +60,7 @@ def divide_rows(rows: Rows, columns: Sequence[str]) -> Division:
         rows: The rows.
         columns: The columns that Spark's own scan would have to read.
     """
-    if isinstance(rows, Scan) and not isinstance(rows, BranchScan):
+    if isinstance(rows, Scan) and not isinstance(rows, BranchScan) and not rows.is_served:
         return divide(rows.storage, rows.splits, columns)
     return Division((), rows.splits)
 

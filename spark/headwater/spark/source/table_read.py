@@ -93,12 +93,15 @@ class TableRead:
 
     @property
     def _splits(self) -> tuple[Split, ...]:
+        if self.rows is not None and self.rows.is_served:
+            # The files of what a server reads are not told.
+            return ()
         return (*self.division.native, *self.division.python)
 
     @cached_property
     def _whole(self) -> tuple[Split, ...]:
         rows = self.relation.rows
-        return () if rows is None else rows.narrowed(None, None).splits
+        return () if rows is None or rows.is_served else rows.narrowed(None, None).splits
 
 
 def read_frame(session: CatalogSession, read: TableRead) -> DataFrame:

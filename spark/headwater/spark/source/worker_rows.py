@@ -13,6 +13,7 @@ import pyspark.sql.types as st
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.catalog.table.scan import Changes, Rows
+from headwater.catalog.table.served_rows import ServedScan
 from headwater.spark.source.batch_read import pack_splits
 from headwater.spark.types import conform, spark_arrow_schema
 from headwater.storage.read.positioned_rows import positioned_rows
@@ -40,6 +41,10 @@ def worker_frame(
         positioned: True if `schema` ends with the columns of
             `headwater.storage.read.positioned_rows`.
     """
+    if isinstance(rows, ServedScan):
+        # The server reads them in as many parts as there are tasks at once.
+        rows = rows.divided(parallelism)
+        splits = rows.splits
     if isinstance(rows, Changes):
         # Their order is that of the commits: one task reads them all.
         packed = [list(splits)]

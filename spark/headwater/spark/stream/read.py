@@ -88,6 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
         self, connection: Connection, options: ReadOptions, table: Table, schema: st.StructType
     ) -> None:
+        table.refuse_restricted("a stream reads its files")
         storage = table.storage
         names = schema.fieldNames()
         kinds = ROW_KIND_COLUMN in names and ROW_KIND_COLUMN not in storage.schema.field_by_name

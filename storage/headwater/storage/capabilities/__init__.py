@@ -10,6 +10,7 @@ from headwater.storage.capabilities.checks import (
     refuse_options,
     unsupported_mode,
 )
+from headwater.storage.capabilities.honoured_options import QUERY_AUTH
 from headwater.storage.capabilities.model import Operation, Option, Refusal, Values
 from headwater.storage.capabilities.modes import MODES
 from headwater.storage.capabilities.refused_options import FILE_FORMATS
@@ -20,6 +21,7 @@ __all__ = [
     "KEPT_TYPES",
     "MODES",
     "OPTIONS",
+    "QUERY_AUTH",
     "Operation",
     "Option",
     "Refusal",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from headwater.storage.capabilities.model import Option
 
-__all__ = ["HONOURED_OPTIONS"]
+__all__ = ["HONOURED_OPTIONS", "QUERY_AUTH"]
+
+QUERY_AUTH = "query-auth.enabled"
+"""The option that has clients ask the catalog which rows and values they may show."""
 
 
 def _honoured(key: str, note: str, *aliases: str) -> Option:
@@ -12,6 +15,7 @@ def _honoured(key: str, note: str, *aliases: str) -> Option:
 
 
 HONOURED_OPTIONS: tuple[Option, ...] = (
+    _honoured(QUERY_AUTH, "whether the catalog may hide rows and columns from a query"),
     # Rows and their keys.
     _honoured("primary-key", "the primary key, where the schema names none"),
     _honoured("partition", "the partition columns, likewise"),

@@ -116,11 +116,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         one_of("default"),
     ),
     Option(
-        "query-auth.enabled",
-        "whether the catalog may hide rows and columns from a query",
-        refusals=(Refusal(_READS, _FALSE, "what the catalog hides would be shown"),),
-    ),
-    Option(
         "row-tracking.enabled",
         "whether rows have ids that stay; they are read without them",
         refusals=(Refusal(_WRITES, _FALSE),),

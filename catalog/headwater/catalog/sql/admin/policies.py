@@ -1,13 +1,15 @@
-"""Policies: row filters and column masks. Nothing here enforces them."""
+"""Policies: row filters and column masks, and what they leave of a table to whom."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from headwater.catalog.model.access import ALL_OF_IT, TableAccess
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.policies import (
@@ -19,15 +21,24 @@ from headwater.catalog.model.policies import (
     check_identity,
     policy_name,
 )
-from headwater.catalog.model.policy_rules import QUERY_AUTH, canonical_policy
+from headwater.catalog.model.policy_rules import NULL_TRANSFORM, QUERY_AUTH, canonical_policy
+from headwater.catalog.model.policy_subjects import policy_subjects
 from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import PolicyRow
+from headwater.catalog.sql.database.models import DatabaseRow, PolicyRow, TableRow
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.lookup import find_table, latest_schema, lock_branch
 from headwater.catalog.sql.queries.names import check_page
-from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
+from headwater.storage.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ResourceType,
+)
 from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.predicate.restriction import Restriction
 from headwater.storage.schema.table_schema import TableSchema
 
 __all__ = ["SqlPolicies", "refuse_policies_broken_by"]
@@ -73,11 +84,41 @@ class SqlPolicies:
         query = along(query, PolicyRow.table_id, *key)
         with self._sql.read() as connection:
             table_id = find_table(connection, self._context, identifier).id
+            if principal is None or principal not in (policy_subjects() or ()):
+                _refuse_restricted(connection, table_id, identifier)
             rows = connection.execute(query.where(PolicyRow.table_id == table_id)).all()
         policies = tuple(_policy(*row) for row in rows)
         if max_results is None or len(policies) <= max_results:
             return Page(policies)
         return Page(policies[:max_results], _place(policies[max_results - 1]))
+
+    def access(self, identifier: Identifier) -> TableAccess:
+        """The part of a table or branch that the caller is shown."""
+        subjects = policy_subjects()
+        if subjects is None:
+            return ALL_OF_IT
+        with self._sql.read() as connection:
+            table_id = find_table(connection, self._context, identifier).id
+            policies = _policies_of(connection, table_id, subjects)
+            if not policies:
+                withheld = self._is_restricted(connection, subjects)
+                return TableAccess(files_withheld=True) if withheld else ALL_OF_IT
+            schema = latest_schema(connection, table_id, identifier)
+        restriction = _restriction(identifier, policies, schema)
+        return TableAccess(restriction, files_withheld=True)
+
+    def _is_restricted(self, connection: Connection, subjects: Sequence[str]) -> bool:
+        """True if a policy on any table of the warehouse, dropped ones included, names them."""
+        query = (
+            select(PolicyRow.table_id)
+            .join(TableRow, TableRow.id == PolicyRow.table_id)
+            .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+            .where(
+                DatabaseRow.warehouse == self._context.warehouse, PolicyRow.principal.in_(subjects)
+            )
+            .limit(1)
+        )
+        return connection.execute(query).first() is not None
 
     def create(self, identifier: Identifier, policy: Policy) -> None:
         """Record a policy of a table whose readers ask what they may see."""
@@ -85,6 +126,7 @@ class SqlPolicies:
 
         def work(connection: Connection) -> None:
             table_id = self._locked(connection, identifier)
+            _refuse_restricted(connection, table_id, identifier)
             schema = latest_schema(connection, table_id, identifier)
             if not asks_for_authorization(schema):
                 raise Conflict(
@@ -129,6 +171,7 @@ class SqlPolicies:
 
         def work(connection: Connection) -> bool:
             table_id = find_table(connection, self._context, identifier).id
+            _refuse_restricted(connection, table_id, identifier)
             gone = connection.execute(
                 delete(PolicyRow).where(
                     PolicyRow.table_id == table_id,
@@ -182,6 +225,59 @@ def refuse_policies_broken_by(
                 f"table {identifier} has policy {policy.name}, which the change would break: "
                 f"{error.message}; drop the policy first"
             ) from error
+
+
+def _policies_of(
+    connection: Connection, table_id: str, subjects: Sequence[str]
+) -> Sequence[Policy]:
+    """The policies of a table for some principals, in a fixed order."""
+    key = (PolicyRow.type, PolicyRow.principal, PolicyRow.column)
+    found = connection.execute(
+        select(*key, PolicyRow.document)
+        .where(PolicyRow.table_id == table_id, PolicyRow.principal.in_(subjects))
+        .order_by(*key)
+    )
+    # Some databases compare text regardless of case; names are not equal then.
+    return [_policy(*row) for row in found if row.principal in subjects]
+
+
+def _refuse_restricted(connection: Connection, table_id: str, identifier: Identifier) -> None:
+    """Refuse a caller whom policies of the table restrict to look at them or to change them."""
+    subjects = policy_subjects()
+    if subjects is not None and _policies_of(connection, table_id, subjects):
+        raise Forbidden(
+            f"policies restrict what you see of table {identifier}; somebody whom none restricts "
+            "lists and changes them"
+        )
+
+
+def _restriction(
+    identifier: Identifier, policies: Sequence[Policy], schema: TableSchema
+) -> Restriction:
+    filters: list[str] = []
+    masks: dict[str, str] = {}
+    for policy in policies:
+        try:
+            rule = canonical_policy(policy, schema).rule
+        except (Invalid, NotFound):
+            raise Forbidden(
+                f"table {identifier} has changed under policy {policy.name}, so that nothing of it "
+                "is shown to you; ask who manages its policies"
+            ) from None
+        match rule:
+            case RowFilter(predicate):
+                if predicate not in filters:
+                    filters.append(predicate)
+            case ColumnMask(column, transform):
+                if masks.setdefault(column, transform) == transform:
+                    continue
+                if not schema.column(column).type.nullable:
+                    raise Forbidden(
+                        f"table {identifier}: several masks of column '{column}' apply to you and "
+                        "differ, and it cannot be null; ask who manages its policies"
+                    )
+                masks[column] = NULL_TRANSFORM
+    return Restriction(tuple(filters), masks)
 
 
 def asks_for_authorization(schema: TableSchema) -> bool:

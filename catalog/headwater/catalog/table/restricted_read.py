@@ -1,0 +1,219 @@
+"""Rows of a table as policies show them to a reader; the side of a server that reads the files."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Generator, Iterator, Sequence
+
+import pyarrow as pa
+
+from headwater.catalog.model.access import ChangesAsked, ReadKind, ReadRequest, RowStream
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import acting_as
+from headwater.catalog.table.audit_log import AuditLog
+from headwater.catalog.table.scan import Changes, Rows, Scan
+from headwater.catalog.table.table import Table
+from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unsupported
+from headwater.storage.predicate.filter import And, Predicate, columns_of, parse_predicate
+from headwater.storage.predicate.restriction import RestrictedRows, Restriction
+from headwater.storage.scan.start import INCREMENTAL_OPTIONS, START_OPTIONS, ReadStart, StartMode
+from headwater.storage.schema.table_schema import TableSchema
+
+__all__ = ["open_rows"]
+
+_LOG = logging.getLogger(__name__)
+_READING_OPTIONS = frozenset(
+    {
+        *START_OPTIONS,
+        *INCREMENTAL_OPTIONS,
+        "scan.fallback-branch",
+        "scan.primary-branch",
+        "table-read.sequence-number.enabled",
+    }
+)
+_BY_CREATION = (StartMode.FROM_FILE_CREATION_TIME, StartMode.FROM_CREATION_TIMESTAMP)
+
+
+def open_rows(
+    catalog: Catalog, identifier: Identifier, request: ReadRequest, *, batch_rows: int
+) -> RowStream:
+    """Rows of a table for whom the catalog acts, filtered and masked.
+
+    The policies are those of this moment. The whole plan is made of what the reader may know:
+    filters leave files out, and so does the reader's condition on columns that are not masked; but
+    neither the number of parts nor an error tells of rows that are not shown.
+
+    Args:
+        catalog: The catalog, in this process.
+        identifier: The table or branch.
+        request: The rows that are wanted.
+        batch_rows: Rows of a batch, about.
+
+    Raises:
+        NotFound: There is no such table, column, snapshot or tag.
+        Forbidden: A policy keeps these rows from being read.
+        Invalid: The request contradicts itself, or its condition is none.
+        Conflict: The policies are others than those of `ReadRequest.policies`.
+        Unsupported: The table's files are not the catalog's own.
+    """
+    access = catalog.policies.access(identifier)
+    unknown = sorted(set(request.options) - _READING_OPTIONS)
+    if unknown:
+        raise Invalid(
+            f"table {identifier}: options {', '.join(unknown)} do not say what is read; leave "
+            "them out"
+        )
+    # From here on the server reads for itself; what it gives away passes `_Shown`.
+    with acting_as(None):
+        info = catalog.tables.get(identifier)
+        if info.is_external:
+            raise Unsupported(
+                f"table {identifier} is external, and the server does not read its files; read it "
+                "with credentials of your own"
+            )
+        present = catalog.tables.get(Identifier(identifier.database, identifier.table)).schema
+        rows = _chosen(Table(catalog, info, options=request.options), request)
+    policies = access.restriction.fingerprint
+    if request.policies not in (None, policies):
+        raise Conflict(
+            f"the policies of table {identifier} have changed since other parts of it were read; "
+            "read it again"
+        )
+    for storage in rows.storages:
+        access.restriction.check(str(identifier), present, storage.schema)
+    shown = _Shown(str(identifier), rows, access.restriction, request)
+    snapshot = rows.snapshot if isinstance(rows, Scan) else None
+    return RowStream(
+        shown.schema,
+        rows.storage.schema.to_json(),
+        None if snapshot is None else snapshot.id,
+        policies,
+        shown.batches(batch_rows),
+    )
+
+
+def _chosen(table: Table, request: ReadRequest) -> Rows:
+    """All rows of the request's kind, to be narrowed."""
+    if request.changes is not None and request.parts > 1:
+        raise Invalid(f"table {table.name}: changes are in order, and have one part")
+    if request.kind is ReadKind.CHANGES:
+        assert request.changes is not None
+        return _changes(table, request.changes)
+    if request.kind is ReadKind.AUDIT_LOG and request.changes is not None:
+        return AuditLog(_changes(table, request.changes))
+    if ReadStart.of(table.schema.options).mode in _BY_CREATION:
+        raise Unsupported(
+            f"table {table.name}: a server does not read rows by the time at which their files "
+            "were made; unset scan.file-creation-time-millis and scan.creation-time-millis"
+        )
+    scan = table.scan(
+        snapshot_id=request.snapshot_id,
+        tag=request.tag,
+        timestamp=request.timestamp,
+        watermark=request.watermark,
+        version=request.version,
+    )
+    if request.schema_id is not None and request.schema_id != scan.storage.schema.id:
+        scan = Scan(table.storage.at_schema(request.schema_id), scan.snapshot, None, None)
+    if request.kind is ReadKind.READ_OPTIMIZED:
+        return scan.read_optimized()
+    return AuditLog(scan) if request.kind is ReadKind.AUDIT_LOG else scan
+
+
+def _changes(table: Table, asked: ChangesAsked) -> Changes:
+    return table.changes(
+        _end(asked.since, asked.by_time),
+        _end(asked.until, asked.by_time),
+        mode=asked.mode,
+        skip_overwrites=asked.skip_overwrites,
+        row_kinds=asked.row_kinds,
+    )
+
+
+def _end(end: int | str | None, by_time: bool) -> int | str | dt.datetime | None:
+    if not by_time or end is None:
+        return end
+    if isinstance(end, str):
+        raise Invalid(f"'{end}' is not a moment; give milliseconds since the epoch")
+    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=end)
+
+
+class _Shown:
+    """The rows of a request, as a restriction shows them.
+
+    Args:
+        name: The table's name in error messages.
+        rows: All rows of the request's kind.
+        restriction: The row filters and column masks.
+        request: The request.
+    """
+
+    def __init__(
+        self, name: str, rows: Rows, restriction: Restriction, request: ReadRequest
+    ) -> None:
+        then = rows.storage.schema
+        then.columns(request.columns or ())
+        where = None if request.where is None else parse_predicate(request.where, then)
+        self._name = name
+        self._restriction = restriction
+        self._request = request
+        self.schema = rows.narrowed(request.columns, None).schema
+        wanted = [each for each in self.schema.names if each in then.field_by_name]
+        asked = () if where is None else sorted(columns_of(where))
+        # Permissions were asked for these.
+        known = {*then.field_by_name} if request.columns is None else {*request.columns}
+        unnamed = set(asked) - known - set(request.filter_columns)
+        if unnamed:
+            raise Invalid(
+                f"'where' names {', '.join(sorted(unnamed))}, which is neither selected nor among "
+                "'filterColumns'"
+            )
+        needed = restriction.columns_for([*wanted, *asked])
+        # At least one, for a batch to have rows.
+        self._rows = rows.narrowed(
+            needed or [then.fields[0].name], _pushed(where, restriction, then)
+        )
+        zone = rows.storage.runtime.time_zone
+        self._shows = RestrictedRows(name, restriction, then, where, zone)
+
+    def batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """The rows; an empty batch for each that was read and shows none."""
+        left = self._request.limit
+        if left == 0:
+            return
+        for batch in self._read(batch_rows):
+            rows = self._shows.shown(batch).select(self.schema.names)
+            if left is not None:
+                rows = rows.slice(0, left)
+                left -= rows.num_rows
+            yield rows.replace_schema_metadata(None)
+            if left == 0:
+                return
+
+    def _read(self, batch_rows: int) -> Generator[pa.RecordBatch]:
+        try:
+            for split in self._rows.splits[self._request.part :: self._request.parts]:
+                yield from self._rows.read_split(split, batch_rows=batch_rows)
+        except HeadwaterError as error:
+            if not self._restriction:
+                raise
+            # Its text may name partitions, files or values.
+            _LOG.warning("table %s: %s", self._name, error)
+            raise type(error)(
+                f"table {self._name} cannot be read; the server's log has the details"
+            ) from None
+
+
+def _pushed(
+    where: Predicate | None, restriction: Restriction, schema: TableSchema
+) -> Predicate | None:
+    """The predicate by which files may be left out: true of every row that is shown."""
+    parts: list[Predicate] = list(restriction.pruning(schema))
+    conditions: Sequence[Predicate] = where.operands if isinstance(where, And) else ()
+    if where is not None and not conditions:
+        conditions = (where,)
+    # Masked values are not those that statistics and files hold.
+    parts += [each for each in conditions if not restriction.masked(columns_of(each))]
+    return And(tuple(parts)) if parts else None

@@ -1,0 +1,193 @@
+"""The JSON of a request for rows, and what is said of the rows beside them. See `…catalog.wire`.
+
+This operation is Headwater's own. The rows are an Arrow IPC stream, whose schema bears the table's
+schema, the snapshot and the fingerprint of the policies as metadata.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pydantic import ConfigDict, Field
+
+from headwater.catalog.model.access import ChangesAsked, ReadKind, ReadRequest, RowStream
+from headwater.catalog.wire.examples import example
+from headwater.catalog.wire.tables import WireModel
+from headwater.storage.errors import Invalid, Unavailable
+
+__all__ = [
+    "ARROW_STREAM",
+    "ChangesModel",
+    "ReadTableRequest",
+    "metadata_of",
+    "stream_of",
+]
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+"""The media type of Arrow's IPC stream."""
+
+_SNAPSHOT = b"headwater.snapshot-id"
+_SCHEMA = b"headwater.table-schema"
+_POLICIES = b"headwater.policies"
+
+
+class ChangesModel(WireModel):
+    """The changes that are wanted.
+
+    Attributes:
+        since: A snapshot's id, a tag's name, or milliseconds since the epoch with `byTime`. Null
+            takes both ends from the table's `incremental-…` options.
+        until: The same; null is the latest snapshot.
+        by_time: True if both are moments.
+        mode: `auto`, `delta`, `changelog` or `diff`.
+        skip_overwrites: Leave out what overwrites changed, instead of refusing it.
+        row_kinds: False leaves out the column `_ROW_KIND` and the rows that retract.
+    """
+
+    model_config = ConfigDict(**example({"since": 3, "until": 7}), extra="forbid")
+
+    since: int | str | None = None
+    until: int | str | None = None
+    by_time: bool = False
+    mode: str = "auto"
+    skip_overwrites: bool = False
+    row_kinds: bool = True
+
+
+class ReadTableRequest(WireModel):
+    """``POST …/read``. At most one of `snapshotId`, `tag`, `timestamp`, `watermark`, `version`.
+
+    Attributes:
+        kind: `rows`; `read-optimized`, only those that need no merge; `audit-log`, with their
+            kinds; or `changes`.
+        select: The columns, in this order; null means all.
+        where: A SQL condition over the values that the caller is shown.
+        filter_columns: The columns that `where` names and `select` does not.
+        limit: At most so many rows; 0 only describes them.
+        snapshot_id: As of this snapshot.
+        tag: As of this tag.
+        timestamp: As of this moment, milliseconds since the epoch.
+        watermark: As of the first snapshot with at least this watermark.
+        version: As of a tag, a snapshot's id or `watermark-<milliseconds>`.
+        schema_id: The version of the schema that the rows are to have, beside `snapshotId`.
+        options: Options of reading that are laid over the table's own, such as `scan.tag-name`.
+        policies: The fingerprint that another part of the same rows came with: where the policies
+            have changed since, the answer is 409.
+        changes: The changes that are wanted.
+        part: The part that is wanted, from 0.
+        parts: The number of parts that the rows of a snapshot are divided into.
+    """
+
+    # A key that is not known would mean other rows.
+    model_config = ConfigDict(
+        **example({"select": ["order_id", "amount"], "where": "amount > 10", "snapshotId": 5}),
+        extra="forbid",
+    )
+
+    kind: str = "rows"
+    select: list[str] | None = None
+    where: str | None = None
+    filter_columns: list[str] | None = None
+    limit: int | None = Field(default=None, ge=0)
+    snapshot_id: int | None = None
+    tag: str | None = None
+    timestamp: int | None = None
+    watermark: int | None = None
+    version: str | None = None
+    schema_id: int | None = None
+    options: dict[str, str] | None = None
+    policies: str | None = None
+    changes: ChangesModel | None = None
+    part: int = Field(default=0, ge=0)
+    parts: int = Field(default=1, ge=1, le=100_000)
+
+    @staticmethod
+    def of(request: ReadRequest) -> ReadTableRequest:
+        """The wire form."""
+        changes = request.changes
+        return ReadTableRequest(
+            kind=request.kind.value,
+            select=None if request.columns is None else list(request.columns),
+            where=request.where,
+            filter_columns=list(request.filter_columns) or None,
+            limit=request.limit,
+            snapshot_id=request.snapshot_id,
+            tag=request.tag,
+            timestamp=request.timestamp,
+            watermark=request.watermark,
+            version=request.version,
+            schema_id=request.schema_id,
+            options=dict(request.options) or None,
+            policies=request.policies,
+            changes=None
+            if changes is None
+            else ChangesModel(
+                since=changes.since,
+                until=changes.until,
+                by_time=changes.by_time,
+                mode=changes.mode,
+                skip_overwrites=changes.skip_overwrites,
+                row_kinds=changes.row_kinds,
+            ),
+            part=request.part,
+            parts=request.parts,
+        )
+
+    def request(self) -> ReadRequest:
+        """The request; raises Invalid."""
+        if self.kind not in set(ReadKind):
+            raise Invalid(f"'{self.kind}' is not a kind of rows, but {', '.join(ReadKind)}")
+        changes = self.changes
+        return ReadRequest(
+            kind=ReadKind(self.kind),
+            columns=None if self.select is None else tuple(self.select),
+            where=self.where,
+            filter_columns=tuple(self.filter_columns or ()),
+            limit=self.limit,
+            snapshot_id=self.snapshot_id,
+            tag=self.tag,
+            timestamp=self.timestamp,
+            watermark=self.watermark,
+            version=self.version,
+            schema_id=self.schema_id,
+            options=self.options or {},
+            policies=self.policies,
+            changes=None
+            if changes is None
+            else ChangesAsked(
+                changes.since,
+                changes.until,
+                changes.by_time,
+                changes.mode,
+                changes.skip_overwrites,
+                changes.row_kinds,
+            ),
+            part=self.part,
+            parts=self.parts,
+        )
+
+
+def metadata_of(stream: RowStream) -> dict[bytes, bytes]:
+    """The facts about some rows, as the metadata of their Arrow schema."""
+    said = {_SCHEMA: stream.table_schema.encode(), _POLICIES: stream.policies.encode()}
+    if stream.snapshot_id is not None:
+        said[_SNAPSHOT] = str(stream.snapshot_id).encode()
+    return said
+
+
+def stream_of(reader: pa.RecordBatchReader) -> RowStream:
+    """Rows with what their schema's metadata says of them.
+
+    Raises:
+        Unavailable: It is not what a Headwater server sends.
+    """
+    said = reader.schema.metadata or {}
+    if _SCHEMA not in said or _POLICIES not in said:
+        raise Unavailable("the answer is an Arrow stream, but not one of a Headwater server")
+    snapshot = said.get(_SNAPSHOT)
+    return RowStream(
+        reader.schema.remove_metadata(),
+        said[_SCHEMA].decode(),
+        None if snapshot is None else int(snapshot),
+        said[_POLICIES].decode(),
+        reader,
+    )

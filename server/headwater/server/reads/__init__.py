@@ -1,0 +1,1 @@
+"""Rows that the server reads for callers who are not shown all of a table."""
