@@ -100,6 +100,16 @@ test-spark: java $(READY) ## Run Spark's tests on a standalone cluster and throu
 test-slow: java $(READY) ## Run the tests that take minutes
 	@$(PYTEST) -m "slow and not interop and not interop_java and not interop_suite" $(ARGS)
 
+# Databases to run on, of sqlite, postgresql and mariadb; none is each of them.
+CHAOS_DATABASES ?=
+CHAOS_SECONDS ?= 60
+CHAOS_SEED ?=
+
+.PHONY: chaos
+chaos: $(READY) ## Kill, freeze, cut off and starve a cluster for CHAOS_SECONDS on each database, then prove that no commit is lost
+	@$(if $(ROOM),TMPDIR=$(ROOM) )$(BIN)/python -m tests.chaos $(CHAOS_DATABASES) --seconds $(CHAOS_SECONDS) \
+		$(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(ARGS)
+
 .PHONY: test-interop
 test-interop: java $(READY) ## Run the tests with pypaimon, pypaimon-rust and (where Maven is) Paimon's Java library
 	@tests/interop/environments $(BIN)/python

@@ -73,6 +73,13 @@ class ServerProcess:
         if self.poll() is None:
             os.kill(pid, number)
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        pid = self._process.pid
+        assert pid is not None
+        return pid
+
     def poll(self) -> int | None:
         """The exit code, or the signal that killed it, negative; None while it runs."""
         return self._process.exitcode
