@@ -88,14 +88,12 @@ def _lake(address: Address, cores: int | None, memory: str) -> Iterator[SparkLak
     # Here, as Spark takes seconds to load.
     from pyspark.sql import SparkSession
 
-    from headwater.cli.sql.shell import quiet
     from headwater.spark import connect, local_session
 
     # What is wrong with the address is said before Spark starts.
     address.open().close()
     started = SparkSession.getActiveSession() is None
-    quiet()
-    spark = local_session(cores=cores, memory=memory, settings={"spark.log.level": "ERROR"})
+    spark = local_session(cores=cores, memory=memory, settings={"spark.log.level": "FATAL"})
     try:
         yield connect(
             spark,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -15,95 +14,14 @@ from pyspark.errors import PySparkException
 
 from headwater.cli.sql.results import Format, print_frame
 from headwater.spark import SparkLake
-from headwater.spark.errors import own_errors
+from headwater.spark.errors import first_line, own_errors, unlogged_errors
+from headwater.spark.sql.completion import WORD_ENDS, completions, names_in
 from headwater.spark.sql.statement import read_words, split_statements
 from headwater.storage.errors import HeadwaterError, Invalid
 
-__all__ = ["Shell", "quiet", "run_statements"]
+__all__ = ["Shell", "run_statements"]
 
-_WORDS = [
-    "ALTER",
-    "ANALYZE",
-    "AND",
-    "AS",
-    "ASC",
-    "BETWEEN",
-    "BY",
-    "CACHE",
-    "CALL",
-    "CASE",
-    "CREATE",
-    "CROSS",
-    "DATABASE",
-    "DATABASES",
-    "DELETE",
-    "DESC",
-    "DESCRIBE",
-    "DISTINCT",
-    "DROP",
-    "ELSE",
-    "END",
-    "EXCEPT",
-    "EXISTS",
-    "EXPLAIN",
-    "EXTENDED",
-    "FROM",
-    "FULL",
-    "GROUP",
-    "HAVING",
-    "IF",
-    "IN",
-    "INNER",
-    "INSERT",
-    "INTERSECT",
-    "INTO",
-    "IS",
-    "JOIN",
-    "LATERAL",
-    "LEFT",
-    "LIKE",
-    "LIMIT",
-    "MATCHED",
-    "MERGE",
-    "NOT",
-    "NULL",
-    "OF",
-    "ON",
-    "OR",
-    "ORDER",
-    "OVERWRITE",
-    "PARTITION",
-    "PARTITIONED",
-    "PARTITIONS",
-    "RIGHT",
-    "SELECT",
-    "SET",
-    "SHOW",
-    "TABLE",
-    "TABLES",
-    "TBLPROPERTIES",
-    "THEN",
-    "TIMESTAMP",
-    "TRUNCATE",
-    "UNION",
-    "UPDATE",
-    "USE",
-    "USING",
-    "VALUES",
-    "VERSION",
-    "VIEW",
-    "VIEWS",
-    "WHEN",
-    "WHERE",
-    "WINDOW",
-    "WITH",
-]
 _MOST_LINES = 5000
-
-
-def quiet() -> None:
-    """Leave errors of queries to who prints them: PySpark logs each with its whole trace."""
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
 
 
 def run_statements(lake: SparkLake, text: str, output: Format) -> None:
@@ -118,16 +36,10 @@ def run_statements(lake: SparkLake, text: str, output: Format) -> None:
 
 def _run(lake: SparkLake, text: str, output: Format) -> None:
     try:
-        with own_errors():
+        with unlogged_errors(), own_errors():
             print_frame(lake.sql(text), output)
     except (PySparkException, Py4JJavaError) as error:
-        raise Invalid(_first_line(error)) from error
-
-
-def _first_line(error: PySparkException | Py4JJavaError) -> str:
-    if isinstance(error, Py4JJavaError):
-        return str(error.java_exception.getMessage() or error.java_exception).split("\n", 1)[0]
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
+        raise Invalid(first_line(error)) from error
 
 
 class Shell:
@@ -151,15 +63,18 @@ class Shell:
         """Run it; errors are printed, and the next statement is read."""
         if self._read_line is input:
             self._use_readline()
-        for text in self._texts():
+        # The command's session is one of this machine, which has a context.
+        context = self._lake.spark.sparkContext
+        for number, text in enumerate(self._texts()):
+            group = f"headwater-sql-{number}"
+            context.setJobGroup(group, text)
             try:
                 run_statements(self._lake, text, self._output)
             except HeadwaterError as error:
                 print(f"headwater: {' '.join(error.message.split())}", file=sys.stderr)
             except KeyboardInterrupt:
-                context = getattr(self._lake.spark, "_sc", None)
-                if context is not None:
-                    context.cancelAllJobs()
+                # Spark goes on with the statement, and may only begin its next job now.
+                context._jsc.sc().cancelJobGroupAndFutureJobs(group)
                 print("headwater: interrupted", file=sys.stderr)
             self._names = None
 
@@ -202,32 +117,16 @@ class Shell:
         else:
             readline.set_history_length(_MOST_LINES)
             atexit.register(_save_history, history)
-        readline.set_completer_delims(" \t\n,()=<>+-*/;'\"")
+        readline.set_completer_delims(WORD_ENDS)
         readline.set_completer(self.complete)
         readline.parse_and_bind("tab: complete")
 
     def complete(self, begun: str, number: int) -> str | None:
         """The word of that number which begins so: names of the lake, then SQL's own words."""
         if self._names is None:
-            self._names = self._lake_names()
-        folded = begun.casefold()
-        found = [name for name in self._names if name.casefold().startswith(folded)]
-        found += [word if begun[:1].isupper() or not begun else word.lower() for word in _WORDS
-                  if word.casefold().startswith(folded)]  # fmt: skip
+            self._names = names_in(self._lake.catalog, self._lake.database)
+        found = completions(begun, self._names)
         return found[number] if number < len(found) else None
-
-    def _lake_names(self) -> list[str]:
-        catalog = self._lake.catalog
-        names: list[str] = []
-        try:
-            for database in catalog.list_databases():
-                tables = catalog.list_tables(database)
-                names += [database, *(f"{database}.{table}" for table in tables)]
-                if database == self._lake.database:
-                    names += tables
-        except HeadwaterError:
-            pass  # The statement itself will tell.
-        return names
 
 
 def _is_whole(text: str) -> bool:
