@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pyarrow as pa
 
 from headwater.catalog.model.catalog import Catalog
-from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.snapshots import SnapshotInfo
 from headwater.catalog.model.tables import TableInfo
@@ -18,10 +18,7 @@ from headwater.storage.errors import NotFound, ResourceType, Unsupported
 from headwater.storage.runtime import Runtime
 from headwater.storage.system_tables.tables import BIGINT, STRING, from_records, required
 
-__all__ = ["SYSTEM_DATABASE", "LakeInspect"]
-
-SYSTEM_DATABASE = "sys"
-"""The database whose tables these are."""
+__all__ = ["LakeInspect"]
 
 _TABLES = pa.schema(
     [

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.databases import DatabaseInfo
-from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.reconcile import Reconciliation, Watch
 from headwater.catalog.table.display import Display
 from headwater.catalog.table.system_table import SystemTable, system_table_of
 from headwater.catalog.table.table import Table
-from headwater.client.inspect import SYSTEM_DATABASE, LakeInspect
+from headwater.client.inspect import LakeInspect
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.jobs.clone import clone_files

@@ -13,6 +13,7 @@ pushed for one use of the frame loses rows of another. The option ``where`` does
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,6 +26,8 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
+from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
+from headwater.catalog.table.audit_log import AuditLog, Binlog
 from headwater.catalog.table.scan import Rows
 from headwater.catalog.table.served_rows import ServedScan
 from headwater.spark.connection import Connection
@@ -35,22 +38,27 @@ from headwater.spark.options import (
     refuse_other_options,
 )
 from headwater.spark.source.batch_read import BatchReader
+from headwater.spark.source.content_read import ContentReader
 from headwater.spark.stream.read import StreamReader
 from headwater.spark.types import spark_schema
 from headwater.spark.write.change_tasks import ChangeWriter
 from headwater.spark.write.tasks import BatchWriter, StreamWriter
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
-from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.schema.table_schema import Schema, TableSchema
 
 if TYPE_CHECKING:
     # Spark sends this object to its tasks, which do without what the driver does with a table.
+    from headwater.catalog.table.system_table import SystemTable
     from headwater.catalog.table.table import Table
 
 __all__ = ["FORMAT", "HeadwaterSource", "source_class"]
 
 FORMAT = "headwater"
 """The format's name."""
+
+CHANGE_LOGS: Mapping[str, type[AuditLog]] = {"audit_log": AuditLog, "binlog": Binlog}
+"""The system tables that are streams."""
 
 
 class HeadwaterSource(DataSource):
@@ -72,6 +80,9 @@ class HeadwaterSource(DataSource):
         # Spark asks for the schema of a stream as for that of a batch.
         refuse_other_options(self.options, Operation.READ, Operation.READ_STREAM)
         options = self._read_options
+        system_table = self._system_table()
+        if system_table is not None:
+            return _schema_of(system_table)
         table = self._table(options.table)
         if options.for_stream:
             schema = table.schema
@@ -93,6 +104,9 @@ class HeadwaterSource(DataSource):
         """A batch read of the columns of `schema`."""
         refuse_other_options(self.options, Operation.READ)
         options = self._read_options
+        system_table = self._system_table()
+        if system_table is not None:
+            return self._system_reader(system_table, schema)
         # A schema of the user's own was not asked of this object.
         whole: Rows = getattr(self, "_chosen", None) or self._rows(self._table(options.table))
         own = whole.storage.schema
@@ -108,6 +122,9 @@ class HeadwaterSource(DataSource):
         """A stream of a table's changes."""
         refuse_other_options(self.options, Operation.READ_STREAM)
         options = self._read_options
+        system_table = self._system_table()
+        if system_table is not None:
+            return self._system_stream(system_table, schema)
         table = self._table(options.table)
         kinds = ROW_KIND_COLUMN in schema.fieldNames()
         if table.schema.primary_keys and not kinds and options.row_kind is None:
@@ -148,6 +165,53 @@ class HeadwaterSource(DataSource):
     def _read_options(self) -> ReadOptions:
         return ReadOptions.parse(self.options)
 
+    @cached_property
+    def _identifier(self) -> Identifier:
+        return Identifier.parse(self._read_options.table)
+
+    def _system_table(self) -> SystemTable | None:
+        """The system table that is read; None for a table of data."""
+        name = self._identifier
+        if name.system_table is None and name.database != SYSTEM_DATABASE:
+            return None
+        options = self._read_options
+        if options.columns is not None:
+            raise Unsupported(f"{name} is a system table: select its columns from the frame")
+        if options.row_kind is not None:
+            raise Unsupported(f"{name} is a system table: leave the option include-row-kind out")
+        return self._connection.open().system_table(options.table)
+
+    def _system_reader(self, found: SystemTable, schema: st.StructType) -> DataSourceReader:
+        options = self._read_options
+        if options.start or options.where is not None:
+            raise Unsupported(
+                f"{self._identifier} is a system table: options that choose rows are for tables; "
+                f"leave them out, or read {self._identifier.without_system_table} itself"
+            )
+        _check_system_schema(schema, found)
+        if found.rows is None:
+            return ContentReader(found.to_arrow(), schema)
+        rows = found.rows
+        return BatchReader(rows, rows.splits, schema, self._connection.parallelism)
+
+    def _system_stream(self, found: SystemTable, schema: st.StructType) -> DataSourceStreamReader:
+        name, options = self._identifier, self._read_options
+        view = CHANGE_LOGS.get(name.system_table or "")
+        if view is None:
+            logs = " and ".join(f"${each}" for each in CHANGE_LOGS)
+            raise Unsupported(
+                f"{name} cannot be followed: of a table's system tables {logs} are streams; read "
+                "the others with spark.read"
+            )
+        if view is Binlog and options.where is not None:
+            raise Unsupported(
+                f"{name}: a condition would part the two sides of an update; filter the frame, or "
+                "follow $audit_log"
+            )
+        _check_system_schema(schema, found)
+        table = self._table(str(name.without_system_table))
+        return StreamReader(self._connection, options, table, schema, view)
+
     def _table(self, name: str) -> Table:
         return self._connection.open().table(name)
 
@@ -169,6 +233,22 @@ def source_class(connection: Connection, name: str = FORMAT) -> type[HeadwaterSo
     SessionSource.connection = connection
     SessionSource.format = name
     return SessionSource
+
+
+def _schema_of(system_table: SystemTable) -> st.StructType:
+    return spark_schema(Schema.from_arrow(system_table.schema).fields)
+
+
+def _check_system_schema(schema: st.StructType, system_table: SystemTable) -> None:
+    """Refuse a schema of the user's that is another than the system table's."""
+    actual = _schema_of(system_table)
+    if [(each.name, each.dataType) for each in schema] != [
+        (each.name, each.dataType) for each in actual
+    ]:
+        raise Invalid(
+            f"{system_table.name} has the columns {actual.simpleString()}: read it without a "
+            "schema of your own"
+        )
 
 
 def _check_schema(schema: st.StructType, table: TableSchema) -> None:

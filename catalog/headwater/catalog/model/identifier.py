@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import MAIN_BRANCH
 
-__all__ = ["Identifier"]
+__all__ = ["SYSTEM_DATABASE", "Identifier"]
+
+SYSTEM_DATABASE = "sys"
+"""The database of a warehouse's own system tables."""
 
 _BRANCH_PREFIX = "branch_"
 

@@ -122,7 +122,7 @@ class Binlog(AuditLog):
     def split_reads(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[BatchRead]:
         """The rows of one split; those of changes in one part: two may be sides of one update."""
         reads = self._audited(split, batch_rows)
-        if isinstance(self._rows, Changes):
+        if split.streaming or isinstance(self._rows, Changes):
             yield partial(self._packed, tuple(reads))
             return
         for read in reads:

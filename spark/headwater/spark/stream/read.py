@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from headwater.catalog.table.audit_log import AuditLog
 from headwater.catalog.table.scan import Rows
 from headwater.spark.connection import Connection
 from headwater.spark.options import ReadOptions
@@ -57,6 +58,7 @@ from headwater.storage.scan.stream_batches import (
     end_before_schema_change,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.system_tables.changes import ROW_KIND
 from headwater.storage.types.data_type import Json
 
 if TYPE_CHECKING:
@@ -83,10 +85,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options: The options of the read.
         table: The table. The stream keeps its present columns, whatever becomes of them.
         schema: The frame's schema.
+        view: The system table that shows the changes; None for those of the table itself.
     """
 
     def __init__(
-        self, connection: Connection, options: ReadOptions, table: Table, schema: st.StructType
+        self,
+        connection: Connection,
+        options: ReadOptions,
+        table: Table,
+        schema: st.StructType,
+        view: type[AuditLog] | None = None,
     ) -> None:
         table.refuse_restricted("a stream reads its files")
         storage = table.storage
@@ -94,8 +102,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kinds = ROW_KIND_COLUMN in names and ROW_KIND_COLUMN not in storage.schema.field_by_name
         where = options.where
         predicate = None if where is None else parse_predicate(where, storage.schema)
-        columns = [name for name in names if not (kinds and name == ROW_KIND_COLUMN)]
-        self._rows = Rows(storage, columns, predicate, row_kinds=kinds)
+        if view is not None:
+            self._rows: Rows = view(Rows(storage, None, predicate))
+        else:
+            columns = [name for name in names if not (kinds and name == ROW_KIND_COLUMN)]
+            self._rows = Rows(storage, columns, predicate, row_kinds=kinds)
+        self._kind = ROW_KIND_COLUMN if view is None else ROW_KIND
         self._schema = schema
         self._options = options
         self._bound = table.with_options(options.start).schema.table_options.bounded_watermark
@@ -327,7 +339,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for retracts in (True, False):
                     for split in splits:
                         for batch in self._rows.read_split(split):
-                            is_wanted = pc.is_in(batch.column(ROW_KIND_COLUMN), _RETRACTIONS)
+                            is_wanted = pc.is_in(batch.column(self._kind), _RETRACTIONS)
                             if not retracts:
                                 is_wanted = pc.invert(is_wanted)
                             chosen = batch.filter(is_wanted)

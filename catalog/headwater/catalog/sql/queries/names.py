@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from sqlalchemy import ColumnElement, and_, true
 from sqlalchemy.orm import InstrumentedAttribute
 
-from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import MAIN_BRANCH
 
@@ -27,7 +27,6 @@ __all__ = [
 
 # Room for ".db", or "-" and a UUID, within the 255 bytes of a file name.
 _LONGEST = 200
-_SYSTEM_DATABASE = "sys"
 # Halves of characters beyond 16 bits: no text has them.
 _SURROGATES = range(0xD800, 0xE000)
 
@@ -37,7 +36,7 @@ def check_database_name(name: str) -> None:
     _check(name, "database")
     if "." in name:
         raise Invalid(f"'{name}' is not a database name: it must not contain a dot")
-    if name == _SYSTEM_DATABASE:
+    if name == SYSTEM_DATABASE:
         raise Invalid(f"'{name}' is the name of the system database; choose another")
 
 

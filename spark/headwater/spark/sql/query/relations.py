@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.scan import Rows
 from headwater.catalog.table.table import Table
@@ -22,7 +22,6 @@ from headwater.storage.schema.table_schema import Schema
 
 __all__ = ["Relations"]
 
-_SYSTEM_DATABASE = "sys"
 _SETTINGS = "spark.paimon."
 _INTEGER = re.compile(r"-?\d+[lL]?")
 _MISSING = (ResourceType.TABLE, ResourceType.DATABASE, ResourceType.VIEW)
@@ -79,7 +78,7 @@ class Relations:
 
     def _open(self, identifier: Identifier, reference: Reference) -> Relation | ViewInfo:
         name = str(identifier)
-        if identifier.database == _SYSTEM_DATABASE or identifier.system_table is not None:
+        if identifier.database == SYSTEM_DATABASE or identifier.system_table is not None:
             return self._system_table(identifier, reference)
         try:
             table = self._table(name)
