@@ -157,3 +157,18 @@ def test_system_tables_follow_the_options(table: Table) -> None:
     assert past.inspect.files().num_rows == 1
     assert past.inspect.audit_log().count() == 1
     assert table.inspect.files().num_rows == 3
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "scan.snapshot-id",
+        "scan.timestamp-millis",
+        "scan.watermark",
+        "scan.creation-time-millis",
+        "scan.file-creation-time-millis",
+    ],
+)
+def test_numbers_below_zero_are_refused_by_name(table: Table, option: str) -> None:
+    with pytest.raises(Invalid, match=rf"option '{option}' must be 0 or more, not -1"):
+        table.with_options({option: "-1"}).scan()

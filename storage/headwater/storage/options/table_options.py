@@ -233,4 +233,9 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
     def bounded_watermark(self) -> int | None:
         """The watermark beyond which a stream does not go, milliseconds; None without one."""
         key = "scan.bounded.watermark"
-        return self._integer(key, 0) if self.raw.get(key, "").strip() else None
+        if not self.raw.get(key, "").strip():
+            return None
+        value = self._integer(key, 0)
+        if value < 0:
+            raise Invalid(f"option '{key}' must be 0 or more, not {value}")
+        return value

@@ -133,8 +133,11 @@ class ReadStart:
         return ReadStart(mode, key, given.get(key or "", ""))
 
     def integer(self) -> int:
-        """The option's value as a number; raises Invalid when it is none."""
-        return parse_integer(self.value, str(self.key))
+        """The option's value as a number; raises Invalid when it is none, or less than 0."""
+        number = parse_integer(self.value, str(self.key))
+        if number < 0:
+            raise Invalid(f"option '{self.key}' must be 0 or more, not {number}")
+        return number
 
     def pair(self) -> tuple[str, str]:
         """The option's value as a start, which is left out, and an end, which is not.
