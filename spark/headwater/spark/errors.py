@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from headwater.storage import errors
 
-__all__ = ["first_line", "own_errors", "unlogged_errors"]
+__all__ = ["first_line", "in_users_words", "own_errors", "unlogged_errors", "users_words"]
 
 _KINDS: dict[str, type[errors.HeadwaterError]] = {
     kind.__name__: kind
@@ -35,6 +35,40 @@ _KINDS: dict[str, type[errors.HeadwaterError]] = {
 _RAISED = re.compile(
     rf"^headwater\.[\w.]+\.(?P<kind>{'|'.join(_KINDS)}): (?P<message>.+)$", re.MULTILINE
 )
+
+
+# The names that PySpark gives frames in texts; those of columns that only we add, in a list of
+# suggestions; and the plan below a message.
+_OF_FRAMES = re.compile(r"`?\b_pyspark_\w+`?")
+_OF_COLUMNS = re.compile(r"(, )?(`\w+`\.)?`_headwater_\w+`")
+_PLAN = re.compile(r";\n'?[A-Z]\w+ ?.*", re.DOTALL)
+
+
+def in_users_words(error: AnalysisException, names: Sequence[str] = ()) -> AnalysisException:
+    """An error of Spark's without the query's plan, nor names that its user has not written.
+
+    Args:
+        error: Spark's.
+        names: The names of the tables that the query reads.
+    """
+    condition = error.getCondition()
+    table = f"`{names[0]}`" if len(set(names)) == 1 else "`…`"
+    text = _OF_COLUMNS.sub("", _OF_FRAMES.sub(table, _PLAN.sub("", str(error))))
+    kind = ParseException if isinstance(error, ParseException) else AnalysisException
+    return kind(
+        message=text.removeprefix(f"[{condition}] "),
+        errorClass=condition,
+        messageParameters=error.getMessageParameters(),
+    )
+
+
+@contextmanager
+def users_words() -> Iterator[None]:
+    """Raise Spark's errors of analysis as `in_users_words`."""
+    try:
+        yield
+    except AnalysisException as error:
+        raise in_users_words(error) from None
 
 
 @contextmanager

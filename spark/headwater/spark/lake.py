@@ -27,6 +27,7 @@ from headwater.client.maintenance import (
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.connection import SETTINGS, Connection, refuse_other_settings
 from headwater.spark.data_source import FORMAT, source_class
+from headwater.spark.errors import users_words
 from headwater.spark.jobs.executor import SparkExecutor
 from headwater.spark.row_change import RowCounts
 from headwater.spark.schema_merging import SchemaMerging
@@ -276,10 +277,11 @@ class SparkLake:
             Invalid: The frame does not fit the table; nothing is written.
             Conflict, OutcomeUnknown: As `Table.write`.
         """
-        write_frame(
-            self._session, df, self.catalog.table(name), mode, partition=partition,
-            dynamic=dynamic, replace_where=replace_where, merging=merging,
-        )  # fmt: skip
+        with users_words():
+            write_frame(
+                self._session, df, self.catalog.table(name), mode, partition=partition,
+                dynamic=dynamic, replace_where=replace_where, merging=merging,
+            )  # fmt: skip
 
     def for_batch(self, batch_id: int, *, query: str | None = None) -> BatchLake:
         """The lake for a function of ``foreachBatch``: what it writes is written once.
@@ -324,7 +326,8 @@ class SparkLake:
             Conflict: Other commits changed the same rows each time.
             OutcomeUnknown: As `Table.write`.
         """
-        return update_rows(self._session, self.catalog.table(name), set, where)
+        with users_words():
+            return update_rows(self._session, self.catalog.table(name), set, where)
 
     def merge(
         self,
@@ -380,7 +383,8 @@ class SparkLake:
         if keys is not None and where is None:
             delete_keys(self._session, table, keys)
         elif where is not None and keys is None:
-            delete_where(self._session, table, where)
+            with users_words():
+                delete_where(self._session, table, where)
         else:
             raise Invalid("give one of where and keys, which say what to delete")
 

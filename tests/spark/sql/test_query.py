@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -138,3 +140,41 @@ def test_a_frame_keeps_the_snapshot_it_was_made_of(shop: SparkLake, spark: Spark
         assert first(shop, "SELECT count(*) FROM other.orders") == 3
     finally:
         shop.delete("other.orders", "id = 9")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("SELECT nope FROM db.items", "`nope` cannot be resolved. Did you mean"),
+        ("SELECT i.nope FROM db.items i", "`i`.`id`"),
+        ("SELECT order_id, id FROM db.items GROUP BY id", "order_id"),
+        ("SELECT * FROM db.items i WHERE", "FROM `db.items` i WHERE"),
+        ("SELECT * FROM db.items a JOIN db.items b USING (nope)", "nope"),
+        ("UPDATE db.items SET id = nope", "`nope` cannot be resolved. Did you mean"),
+        ("DELETE FROM db.items WHERE upper(nope) = 'X'", "`nope` cannot be resolved"),
+    ],
+)
+def test_errors_show_the_users_words(shop: SparkLake, text: str, shown: str) -> None:
+    with pytest.raises(AnalysisException) as raised:
+        shop.sql(text)
+    message = str(raised.value)
+    assert shown in message
+    assert "_pyspark_" not in message
+    assert "headwater_" not in message
+
+
+def test_errors_of_rows_show_the_tables_name(shop: SparkLake) -> None:
+    """They come when the frame is run, and none of its names is left in the session."""
+    failing = shop.sql("SELECT CAST(name AS INT) FROM db.orders")
+    with pytest.raises(Exception, match="CAST_INVALID_INPUT") as raised:
+        failing.collect()
+    assert "_pyspark_" not in str(raised.value)
+    names = [each.name for each in shop.spark.catalog.listTables()]
+    assert [name for name in names if "orders" in name] == []
+
+
+def test_queries_of_one_table_at_once(shop: SparkLake) -> None:
+    text = "SELECT count(*) FROM db.orders a JOIN db.orders b USING (id)"
+    with ThreadPoolExecutor(4) as threads:
+        counts = threads.map(lambda _: first(shop, text), range(8))
+        assert list(counts) == [30] * 8

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyspark.sql.types as st
 from pyspark.sql import DataFrame
 
+from headwater.spark.errors import users_words
 from headwater.spark.sql.call.procedures import HANDLERS as CALL
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.copy_into.copy_into import HANDLERS as COPY_INTO
@@ -66,7 +67,8 @@ def run_sql(text: str, context: SqlContext) -> DataFrame:
     statements = split_statements(text)
     if len(statements) != 1:
         raise Invalid(f"one statement is expected, and there are {len(statements)}")
-    answer = run_statement(statements[0], context)
+    with users_words():
+        answer = run_statement(statements[0], context)
     spark = context.session.spark
     if answer is None:
         return spark.createDataFrame([], st.StructType())

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.errors import own_errors
+from headwater.spark.errors import own_errors, users_words
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats, RowCounts
 from headwater.spark.write.change_commit import Changes, change_rows
@@ -154,6 +154,7 @@ class MergeBuilder:
 
     # Execution --------------------------------------------------------------------------------
 
+    @users_words()
     def execute(self) -> RowCounts:
         """Merge, as one commit.
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from headwater.spark.errors import in_users_words
 from headwater.spark.source.needs import Need, needs_of, stand_in
 from headwater.spark.source.table_read import TableRead, read_frame
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.clock import CLOCK, without_clock
+from headwater.spark.sql.query.named_frames import named_frames
 from headwater.spark.sql.query.read import plan_read
 from headwater.spark.sql.query.splice import Spliced, missing_table, splice
 
 __all__ = ["query_frame"]
+
+_CLOCK_NAME = "clock"
 
 
 def query_frame(text: str, context: SqlContext) -> DataFrame:
@@ -73,13 +76,15 @@ def _needs(spliced: Spliced, context: SqlContext) -> list[Need] | None:
 def _run(spliced: Spliced, frames: Sequence[DataFrame], context: SqlContext) -> DataFrame:
     """A query over frames in the places of its tables."""
     spark = context.session.spark
-    places: dict[str, Any] = {f"t{at}": frame for at, frame in enumerate(frames)}
-    # Spark fills places in only if there are any.
-    text = spliced.text if places else spliced.text.replace("{{", "{").replace("}}", "}")
+    names = [each.name for each in spliced.relations]
+    names += [_CLOCK_NAME] * (len(frames) - len(names))
     try:
-        return spark.sql(text, **places)
+        with named_frames(spark, names, frames) as places:
+            # Spark fills places in only if there are any.
+            text = spliced.text if places else spliced.text.replace("{{", "{").replace("}}", "}")
+            return spark.sql(text, **places)
     except AnalysisException as error:
         missing = missing_table(spliced, str(error))
-        if missing is None:
-            raise
-        raise missing from error
+        if missing is not None:
+            raise missing from error
+        raise in_users_words(error, names) from None
