@@ -144,9 +144,16 @@ class Client:
     """Runs one client's script in its own environment; rows travel as Arrow files."""
 
     def __init__(
-        self, name: str, service: Service, room: Path, *, folder: Path | None = None
+        self,
+        name: str,
+        service: Service,
+        room: Path,
+        *,
+        folder: Path | None = None,
+        token: str = TOKEN,
     ) -> None:
         self.name = name
+        self._token = token
         # A warehouse of which this client is the catalog, by its files alone, without a server.
         self._folder = folder
         self.label = label(name)
@@ -167,7 +174,7 @@ class Client:
             "command": command,
             "uri": self._service.uri,
             "warehouse": "main",
-            "token": TOKEN,
+            "token": self._token,
             "folder": None if self._folder is None else str(self._folder),
             **request,
         }

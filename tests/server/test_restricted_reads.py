@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests import plain_http
 from tests.server.restricted import (
     PEOPLE,
     SCHEMA,
@@ -19,6 +20,7 @@ from tests.server.restricted import (
     reference,
 )
 
+from headwater.catalog.model.access import ReadRequest
 from headwater.catalog.model.principal import Scope
 from headwater.catalog.permissions import (
     Access,
@@ -33,6 +35,9 @@ from headwater.catalog.sql.admin.groups import Groups
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.table.served_rows import ServedScan
 from headwater.client import Lake, connect
+from headwater.client.requests import Requests
+from headwater.client.rest import RestCatalog
+from headwater.client.row_reader import RestRowReader
 from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, NotFound
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.change import (
@@ -350,3 +355,48 @@ def test_an_embedded_catalog_is_its_owners(ada: Lake, tmp_path: Path, catalog: S
     table = Lake(catalog).table("sales.people")
     assert table.scan().to_arrow() == people()
     table.write(people())
+
+
+def test_reads_leave_room_for_other_requests_and_wait_for_their_turn(
+    catalog: SqlCatalog, serve: Callable[..., str]
+) -> None:
+    lake = Lake(catalog)
+    lake.create_database("sales")
+    made = lake.create_table("sales.many", pa.schema([("text", pa.string())]))
+    # More than the buffers between two processes hold: a reader that pauses stops the server's.
+    made.write(pa.table({"text": ["x" * 1000] * 30_000}))
+    address = serve(catalog, read_concurrency=1, read_wait="100 ms", read_batch_rows=100)
+    path = f"{address}/v1/main/databases/sales/tables/many/read"
+    with plain_http.Client() as http:
+        with http.stream("POST", path, json={}) as paused:
+            assert paused.status_code == 200
+            assert http.get(f"{address}/healthz").status_code == 200
+            refused = http.post(path, json={"limit": 1})
+            assert refused.status_code == 503
+            assert "HEADWATER_READ_CONCURRENCY" in refused.json()["message"]
+            assert refused.headers["retry-after"]
+        # The client has left, and its turn ends.
+        answers = (http.post(path, json={"limit": 1}) for _ in range(100))
+        answer = next(each for each in answers if each.status_code == 200)
+        assert pa.ipc.open_stream(answer.content).read_all().num_rows == 1
+
+
+def test_a_stream_that_breaks_off_is_no_whole(
+    owner: Lake, catalog: SqlCatalog, serve: Callable[..., str]
+) -> None:
+    options = {"query-auth.enabled": "true", "bucket": "2", "bucket-key": "id"}
+    made = owner.create_table("sales.broken", SCHEMA, options=options)
+    made.write(people())
+    first, *_ = sorted(Lake(catalog).table("sales.broken").files(), key=lambda file: file.bucket)
+    reader = RestRowReader(_requests(owner), made.identifier)
+    whole = [row for batch in reader.read(ReadRequest()).batches for row in batch["id"].to_pylist()]
+    assert sorted(whole) == [1, 2, 3, 4]
+    (Path(made.info.path.removeprefix("file://")) / f"bucket-{first.bucket}" / first.name).unlink()
+    with pytest.raises(HeadwaterError):
+        list(reader.read(ReadRequest()).batches)
+
+
+def _requests(lake: Lake) -> Requests:
+    client = lake.catalog
+    assert isinstance(client, RestCatalog)
+    return client.policies._requests

@@ -15,7 +15,7 @@ from headwater.catalog.model.principal import acting_as
 from headwater.catalog.table.audit_log import AuditLog
 from headwater.catalog.table.scan import Changes, Rows, Scan
 from headwater.catalog.table.table import Table
-from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unsupported
+from headwater.storage.errors import Conflict, CorruptData, HeadwaterError, Invalid, Unsupported
 from headwater.storage.predicate.filter import And, Predicate, columns_of, parse_predicate
 from headwater.storage.predicate.restriction import RestrictedRows, Restriction
 from headwater.storage.scan.start import INCREMENTAL_OPTIONS, START_OPTIONS, ReadStart, StartMode
@@ -116,7 +116,11 @@ def _chosen(table: Table, request: ReadRequest) -> Rows:
         version=request.version,
     )
     if request.schema_id is not None and request.schema_id != scan.storage.schema.id:
-        scan = Scan(table.storage.at_schema(request.schema_id), scan.snapshot, None, None)
+        try:
+            storage = table.storage.at_schema(request.schema_id)
+        except CorruptData:
+            raise Invalid(f"table {table.name} has no schema {request.schema_id}") from None
+        scan = Scan(storage, scan.snapshot, None, None)
     if request.kind is ReadKind.READ_OPTIMIZED:
         return scan.read_optimized()
     return AuditLog(scan) if request.kind is ReadKind.AUDIT_LOG else scan

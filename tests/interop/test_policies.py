@@ -1,0 +1,86 @@
+"""Row filters and column masks: each client applies what the server says of its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from py4j.java_gateway import JavaGateway
+from tests.server.restricted import SCHEMA, concat, filter_policy, leaf, mask_policy, people
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import Scope
+from headwater.catalog.sql.admin.tokens import Tokens
+from headwater.catalog.sql.database.open_database import opened_database
+from headwater.client import connect
+from headwater.client.lake import Lake
+from headwater.storage.runtime import SYSTEM_RUNTIME
+
+from .conftest import PYPAIMON, Client, Service
+from .java_client import JavaClient, label
+
+SHOWN = [
+    {"id": 1, "region": "EMEA", "phone": "***", "salary": None},
+    {"id": 3, "region": "EMEA", "phone": "***", "salary": None},
+]
+NEWEST = "paimon-java-2.0.0"
+
+
+def _token(service: Service, name: str) -> str:
+    """A new token of a principal, of the database behind the server."""
+    with opened_database(f"sqlite:///{service.log.parent}/headwater.db") as database:
+        return Tokens(database, SYSTEM_RUNTIME).create(name, scopes=[Scope.ADMINISTER]).secret
+
+
+def _rows(table: pa.Table) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = table.to_pylist()
+    return sorted(found, key=repr)
+
+
+@pytest.mark.parametrize("keys", [(), ("id",)], ids=["append", "keyed"])
+@pytest.mark.parametrize("name", [PYPAIMON, pytest.param(NEWEST, marks=pytest.mark.interop_java)])
+def test_clients_apply_policies(
+    lake: Lake,
+    service: Service,
+    tmp_path: Path,
+    java_gateways: Callable[[str], JavaGateway],
+    name: str,
+    keys: tuple[str, ...],
+) -> None:
+    principal = f"ada of {name} {len(keys)}"
+    secret = _token(service, principal)
+    identifier = Identifier("interop", f"people_{label(name)}_{len(keys)}")
+    options = {"query-auth.enabled": "true", "bucket": "1" if keys else "-1"}
+    made = lake.create_table(str(identifier), SCHEMA, primary_keys=keys, options=options)
+    made.write(people())
+    if name == NEWEST:
+        client: Client | JavaClient = JavaClient(
+            java_gateways("2.0.0"), "2.0.0", service.uri, secret, tmp_path
+        )
+    else:
+        client = Client(name, service, tmp_path, token=secret)
+    assert len(_rows(client.read(str(identifier)))) == 4
+    policies = lake.catalog.policies
+    policies.create(identifier, filter_policy(principal, leaf("EQUAL", "region", "EMEA")))
+    policies.create(identifier, mask_policy(principal, "phone", concat("***")))
+    policies.create(identifier, mask_policy(principal, "salary", {"name": "NULL"}))
+    assert _rows(client.read(str(identifier))) == SHOWN
+    assert _rows(client.read(str(identifier), ["phone"])) == [{"phone": "***"}] * 2
+    # And so does the server, for whoever reads through it.
+    with connect(service.uri, warehouse="main", token=secret) as own:
+        assert _rows(own.table(str(identifier)).scan().to_arrow()) == SHOWN
+
+
+@pytest.mark.interop
+def test_pypaimon_rust_reads_no_table_that_may_be_restricted(
+    lake: Lake, rust: Client, tmp_path: Path
+) -> None:
+    options = {"query-auth.enabled": "true"}
+    lake.create_table("interop.people_rust", SCHEMA, options=options).write(people())
+    with pytest.raises(RuntimeError, match=r"query-auth\.enabled"):
+        rust.read("interop.people_rust")
+    query = ["SELECT * FROM paimon.interop.people_rust"]
+    with pytest.raises(RuntimeError, match=r"query-auth\.enabled"):
+        rust._run("sql", statements=query, out=str(tmp_path / "rows.arrow"))
