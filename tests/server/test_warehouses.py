@@ -273,6 +273,8 @@ def test_a_warehouse_is_added_where_the_settings_allow_it(
         ({"s3.endpoint": "https://minio:9000", "fs.s3.endpoint": "http://x"}, 403, "fs.s3"),
         ({"s3.endpoint": "minio:9000"}, 400, "an endpoint is a URL"),
         ({"s3.region": "x.evil.example/#"}, 400, "region"),
+        ({"s3.sts.role-arn": "arn:aws:iam::1:role/any"}, 403, "keys of the warehouse's own"),
+        ({"s3.sts.endpoint": "http://evil.example"}, 403, "HEADWATER_ALLOWED_ENDPOINTS"),
     ],
 )
 def test_the_server_sends_its_credentials_nowhere_else(

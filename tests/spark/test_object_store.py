@@ -24,6 +24,7 @@ def stored(
     url = f"sqlite:///{tmp_path}/headwater.db"
     upgrade(url)
     options = {"s3.endpoint": s3_endpoint, "s3.access-key": "test", "s3.secret-key": "test"}
+    options["s3.sts.role-arn"] = "arn:aws:iam::123456789012:role/lake"
     behind = SqlCatalog.open(
         url, warehouse="main", location="s3://lake/warehouse", storage_options=options
     )

@@ -18,6 +18,7 @@ from headwater.server.authorization import EndedRights
 from headwater.server.branches import routes as branches
 from headwater.server.config import routes as config
 from headwater.server.consumers import routes as consumers
+from headwater.server.data_tokens import DataTokens
 from headwater.server.databases import routes as databases
 from headwater.server.dependencies import Principals, Services
 from headwater.server.envelope import Envelope, RequestIds
@@ -125,6 +126,7 @@ def create_app(
         Decisions(runtime),
         principals,
         reads,
+        _data_tokens(settings, runtime),
     )
     app.state.services = services
     for feature in (
@@ -162,6 +164,13 @@ def create_app(
 async def _docs(request: Request) -> HTMLResponse:
     text = page(request.app.openapi())
     return HTMLResponse(text, headers={"content-security-policy": POLICY})
+
+
+def _data_tokens(settings: ServerSettings, runtime: Runtime) -> DataTokens | None:
+    if settings.data_token_seconds is None:
+        return None
+    shares = settings.data_token_shares_warehouse_credentials
+    return DataTokens(settings.data_token_seconds, shares_credentials=shares, runtime=runtime)
 
 
 def _lifespan(

@@ -17,6 +17,7 @@ from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.admin.groups import Groups
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.server.access.decisions import Decisions
+from headwater.server.data_tokens import DataTokens
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics
 from headwater.server.operation_metrics import WAREHOUSE
@@ -79,6 +80,7 @@ class Services:
         decisions: Decides what callers may do.
         principals: The tokens and groups of the database; None without a database.
         reads: The reads that run at a time.
+        data_tokens: Gives out data tokens; None when the settings say no.
     """
 
     catalogs: Mapping[str, Catalog]
@@ -90,6 +92,7 @@ class Services:
     decisions: Decisions = field(default_factory=lambda: Decisions(SYSTEM_RUNTIME))
     principals: Principals | None = None
     reads: ReadSlots = field(default_factory=lambda: ReadSlots(4, 60))
+    data_tokens: DataTokens | None = None
 
     async def find(self, warehouse: str) -> Catalog | None:
         """A warehouse's catalog; None when it is not served here; raises Unavailable."""

@@ -27,10 +27,12 @@ class RecentAnswers(Generic[T]):
 
     Args:
         most: The number of answers that are kept.
+        kept_millis: The time for which one is believed.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, kept_millis: int = KEPT_MILLIS) -> None:
         self._most = most
+        self._kept_seconds = kept_millis / 1000
         self._kept: OrderedDict[Hashable, _Kept[T]] = OrderedDict()
         self._lock = Lock()
 
@@ -60,7 +62,7 @@ class RecentAnswers(Generic[T]):
             asked: The monotonic clock when it was asked, seconds.
         """
         with self._lock:
-            self._kept[key] = _Kept(value, asked + KEPT_MILLIS / 1000)
+            self._kept[key] = _Kept(value, asked + self._kept_seconds)
             self._kept.move_to_end(key)
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)

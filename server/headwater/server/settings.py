@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from headwater.server.connections import ConnectionLimits
+from headwater.server.sts import LONGEST_SECONDS
 from headwater.storage.errors import Invalid
 from headwater.storage.options import parse_bytes, parse_duration
 
@@ -148,9 +149,11 @@ class ServerSettings(BaseSettings):
         log_level: The least level that is logged.
         storage_options: Options for the server's own file access, such as ``s3.endpoint`` and
             ``s3.access-key``. As a variable: a JSON object.
-        data_token_seconds: Hand out the warehouse's storage options, credentials included, to
-            clients that ask for a table's data token, and let them ask again after so long; None
-            hands out none. Clients ask anew an hour before the end, so it is more than that.
+        data_token_seconds: Give credentials of this lifetime for one table's files to clients that
+            ask for its data token, from the store's security token service; None gives none.
+            Clients ask anew an hour before the end, so it is more than that.
+        data_token_shares_warehouse_credentials: Hand out the warehouse's own storage options
+            instead, credentials included, which reach all that the server reaches.
         read_concurrency: The most reads that each server process does at a time for callers who
             are not shown all of a table.
         read_batch_rows: The rows of a batch that it reads for them: with `read_concurrency` a bound
@@ -209,6 +212,7 @@ class ServerSettings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storage_options: dict[str, SecretStr] = Field(default_factory=dict)
     data_token_seconds: int | None = Field(default=None, gt=3600, le=366 * 24 * 3600)
+    data_token_shares_warehouse_credentials: bool = False
     read_concurrency: int = Field(default=4, ge=1, le=1000)
     read_batch_rows: int = Field(default=16_384, ge=1, le=1_048_576)
     read_wait: TimeLimit = timedelta(minutes=1)
@@ -253,6 +257,17 @@ class ServerSettings(BaseSettings):
                     f"'{name}' is not a warehouse name: use letters, digits, dots, dashes and "
                     "underscores, a letter or digit first"
                 )
+        seconds, shares = self.data_token_seconds, self.data_token_shares_warehouse_credentials
+        if seconds is None and shares:
+            raise ValueError(
+                "data_token_shares_warehouse_credentials needs data_token_seconds: how long a "
+                "client may use what it got before it asks again"
+            )
+        if seconds is not None and seconds > LONGEST_SECONDS and not shares:
+            raise ValueError(
+                f"setting 'data_token_seconds': a store's security token service gives credentials "
+                f"for {LONGEST_SECONDS} s at most, not for {seconds} s"
+            )
         tokens = [token.get_secret_value() for token in (*self.tokens, *self.management_tokens)]
         if any(not token.strip() for token in tokens):
             raise ValueError("a token is empty; leave it out or give it a value")

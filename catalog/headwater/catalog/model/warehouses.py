@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["HIDDEN", "WarehouseInfo", "check_warehouse_name"]
+__all__ = ["HIDDEN", "WarehouseInfo", "check_warehouse_name", "harmless_options"]
 
 HIDDEN = "***"
 """The placeholder for an option's value that may be a secret."""
@@ -40,11 +40,17 @@ class WarehouseInfo:
     @property
     def shown_options(self) -> Mapping[str, str]:
         """The options with every value hidden that may be a secret."""
-        shown = {
-            key: value if _HARMLESS.fullmatch(key) and "@" not in value else HIDDEN
-            for key, value in sorted(self.options.items())
-        }
-        return MappingProxyType(shown)
+        harmless = harmless_options(self.options)
+        return MappingProxyType({key: harmless.get(key, HIDDEN) for key in sorted(self.options)})
+
+
+def harmless_options(options: Mapping[str, str]) -> Mapping[str, str]:
+    """The storage options that anybody may see: endpoints, regions and the style of paths."""
+    return {
+        key: value
+        for key, value in options.items()
+        if _HARMLESS.fullmatch(key) and "@" not in value
+    }
 
 
 def check_warehouse_name(name: str) -> None:

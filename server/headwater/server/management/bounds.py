@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
+from headwater.server.data_tokens import SECRET_PREFIX
 from headwater.server.settings import ServerSettings
 from headwater.storage.errors import Forbidden, Invalid
 from headwater.storage.files.location import Place
@@ -18,7 +19,8 @@ from headwater.storage.files.location import Place
 __all__ = ["check_bounds"]
 
 # Paimon Java's name of the option, and pypaimon's.
-_ENDPOINTS = ("s3.endpoint", "fs.s3.endpoint")
+_ENDPOINTS = ("s3.endpoint", "fs.s3.endpoint", "s3.sts.endpoint")
+_KEYS = (("s3.access-key", "fs.s3.accessKeyId"), ("s3.secret-key", "fs.s3.accessKeySecret"))
 # An endpoint is made of it where none is given.
 _REGIONS = ("s3.region", "fs.s3.region", "s3.endpoint.region")
 _REGION = re.compile(r"[A-Za-z0-9-]+")
@@ -52,6 +54,13 @@ def check_bounds(settings: ServerSettings, location: str, options: Mapping[str, 
                 f"option {name}: this server does not allow that endpoint; name it in its setting "
                 "allowed_endpoints (HEADWATER_ALLOWED_ENDPOINTS)"
             )
+    if any(name.startswith(SECRET_PREFIX) for name in options) and not all(
+        any(options.get(name) for name in names) for names in _KEYS
+    ):
+        raise Forbidden(
+            f"options {SECRET_PREFIX}* need keys of the warehouse's own (s3.access-key and "
+            "s3.secret-key): the server's credentials assume no role that a caller names"
+        )
     for name in _REGIONS:
         if options.get(name) and not _REGION.fullmatch(options[name]):
             raise Invalid(f"option {name}: a region has only letters, digits and dashes")

@@ -6,7 +6,12 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
-from headwater.catalog.model.data_token import client_storage_options
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.permissions import Access, TargetType
+from headwater.catalog.model.principal import Principal, Scope, current_principal
+from headwater.catalog.model.rights import Thing
+from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.wire.tables import (
     AlterTableRequest,
     AuthTableQueryRequest,
@@ -249,21 +254,22 @@ def auth_table_query(
 def get_table_token(
     services: ServicesOf, catalog: CatalogOf, name: TableName
 ) -> GetTableTokenResponse:
-    """The warehouse's storage options, if the operator hands them out.
+    """Short-lived credentials for the files of this table alone, if the operator gives them out.
 
-    Otherwise 501; clients use the client options that `/v1/config` returns. The options open all
-    files of the warehouse: who is shown only a part of any of its tables is answered 403.
+    They are good for writing if the caller may write. Otherwise 501; clients use the client options
+    that `/v1/config` returns. Whoever is shown only a part of the table is answered 403.
     """
     info = catalog.tables.get(name)
     access = catalog.policies.access(name)
-    if access.files_withheld:
+    # The warehouse's own credentials open its other tables, too.
+    is_shared = services.settings.data_token_shares_warehouse_credentials
+    if access.restriction or (is_shared and access.files_withheld):
         which = f"table {name}" if access.restriction else "another table of its warehouse"
         raise Forbidden(
             f"policies restrict what you see of {which}, and a token for the files of {name} would "
             f"show all of it; read rows with POST …/tables/{name.name}/read"
         )
-    seconds = services.settings.data_token_seconds
-    if seconds is None:
+    if services.data_tokens is None:
         raise Unsupported(
             "this server hands out no data tokens; do not set data-token.enabled, and give the "
             "client its own storage credentials, or start the server with "
@@ -274,7 +280,30 @@ def get_table_token(
             f"table {name} is external: the warehouse's credentials are not for {info.path}; give "
             "the client its own"
         )
-    return GetTableTokenResponse(
-        token=client_storage_options(catalog.storage_options),
-        expires_at_millis=services.runtime.now_millis() + seconds * 1000,
+    caller = current_principal()
+    token = services.data_tokens.token(
+        info.path,
+        catalog.storage_options,
+        caller="anybody" if caller is None else caller.name,
+        may_write=caller is None or _may_write(catalog, name, caller),
     )
+    return GetTableTokenResponse(token=dict(token.options), expires_at_millis=token.expires_at)
+
+
+def _may_write(catalog: Catalog, name: Identifier, caller: Principal) -> bool:
+    """True if a caller may write to a table.
+
+    Raises:
+        Forbidden: The caller may not read all of it, as its files show all.
+    """
+    if not caller.asks_permission:
+        return caller.has(Scope.WRITE)
+    thing = Thing(TargetType.TABLE, name.database, name.table)
+    # Without permissions in the catalog, nobody who asks for them is let in.
+    rights = catalog.access.rights(caller, thing).own if isinstance(catalog, SqlCatalog) else ()
+    if Access.SELECT not in rights and Access.UPDATE not in rights:
+        raise Forbidden(
+            f"'{caller.name}' may select some columns of table {name}, and a token for its files "
+            f"would show all; read rows with POST …/tables/{name.name}/read"
+        )
+    return caller.has(Scope.WRITE) and Access.UPDATE in rights
