@@ -543,7 +543,7 @@ def test_who_is_called_like_a_group_is_none_of_it(server: Server) -> None:
 
 
 def test_an_operator_may_leave_permissions_alone(server: Server, serve: Callable[..., str]) -> None:
-    secret = server.tokens.create("anybody").secret
+    secret = server.tokens.create("somebody").secret
     settings = {"require_token": True, "enforce_permissions": False}
     address = serve(server.catalog, parts={"find_token": server.tokens.find}, **settings)
     headers = {"authorization": f"Bearer {secret}"}

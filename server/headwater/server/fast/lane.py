@@ -167,9 +167,11 @@ class FastLane:
             return None
         name = Identifier(plain[2].decode(), plain[3].decode())
         if caller is not None and caller.asks_permission:
-            # What is not known to be allowed is asked the ordinary way.
             need = Need(Thing(TargetType.TABLE, name.database, name.name), kind.accesses)
-            if not self._services.decisions.remembers(caller, catalog, need):
+            try:
+                await self._services.decisions.demand(caller, catalog, need)
+            except HeadwaterError:
+                # Refused the ordinary way.
                 return None
         return _Request(kind, catalog, name, body)
 

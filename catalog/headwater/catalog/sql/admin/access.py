@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from sqlalchemy import ColumnElement, Row, exists, select
+from sqlalchemy import Row, bindparam, exists, literal_column, or_, select
 from sqlalchemy.engine import Connection
+from sqlalchemy.orm import InstrumentedAttribute
 
 from headwater.catalog.model.permissions import GRANTABLE, Access, ColumnSet, TargetType
 from headwater.catalog.model.principal import Principal
@@ -14,10 +16,10 @@ from headwater.catalog.model.rights import NO_RIGHTS, Rights, Thing, expanded
 from headwater.catalog.sql.admin.grants import NO_OBJECT
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, DroppedTableRow, GrantRow
+from headwater.catalog.sql.database.prepared import Prepared, padded
 from headwater.catalog.sql.queries.possessions import (
     MODELS,
     granted_ids,
-    is_running,
     owned_ids,
 )
 from headwater.catalog.wire.permissions import PermissionColumnsModel
@@ -77,19 +79,17 @@ class SqlAccess:
                 select(DatabaseRow.id, DatabaseRow.owner).where(here, DatabaseRow.name == name)
             ).one_or_none()
             return None if database is None else _Found(*database)
-        model = MODELS[thing.type]
-        named: Sequence[ColumnElement[bool]] = (
-            [model.id == thing.id]
-            if thing.id
-            else [DatabaseRow.name == thing.database, model.name == thing.name]
-        )
-        query = (
-            select(DatabaseRow.id, DatabaseRow.owner, model.id, model.owner)
-            .join(model, model.database_id == DatabaseRow.id)
-            .where(here, *named)
-        )
-        row = connection.execute(query).one_or_none()
-        return None if row is None else _Found(*row)
+        if thing.id:
+            row = _BY_ID.run(connection, warehouse=self._context.warehouse, id=thing.id)
+        else:
+            row = _BY_NAME[thing.type].run(
+                connection,
+                warehouse=self._context.warehouse,
+                database=thing.database,
+                name=thing.name,
+            )
+        found = row.one_or_none()
+        return None if found is None else _Found(*found)
 
     def _find_dropped(
         self, connection: Connection, principal: Principal, table_id: str
@@ -109,21 +109,19 @@ class SqlAccess:
     def _granted(
         self, connection: Connection, principal: Principal, thing: Thing, found: _Found
     ) -> Rights:
-        rows = connection.execute(
-            select(
-                GrantRow.object_id,
-                GrantRow.resource_type,
-                GrantRow.access,
-                GrantRow.columns,
-                GrantRow.expires_at,
-            ).where(
-                GrantRow.object_id.in_({NO_OBJECT, found.database_id, found.id}),
-                GrantRow.resource_type.in_([each.value for each in TargetType]),
-                GrantRow.warehouse == self._context.warehouse,
-                GrantRow.principal.in_(principal.grantees),
-                is_running(self._context),
+        names = padded(sorted(principal.grantees))
+        rows = (
+            _grants_of(len(names))
+            .run(
+                connection,
+                database=found.database_id,
+                thing=found.id,
+                warehouse=self._context.warehouse,
+                now=self._context.runtime.now_millis(),
+                **{f"principal_{at}": name for at, name in enumerate(names)},
             )
-        ).all()
+            .all()
+        )
         on_catalog = _accesses(rows, NO_OBJECT, TargetType.CATALOG)
         in_catalog = _accesses(rows, NO_OBJECT, TargetType.CATALOG_ALL)
         ends_at = min((row.expires_at for row in rows if row.expires_at is not None), default=None)
@@ -168,6 +166,48 @@ class SqlAccess:
                 if connection.execute(query).scalar_one():
                     return True
         return False
+
+
+def _lookup(type_: TargetType, *named: tuple[InstrumentedAttribute[str], str]) -> Prepared:
+    """The statement that finds the ids and owners of a thing and of its database."""
+    model = MODELS[type_]
+    return Prepared(
+        select(DatabaseRow.id, DatabaseRow.owner, model.id, model.owner)
+        .join(model, model.database_id == DatabaseRow.id)
+        .where(
+            DatabaseRow.warehouse == bindparam("warehouse"),
+            *(column == bindparam(value) for column, value in named),
+        )
+    )
+
+
+_BY_NAME = {
+    type_: _lookup(type_, (DatabaseRow.name, "database"), (model.name, "name"))
+    for type_, model in MODELS.items()
+}
+_BY_ID = _lookup(TargetType.TABLE, (MODELS[TargetType.TABLE].id, "id"))
+
+
+@cache
+def _grants_of(names: int) -> Prepared:
+    """The statement for the grants to so many names on a thing and on what is above it."""
+    return Prepared(
+        select(
+            GrantRow.object_id,
+            GrantRow.resource_type,
+            GrantRow.access,
+            GrantRow.columns,
+            GrantRow.expires_at,
+        ).where(
+            GrantRow.object_id.in_(
+                [literal_column(f"'{NO_OBJECT}'"), bindparam("database"), bindparam("thing")]
+            ),
+            GrantRow.resource_type.in_([literal_column(f"'{each.value}'") for each in TargetType]),
+            GrantRow.warehouse == bindparam("warehouse"),
+            GrantRow.principal.in_([bindparam(f"principal_{at}") for at in range(names)]),
+            or_(GrantRow.expires_at.is_(None), GrantRow.expires_at > bindparam("now")),
+        )
+    )
 
 
 def _accesses(
