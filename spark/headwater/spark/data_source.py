@@ -39,6 +39,11 @@ from headwater.spark.options import (
 )
 from headwater.spark.source.batch_read import BatchReader
 from headwater.spark.source.content_read import ContentReader
+from headwater.spark.source.metadata_rows import (
+    MetadataRows,
+    asks_for_metadata,
+    metadata_schema,
+)
 from headwater.spark.stream.read import StreamReader
 from headwater.spark.types import spark_schema
 from headwater.spark.write.change_tasks import ChangeWriter
@@ -91,6 +96,8 @@ class HeadwaterSource(DataSource):
             chosen = self._rows(table)
             # Spark pickles this object when the schema is known: the snapshot stays chosen.
             self._chosen = chosen
+            if isinstance(chosen, MetadataRows):
+                return metadata_schema(chosen.names, chosen.storage)
             schema = chosen.storage.schema
             names = [name for name in chosen.schema.names if name in schema.field_by_name]
         columns = spark_schema(schema.columns(names))
@@ -110,13 +117,13 @@ class HeadwaterSource(DataSource):
         # A schema of the user's own was not asked of this object.
         whole: Rows = getattr(self, "_chosen", None) or self._rows(self._table(options.table))
         own = whole.storage.schema
+        if isinstance(whole, MetadataRows):
+            named = schema.fieldNames()
+            _check_types(schema, metadata_schema(named, whole.storage))
+            return self._batch_reader(whole.narrowed(named, whole.predicate), schema)
         names = [name for name in schema.fieldNames() if name in own.field_by_name]
         _check_schema(schema, own)
-        rows = whole.narrowed(names, whole.predicate)
-        parallelism = self._connection.parallelism
-        if isinstance(rows, ServedScan):
-            rows = rows.divided(parallelism)
-        return BatchReader(rows, rows.splits, schema, parallelism)
+        return self._batch_reader(whole.narrowed(names, whole.predicate), schema)
 
     def streamReader(self, schema: st.StructType) -> DataSourceStreamReader:
         """A stream of a table's changes."""
@@ -191,8 +198,13 @@ class HeadwaterSource(DataSource):
         _check_system_schema(schema, found)
         if found.rows is None:
             return ContentReader(found.to_arrow(), schema)
-        rows = found.rows
-        return BatchReader(rows, rows.splits, schema, self._connection.parallelism)
+        return self._batch_reader(found.rows, schema)
+
+    def _batch_reader(self, rows: Rows, schema: st.StructType) -> DataSourceReader:
+        parallelism = self._connection.parallelism
+        if isinstance(rows, ServedScan):
+            rows = rows.divided(parallelism)
+        return BatchReader(rows, rows.splits, schema, parallelism)
 
     def _system_stream(self, found: SystemTable, schema: st.StructType) -> DataSourceStreamReader:
         name, options = self._identifier, self._read_options
@@ -221,6 +233,8 @@ class HeadwaterSource(DataSource):
         if options.for_changes:
             kinds = bool(options.row_kind)
             return asked.changes(columns=options.columns, where=options.where, row_kinds=kinds)
+        if options.columns is not None and asks_for_metadata(options.columns, asked.schema):
+            return MetadataRows(asked.scan(where=options.where), options.columns)
         return asked.scan(options.columns, options.where)
 
 
@@ -253,12 +267,18 @@ def _check_system_schema(schema: st.StructType, system_table: SystemTable) -> No
 
 def _check_schema(schema: st.StructType, table: TableSchema) -> None:
     """Refuse a schema of the user's that says other types than the table's."""
-    for field in schema.fields:
-        if field.name == ROW_KIND_COLUMN and field.name not in table.field_by_name:
-            continue
-        actual = spark_schema([table.column(field.name)]).fields[0].dataType
-        if actual != field.dataType:
+    own = [
+        each
+        for each in schema.fields
+        if each.name != ROW_KIND_COLUMN or each.name in table.field_by_name
+    ]
+    _check_types(st.StructType(own), spark_schema(table.columns([each.name for each in own])))
+
+
+def _check_types(schema: st.StructType, actual: st.StructType) -> None:
+    for field, present in zip(schema.fields, actual.fields, strict=True):
+        if present.dataType != field.dataType:
             raise Invalid(
-                f"column '{field.name}' is {actual.simpleString()}, and the schema given says "
-                f"{field.dataType.simpleString()}; read it as it is and cast it"
+                f"column '{field.name}' is {present.dataType.simpleString()}, and the schema given "
+                f"says {field.dataType.simpleString()}; read it as it is and cast it"
             )

@@ -32,7 +32,8 @@ from headwater.spark.jobs.executor import SparkExecutor
 from headwater.spark.row_change import RowCounts
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.session import ensure_interpreter, session_settings
-from headwater.spark.source.table_frame import frame_of_table
+from headwater.spark.source.metadata_rows import asks_for_metadata
+from headwater.spark.source.table_frame import frame_of_table, frame_with_metadata
 from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.session import run_sql
@@ -213,7 +214,9 @@ class SparkLake:
 
         Args:
             name: ``database.table``.
-            columns: The columns, in this order; None means all.
+            columns: The columns, in this order; None means all. Paimon's metadata columns may be
+                among them: ``__paimon_partition``, ``__paimon_bucket`` and, of a table without a
+                primary key, ``__paimon_file_path`` and ``__paimon_row_index``.
             where: A SQL condition. Partitions, buckets, files and row groups without matching rows
                 are not read.
             snapshot_id: As of this snapshot, with the columns of then.
@@ -228,8 +231,10 @@ class SparkLake:
             NotFound: There is no such table, column, snapshot or tag.
             Invalid: `where` is not a condition, or more than one moment is given.
         """
-        scan = self.catalog.table(name).scan(
-            columns,
+        table = self.catalog.table(name)
+        tells_places = asks_for_metadata(columns, table.schema)
+        scan = table.scan(
+            None if tells_places else columns,
             where,
             snapshot_id=snapshot_id,
             tag=tag,
@@ -237,6 +242,8 @@ class SparkLake:
             watermark=watermark,
             version=version,
         )
+        if columns is not None and tells_places:
+            return frame_with_metadata(self._session, scan, columns)
         return frame_of_table(self._session, scan)
 
     # Writing ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from headwater.catalog.table.branch_scan import BranchScan
 from headwater.catalog.table.scan import Rows, Scan
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
+from headwater.spark.source.metadata_rows import MetadataRows, metadata_schema
 from headwater.spark.source.parquet_scan import Division, divide, native_frame
 from headwater.spark.source.worker_rows import worker_frame
 from headwater.spark.types import spark_schema
@@ -20,7 +21,7 @@ from headwater.storage.read.positioned_rows import (
     POSITION_COLUMN,
 )
 
-__all__ = ["divide_rows", "frame_of_division", "frame_of_table"]
+__all__ = ["divide_rows", "frame_of_division", "frame_of_table", "frame_with_metadata"]
 
 _POSITIONS = (
     st.StructField(FILE_COLUMN, st.StringType()),
@@ -51,6 +52,22 @@ def frame_of_table(session: CatalogSession, scan: Scan) -> DataFrame:
     if not division.python:
         return frame
     return frame.union(frame_of_division(session, scan, workers, schema))
+
+
+def frame_with_metadata(session: CatalogSession, scan: Scan, columns: Sequence[str]) -> DataFrame:
+    """The rows of a scan with metadata columns, see `MetadataRows`; by Python workers.
+
+    Args:
+        session: The catalog's.
+        scan: The rows to read.
+        columns: The columns, metadata columns included.
+    """
+    schema = metadata_schema(columns, scan.storage)
+    rows = MetadataRows(scan, columns)
+    if not rows.splits:
+        return session.spark.createDataFrame([], schema)
+    parallelism = session.connection.parallelism
+    return worker_frame(session.spark, rows, rows.splits, schema, parallelism, False)
 
 
 def divide_rows(rows: Rows, columns: Sequence[str]) -> Division:

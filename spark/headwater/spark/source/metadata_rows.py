@@ -1,0 +1,150 @@
+"""Rows with where they lie: Paimon's hidden columns ``__paimon_file_path`` and so on.
+
+Source: ``PaimonMetadataColumn.scala``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from functools import cached_property, partial
+
+import pyarrow as pa
+import pyspark.sql.types as st
+
+from headwater.catalog.table.branch_scan import BranchScan
+from headwater.catalog.table.scan import BATCH_ROWS, Rows
+from headwater.spark.types import spark_schema
+from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.predicate.filter import Predicate
+from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN, positioned_rows
+from headwater.storage.read.prefetch import BatchRead
+from headwater.storage.scan.split import Split
+from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.data_type import to_arrow
+from headwater.storage.types.values import arrow_scalar
+
+__all__ = ["MetadataRows", "asks_for_metadata", "metadata_schema"]
+
+_FILE_PATH = "__paimon_file_path"
+_ROW_INDEX = "__paimon_row_index"
+_PARTITION = "__paimon_partition"
+_BUCKET = "__paimon_bucket"
+_OF_FILES = (_FILE_PATH, _ROW_INDEX)
+_PREFIX = "__paimon_"
+_NAMES = (*_OF_FILES, _PARTITION, _BUCKET)
+
+
+def asks_for_metadata(columns: Sequence[str] | None, schema: TableSchema) -> bool:
+    """True if columns that are named are not all the table's own."""
+    named = [] if columns is None else columns
+    return any(name.startswith(_PREFIX) and name not in schema.field_by_name for name in named)
+
+
+def metadata_schema(columns: Sequence[str], storage: TableStorage) -> st.StructType:
+    """The Spark schema of a table's own columns and metadata columns.
+
+    Raises:
+        NotFound: A column does not exist.
+        Invalid: The table has no partitions that it could tell of.
+        Unsupported: A row of the table lies in no single file.
+    """
+    return st.StructType([_field(name, storage) for name in columns])
+
+
+def _field(name: str, storage: TableStorage) -> st.StructField:
+    schema = storage.schema
+    if name in schema.field_by_name or name not in _NAMES:
+        return spark_schema(schema.columns([name])).fields[0]
+    if name in _OF_FILES and schema.primary_keys:
+        raise Unsupported(
+            f"table {storage.name}: {name} is of tables without a primary key; with one, a row is "
+            "merged from several files"
+        )
+    if name != _PARTITION:
+        data_type = {_FILE_PATH: st.StringType(), _ROW_INDEX: st.LongType()}.get(name)
+        return st.StructField(name, data_type or st.IntegerType())
+    if not schema.partition_keys:
+        raise Invalid(f"table {storage.name} has no partitions: leave {_PARTITION} out")
+    return st.StructField(name, spark_schema(schema.partition_fields))
+
+
+class MetadataRows(Rows):
+    """Rows of a table with metadata columns among their own.
+
+    Args:
+        rows: The rows; their predicate is taken.
+        columns: The columns, metadata columns included, in this order.
+
+    Attributes:
+        names: `columns`.
+
+    Raises:
+        NotFound: A column does not exist.
+        Unsupported: The rows are of several branches, or read by a server.
+    """
+
+    def __init__(self, rows: Rows, columns: Sequence[str]) -> None:
+        if rows.is_served or isinstance(rows, BranchScan):
+            whose = "a server reads them" if rows.is_served else "they are of two branches"
+            raise Unsupported(
+                f"table {rows.storage.name}: where its rows lie is not told, as {whose}; leave the "
+                f"columns {_PREFIX}… out"
+            )
+        schema = rows.storage.schema
+        own = [name for name in columns if name in schema.field_by_name or name not in _NAMES]
+        # A batch without columns would not tell how many rows it has.
+        self._own = own or [schema.fields[0].name]
+        self._rows = rows.narrowed(self._own, rows.predicate)
+        super().__init__(rows.storage, self._own, rows.predicate)
+        self.names = tuple(columns)
+        self.columns = self.names
+
+    def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> MetadataRows:
+        """The same rows, with these columns and by this predicate."""
+        names = self.names if columns is None else columns
+        return MetadataRows(self._rows.narrowed(self._own, predicate), names)
+
+    @cached_property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits to be read."""
+        return self._rows.splits
+
+    def split_reads(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[BatchRead]:
+        """The rows of one split, in one part."""
+        yield partial(self._read, split, batch_rows)
+
+    def _read(self, split: Split, batch_rows: int) -> Generator[pa.RecordBatch]:
+        names = self.names
+        if any(name in _OF_FILES for name in names):
+            found = positioned_rows(self.storage, split, self._own, self.predicate, batch_rows)
+        else:
+            found = self._rows.read_split(split, batch_rows=batch_rows)
+        paths = {
+            file.file_name: file.external_path or f"{split.directory}/{file.file_name}"
+            for file in split.files
+        }
+        for batch in found:
+            columns = [self._column(name, batch, split, paths) for name in names]
+            yield pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    def _column(
+        self, name: str, batch: pa.RecordBatch, split: Split, paths: dict[str, str]
+    ) -> pa.Array:
+        if name in self.storage.schema.field_by_name:
+            return batch.column(name)
+        count = batch.num_rows
+        if name == _ROW_INDEX:
+            return batch.column(POSITION_COLUMN)
+        if name == _FILE_PATH:
+            files = batch.column(FILE_COLUMN).dictionary_encode()
+            whole = [paths[each] for each in files.dictionary.to_pylist()]
+            return pa.array(whole, pa.string()).take(files.indices)
+        if name == _BUCKET:
+            return pa.repeat(pa.scalar(split.bucket, pa.int32()), count)
+        fields = self.storage.schema.partition_fields
+        values = [
+            pa.repeat(arrow_scalar(value, field.type), count).cast(to_arrow(field.type))
+            for field, value in zip(fields, split.partition_values, strict=True)
+        ]
+        return pa.StructArray.from_arrays(values, names=[field.name for field in fields])
