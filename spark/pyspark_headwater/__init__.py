@@ -4,6 +4,14 @@ Spark registers the class `DefaultSource` of each top-level module named ``pyspa
 driver's Python can import, so that a session need not import Headwater to use the format.
 """
 
-from headwater.spark.data_source import HeadwaterSource as DefaultSource
+import warnings
+
+try:
+    from headwater.spark.data_source import HeadwaterSource as DefaultSource
+except ImportError as error:
+    # Raised, it would keep Spark from the sources of other packages, too.
+    warnings.warn(
+        f"format(\"headwater\") is not there: {error}; pip install 'headwater[spark]'", stacklevel=2
+    )
 
 __all__ = ["DefaultSource"]

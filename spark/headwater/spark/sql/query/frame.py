@@ -19,7 +19,8 @@ from headwater.spark.sql.query.splice import Spliced, missing_table, splice
 
 __all__ = ["query_frame"]
 
-_CLOCK_NAME = "clock"
+# No table of the user's has such a name, which Spark knows while it reads the text.
+_CLOCK_NAME = "moment of the query"
 
 
 def query_frame(text: str, context: SqlContext) -> DataFrame:
