@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyspark.sql.types as st
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from headwater.spark.source.needs import needs_of, stand_in
@@ -63,7 +64,7 @@ def wanted_rows(
     schema = spark_schema(storage.schema.fields)
     try:
         return _predicate(stand_in(spark, 0, schema).alias(alias).where(condition), storage, schema)
-    except AnalysisException:
+    except (PySparkException, Py4JError):
         return None  # Columns that are bound to a frame, or a mistake that Spark will tell of.
 
 
@@ -103,7 +104,7 @@ def join_needs(
         if _tells_time(condition):
             return JoinNeeds(pairs(text))
         return JoinNeeds(pairs(text), _predicate(joined, storage, own))
-    except AnalysisException:
+    except (PySparkException, Py4JError):
         return JoinNeeds(pairs(condition) if isinstance(condition, str) else {})
 
 
