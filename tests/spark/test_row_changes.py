@@ -5,7 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import polars as pl
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from tests.spark.conftest import data_files, named_files, rows
 
@@ -186,12 +188,6 @@ def test_a_change_that_fails_leaves_nothing(lake: SparkLake, folder: Path, kind:
 
 def test_changes_that_rows_cannot_tell_are_refused(lake: SparkLake) -> None:
     schema = lake.spark.createDataFrame([], "id BIGINT, name STRING").schema
-    for engine in ("first-row", "aggregation", "partial-update"):
-        name = f"db.{engine.replace('-', '_')}"
-        options = {"bucket": "1", "merge-engine": engine}
-        lake.create_table(name, schema, primary_keys=["id"], options=options)
-        with pytest.raises(Invalid, match=f"merge engine {engine}"):
-            lake.update(name, {"name": "'x'"})
     lake.create_table("db.k", schema, primary_keys=["id"], options={"bucket": "1"})
     with pytest.raises(Invalid, match="part of the primary key"):
         lake.update("db.k", {"id": "id + 1"})
@@ -271,3 +267,62 @@ def test_nulls_of_new_versions_become_defaults_and_deleted_rows_are_as_they_were
     )
     assert sorted(told) == [("+U", 2, "none"), ("-D", 1, None)]
     assert rows(lake.table("db.t").select("id", "name")) == [(2, "none"), (3, None)]
+
+
+@MODES
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"merge-engine": "first-row", "changelog-producer": "lookup"},
+        {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"},
+        {"merge-engine": "partial-update", "deletion-vectors.enabled": "true"},
+        {"ignore-delete": "true"},
+    ],
+    ids=lambda options: options.get("merge-engine", "ignore-delete"),
+)
+def test_rows_of_each_merge_engine_change_as_the_sdk_changes_them(
+    lake: SparkLake, options: dict[str, str]
+) -> None:
+    def source(text: str) -> DataFrame:
+        return lake.spark.sql(f"SELECT * FROM VALUES {text} AS s(id, n, name)")
+
+    first = source("(0L, 1, 'a'), (1L, 2, 'b'), (2L, 3, 'c'), (3L, 4, 'd'), (4L, 5, NULL)")
+    second = source("(1L, 20, 'bb'), (5L, 50, 'f')")
+    for name in ("db.ours", "db.sdk"):
+        lake.create_table(
+            name, first.schema, primary_keys=["id"], options={"bucket": "2", **options}
+        )
+        lake.write(first, name)
+        lake.write(second, name)
+    sdk = lake.catalog.table("db.sdk")
+
+    def same() -> list[tuple[object, ...]]:
+        ours = rows(lake.table("db.ours"))
+        assert ours == rows(lake.table("db.sdk"))
+        return ours
+
+    changed = lake.sql("UPDATE db.ours o SET o.n = o.n * -10, name = upper(o.name) WHERE o.id < 2")
+    assert [tuple(row) for row in changed.collect()] == [(2,)]
+    polars = {"n": pl.col("n") * -10, "name": pl.col("name").str.to_uppercase()}
+    sdk.update(polars, where="id < 2")
+    assert same()[0][:2] == (0, -10)
+    assert lake.sql("DELETE FROM db.ours o WHERE o.id + 0 = 3").collect()[0][0] == 1
+    sdk.delete("id = 3")
+    same()
+    new = "(1L, 7, 'm'), (5L, -1, 'gone'), (8L, 8, 'new')"
+    merged = lake.sql(
+        f"MERGE INTO db.ours t USING (SELECT * FROM VALUES {new} AS s(id, n, name)) s "
+        "ON t.id = s.id WHEN MATCHED AND s.n < 0 THEN DELETE WHEN MATCHED THEN UPDATE SET * "
+        "WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert [tuple(row) for row in merged.collect()] == [(3, 1, 1, 1)]
+    sdk.delete("id = 5")
+    sdk.merge(source("(1L, 7, 'm'), (8L, 8, 'new')").toArrow(), on=["id"], when_matched="update")
+    found = same()
+    assert [row[0] for row in found] == [0, 1, 2, 4, 8]
+    twice = lake.merge("db.ours", source("(1L, 1, 'x'), (1L, 2, 'y')"), on=["id"])
+    with pytest.raises(Invalid, match="make the source's rows distinct"):
+        twice.when_matched_update_all().execute()
+    for name in ("db.ours", "db.sdk"):
+        lake.write(source("(0L, 3, 'after'), (3L, 4, 'again')"), name)
+    assert len(same()) == 6

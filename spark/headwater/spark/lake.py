@@ -328,7 +328,7 @@ class SparkLake:
 
         Raises:
             Invalid: A value does not fit its column, a column is part of the primary key, or the
-                table's merge engine cannot take updates.
+                table takes rows' kinds from it ('rowkind.field').
             NotFound: A column does not exist.
             Conflict: Other commits changed the same rows each time.
             OutcomeUnknown: As `Table.write`.

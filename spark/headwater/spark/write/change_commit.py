@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -12,8 +11,10 @@ from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
 from headwater.spark.options import WriteOptions
-from headwater.spark.row_change import Repeats, RowChange, RowCounts, writer_of
+from headwater.spark.row_change import RowChange, RowCounts, writer_of
 from headwater.spark.write.bucket_rows import check_columns, cluster
+from headwater.spark.write.changes import Changes
+from headwater.spark.write.rewrite import rewrite_rows
 from headwater.spark.write.save import save_frame
 from headwater.storage.capabilities import Operation
 from headwater.storage.jobs.after_commit import after_commit
@@ -27,25 +28,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.write.file_encoding import refuse_formats
 
-__all__ = ["Changes", "change_rows", "insert_numbered", "insert_rows"]
-
-
-@dataclass(frozen=True)
-class Changes:
-    """The changes that a snapshot's rows lead to.
-
-    Attributes:
-        frame: The table's columns, ``_ROW_KIND`` and, for an append table, the columns of
-            `headwater.storage.read.positioned_rows`.
-        predicate: The condition that the rows that were read fulfil, as SQL text.
-        is_serial: As in `RowChange`.
-        repeats: As in `RowChange`.
-    """
-
-    frame: DataFrame
-    predicate: str | None = None
-    is_serial: bool = False
-    repeats: Repeats = Repeats.REFUSED
+__all__ = ["change_rows", "insert_numbered", "insert_rows"]
 
 
 def change_rows(
@@ -54,6 +37,8 @@ def change_rows(
     operation: str,
     plan: Callable[[Table, Snapshot | None], Changes | None],
     predicate: Predicate | None = None,
+    *,
+    rewrites: bool = False,
 ) -> RowCounts:
     """Change rows as one commit, and do the compaction that is due then.
 
@@ -64,6 +49,7 @@ def change_rows(
         plan: The changes of a snapshot's rows; None when there are none. It is asked again when
             another commit changed the same rows meanwhile.
         predicate: Only rows that fulfil it can change.
+        rewrites: In a primary-key table, write the files of changed rows anew.
 
     Raises:
         Invalid: A new row does not fit the table, or several changes meet in one row.
@@ -74,6 +60,8 @@ def change_rows(
     storage = table.storage
     storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
     refuse_formats(storage.schema)
+    if rewrites:
+        return rewrite_rows(session, table, operation, plan, predicate)
 
     def attempt() -> RowCounts:
         writer = storage.runtime.new_uuid()

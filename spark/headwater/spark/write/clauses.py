@@ -17,7 +17,7 @@ from headwater.spark.types import spark_type
 from headwater.spark.write.join_condition import column_of
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.storage.errors import Invalid, NotFound, ResourceType
-from headwater.storage.options import MergeEngine
+from headwater.storage.maintenance.key_rewrite import rewrites_files
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.schema.default_values import default_value
 from headwater.storage.table_storage import TableStorage
@@ -33,7 +33,7 @@ __all__ = [
     "Projection",
     "assigned",
     "expression",
-    "refuse_change",
+    "rewrites",
 ]
 
 Expression: TypeAlias = Column | str
@@ -91,29 +91,12 @@ def assigned(values: Mapping[str, object]) -> dict[str, Column | Default]:
     }
 
 
-def refuse_change(storage: TableStorage, clauses: Iterable[Clause]) -> None:
-    """Refuse what rows of a kind cannot say to a table with a primary key.
-
-    Raises:
-        Invalid: The table's merge engine would not put new versions in the place of old ones, or
-            a column of the primary key is updated.
-    """
-    schema, options = storage.schema, storage.schema.table_options
+def rewrites(storage: TableStorage, clauses: Iterable[Clause]) -> bool:
+    """True if rows that clauses change are changed by writing their files anew."""
     actions = {clause.action for clause in clauses}
-    if not schema.primary_keys or not actions & {Action.UPDATE, Action.DELETE}:
-        return
-    if options.merge_engine is not MergeEngine.DEDUPLICATE:
-        raise Invalid(
-            f"table {storage.name}: its merge engine {options.merge_engine} merges a changed row "
-            "with the stored one, so that Spark cannot update or delete rows there by writing "
-            "them (it can with deduplicate); update them with Table.update or Table.merge of the "
-            "SDK, which write files anew, or write rows to be merged"
-        )
-    if Action.DELETE in actions and options.ignore_delete:
-        raise Invalid(
-            f"table {storage.name} ignores deletes ('ignore-delete' is true); delete rows with "
-            "SparkLake.delete and a condition, which writes files anew, or leave the option out"
-        )
+    return bool(actions & {Action.UPDATE, Action.DELETE}) and rewrites_files(
+        storage, deletes=Action.DELETE in actions
+    )
 
 
 class Projection:

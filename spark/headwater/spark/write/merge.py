@@ -15,7 +15,8 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.errors import own_errors, users_words
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats, RowCounts
-from headwater.spark.write.change_commit import Changes, change_rows
+from headwater.spark.write.change_commit import change_rows
+from headwater.spark.write.changes import Changes
 from headwater.spark.write.clauses import (
     Action,
     Clause,
@@ -23,7 +24,7 @@ from headwater.spark.write.clauses import (
     Projection,
     assigned,
     expression,
-    refuse_change,
+    rewrites,
 )
 from headwater.spark.write.condition_needs import JoinNeeds, join_needs
 from headwater.spark.write.evolve import add_new_columns
@@ -177,7 +178,6 @@ class MergeBuilder:
         if self._evolves and any(clause.values is None for clause in clauses.all):
             self._table = add_new_columns(self._table, self._source.schema)
         storage = self._table.storage
-        refuse_change(storage, clauses.all)
         projection = Projection(
             storage,
             StoreAssignment(self._session.spark, storage.name),
@@ -216,6 +216,7 @@ class MergeBuilder:
             "MERGE",
             plan,
             predicate,
+            rewrites=rewrites(storage, clauses.all),
         )
 
     @property

@@ -12,7 +12,8 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.errors import own_errors
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats, RowCounts
-from headwater.spark.write.change_commit import Changes, change_rows
+from headwater.spark.write.change_commit import change_rows
+from headwater.spark.write.changes import Changes
 from headwater.spark.write.clauses import (
     Action,
     Clause,
@@ -21,14 +22,14 @@ from headwater.spark.write.clauses import (
     Projection,
     assigned,
     expression,
-    refuse_change,
+    rewrites,
 )
 from headwater.spark.write.condition_needs import wanted_rows
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.target import read_target
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.maintenance.key_rewrite import rewrites_files
-from headwater.storage.predicate.filter import Constant, parse_predicate
+from headwater.storage.predicate.filter import Constant, Predicate, parse_predicate
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
 
@@ -82,15 +83,21 @@ def delete_where(session: CatalogSession, table: Table, where: Expression) -> No
 
     That one deletes rows of tables of any merge engine.
     """
-    if isinstance(where, str):
-        try:
-            predicate = parse_predicate(where, table.schema)
-        except Unsupported:
-            predicate = None
-        if predicate is not None:
-            table.delete(predicate, executor=session.executor)
-            return
-    delete_rows(session, table, where)
+    predicate = _own_condition(table, where) if isinstance(where, str) else None
+    if predicate is None:
+        delete_rows(session, table, where)
+    else:
+        table.delete(predicate, executor=session.executor)
+
+
+def _own_condition(table: Table, where: str | None) -> Predicate | None:
+    """A condition as Headwater's own; None where only Spark understands it."""
+    if where is None:
+        return Constant(True)
+    try:
+        return parse_predicate(where, table.schema)
+    except Unsupported:
+        return None
 
 
 def delete_counted(
@@ -101,9 +108,10 @@ def delete_counted(
     Returns:
         The number of rows; None where it is not known, as files were written anew.
     """
-    if not rewrites_files(table.storage, deletes=True):
+    predicate = _own_condition(table, where)
+    if predicate is None or not rewrites_files(table.storage, deletes=True):
         return delete_rows(session, table, where, alias=alias)
-    predicate = Constant(True) if where is None else parse_predicate(where, table.schema)
+    # Without a limit on the number of rows, as Spark's tasks write the files.
     made = table.delete(predicate, executor=session.executor)
     return None if made is not None else RowCounts()
 
@@ -129,7 +137,12 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
             "new ones may be older than those deleted; delete the rows, then insert others"
         )
     condition = sf.expr(where)
-    refuse_change(storage, [Clause(Action.DELETE)])
+    if rewrites(storage, [Clause(Action.DELETE)]):
+        raise Unsupported(
+            f"table {storage.name}: rows of a table whose merge engine is "
+            f"{storage.schema.table_options.merge_engine}, or that ignores deletes, cannot be "
+            "replaced in one commit; delete the rows, then insert others"
+        )
     assignment = StoreAssignment(session.spark, table.name)
     projection = Projection(storage, assignment, _TARGET)
     given = [name for name in storage.schema.field_by_name if name in rows.columns]
@@ -171,7 +184,6 @@ def _change(
     storage = table.storage
     condition = None if where is None else expression(where)
     clause = Clause(action, condition, values)
-    refuse_change(storage, [clause])
     assignment = StoreAssignment(session.spark, table.name)
     predicate = wanted_rows(session.spark, storage, where, alias)
     projection = Projection(storage, assignment, alias)
@@ -190,4 +202,6 @@ def _change(
         frame = projection.changes(rows, [Clause(action, None, values)], places)
         return Changes(frame, target.predicate)
 
-    return change_rows(session, table, action.name, plan, predicate)
+    return change_rows(
+        session, table, action.name, plan, predicate, rewrites=rewrites(storage, [clause])
+    )

@@ -30,7 +30,7 @@ from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotId
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.file_encoding import refuse_formats
 
-__all__ = ["merge_into_table", "update_table"]
+__all__ = ["change_table", "merge_into_table", "update_table"]
 
 
 def update_table(
@@ -69,12 +69,12 @@ def update_table(
                 f"table {storage.name}: column '{name}' is part of the primary key and cannot be "
                 "updated; delete the rows and write them anew"
             )
-    return _change(
+    return change_table(
         storage,
         pointer,
         executor,
         predicate,
-        lambda: UpdateRows(storage, predicate, changes),
+        lambda _: UpdateRows(storage, predicate, changes),
         rewrites=rewrites_files(storage, deletes=False),
         is_serial=bool(storage.schema.primary_keys),
     )
@@ -112,12 +112,12 @@ def merge_into_table(
     """
     _check(storage)
     rows = merge_source(storage, source, on)
-    return _change(
+    return change_table(
         storage,
         pointer,
         executor,
         merge_predicate(storage, rows, on),
-        lambda: MergeRows(storage, rows, on, when_matched, inserts),
+        lambda _: MergeRows(storage, rows, on, when_matched, inserts),
         rewrites=when_matched is not None
         and rewrites_files(storage, deletes=when_matched == "delete"),
         is_serial=bool(storage.schema.primary_keys) or inserts,
@@ -129,19 +129,34 @@ def _check(storage: TableStorage) -> None:
     refuse_formats(storage.schema)
 
 
-def _change(
+def change_table(
     storage: TableStorage,
     pointer: SnapshotPointer,
     executor: Executor,
     predicate: Predicate | None,
-    matcher: Callable[[], RowMatcher],
+    matcher: Callable[[Snapshot | None], RowMatcher],
     *,
     rewrites: bool,
     is_serial: bool,
+    properties: Callable[[], Mapping[str, str] | None] = lambda: None,
 ) -> Snapshot | None:
     """Change rows and commit, and do so again after a conflict.
 
-    With `is_serial` no other commit may have changed rows of the same buckets meanwhile.
+    Args:
+        storage: The table.
+        pointer: The authority on the latest snapshot.
+        executor: Runs the compaction that is due after it.
+        predicate: Only rows that fulfil it can change.
+        matcher: Says which rows of a snapshot change.
+        rewrites: In a primary-key table, write the files of the rows that match anew.
+        is_serial: No other commit may have changed rows of the same buckets meanwhile.
+        properties: The snapshot's properties, asked for after `matcher`.
+
+    Returns:
+        The snapshot made; None when there was nothing to change.
+
+    Raises:
+        Invalid, Unsupported, Conflict, OutcomeUnknown: As `update_table`.
     """
 
     def attempt() -> Snapshot | None:
@@ -155,7 +170,7 @@ def _change(
         base = pointer.latest()
         if base is not None:
             refuse_waiting_rows(storage, base, predicate, rewrites=rewrites)
-        messages = change_rows(storage, base, matcher(), rewrites=rewrites)
+        messages = change_rows(storage, base, matcher(base), rewrites=rewrites)
         if not messages:
             return None
         since = SnapshotIdentity.of(base) if is_serial else None
@@ -164,7 +179,11 @@ def _change(
         kind = CommitKind.OVERWRITE if takes else None
         commit = TableCommit(storage, pointer, storage.runtime.new_uuid())
         return commit_or_delete(
-            commit, messages, lambda: commit.commit(messages, kind=kind, unchanged_since=since)
+            commit,
+            messages,
+            lambda: commit.commit(
+                messages, kind=kind, unchanged_since=since, properties=properties()
+            ),
         )
 
     made = until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)

@@ -271,7 +271,7 @@ class _Rewrite:
         changed = False
         for rows in self._merged(section):
             matched = self._matcher.match(rows.select(self._columns))
-            if len(matched.taken):
+            if len(matched.taken) or (matched.gone is not None and len(matched.gone)):
                 changed = True
                 rows = self._changed(rows, matched)
             writer.write(pa.Table.from_batches([rows]))
@@ -293,6 +293,11 @@ class _Rewrite:
         if matched.added is None:
             self._take_away(old)
             return rows.take(pa.array(np.delete(places, matched.taken)))
+        gone = np.empty(0, np.int64) if matched.gone is None else matched.gone
+        if len(gone):
+            self._take_away(rows.take(pa.array(gone)))
+        if not old.num_rows:
+            return rows.take(pa.array(np.delete(places, gone)))
         new = self._new_rows(matched.added, old)
         count = old.num_rows
         told = np.arange(count)
@@ -307,7 +312,8 @@ class _Rewrite:
             np.stack([told, told + count], axis=1).reshape(-1),
         )
         places[matched.taken] = rows.num_rows + np.arange(count)
-        return take_rows([rows, new], np.delete(places, matched.taken[~stays]))
+        left = np.concatenate([matched.taken[~stays], gone])
+        return take_rows([rows, new], np.delete(places, left))
 
     def _take_away(self, old: pa.RecordBatch) -> None:
         self._tell([_of_kind(old, RowKind.DELETE)], np.arange(old.num_rows))

@@ -21,10 +21,13 @@ class Matched:
     Attributes:
         taken: Their numbers in the batch, each once.
         added: Their new versions, with the table's columns; None when they are deleted.
+        gone: With `added`, the numbers of other rows that are deleted; files that are written
+            anew are written without them.
     """
 
     taken: npt.NDArray[np.int64]
     added: pa.Table | None = None
+    gone: npt.NDArray[np.int64] | None = None
 
 
 class RowMatcher(Protocol):
