@@ -326,3 +326,44 @@ def test_rows_of_each_merge_engine_change_as_the_sdk_changes_them(
     for name in ("db.ours", "db.sdk"):
         lake.write(source("(0L, 3, 'after'), (3L, 4, 'again')"), name)
     assert len(same()) == 6
+
+
+@MODES
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_merge_adds_fields_of_structs_and_widens_types_if_that_is_said(
+    lake: SparkLake, keyed: bool
+) -> None:
+    spark = lake.spark
+    made = "1 AS id, named_struct('a', 1) AS s, array(named_struct('x', 2)) AS l, 3 AS n"
+    properties = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')" if keyed else ""
+    lake.sql(
+        f"CREATE TABLE db.e (id INT, s STRUCT<a: INT>, l ARRAY<STRUCT<x: INT>>, n INT) {properties}"
+    )
+    lake.write(spark.sql(f"SELECT {made}"), "db.e")
+    lake.sql("USE db")
+    source = (
+        "SELECT id, named_struct('B', 'b') AS s, array(named_struct('y', 9L, 'x', 4)) AS l, "
+        "CAST(id AS BIGINT) AS n, 'more' AS extra FROM VALUES (1), (2) AS v(id)"
+    )
+    merge = (
+        f"MERGE WITH SCHEMA EVOLUTION INTO e USING ({source}) s ON e.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    lake.sql(merge)
+    types = dict(lake.table("db.e").dtypes)
+    assert types == {
+        "id": "int", "s": "struct<a:int,B:string>", "l": "array<struct<x:int,y:bigint>>",
+        "n": "int", "extra": "string",
+    }  # fmt: skip
+    expected = [
+        (1, (None, "b"), [(4, 9)], 1, "more"),
+        (2, (None, "b"), [(4, 9)], 2, "more"),
+    ]
+    assert rows(lake.table("db.e")) == expected
+    spark.conf.set("spark.paimon.write.merge-schema.type-widening", "true")
+    try:
+        lake.sql(merge)
+        assert rows(lake.sql("SELECT * FROM e")) == expected
+    finally:
+        spark.conf.unset("spark.paimon.write.merge-schema.type-widening")
+    assert dict(lake.table("db.e").dtypes)["n"] == "bigint"

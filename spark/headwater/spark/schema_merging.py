@@ -22,12 +22,12 @@ from headwater.storage.types.data_type import (
     RowType,
 )
 
-__all__ = ["MERGE_OPTIONS", "SchemaMerging"]
+__all__ = ["CASTS", "MERGE_OPTIONS", "WIDENS", "SchemaMerging"]
 
 _MERGES = "write.merge-schema"
-_WIDENS = "write.merge-schema.type-widening"
-_CASTS = "write.merge-schema.explicit-cast"
-MERGE_OPTIONS = (_MERGES, _WIDENS, _CASTS)
+WIDENS = "write.merge-schema.type-widening"
+CASTS = "write.merge-schema.explicit-cast"
+MERGE_OPTIONS = (_MERGES, WIDENS, CASTS)
 """The options' names."""
 
 
@@ -49,10 +49,10 @@ class SchemaMerging:
     def parse(options: Mapping[str, str]) -> SchemaMerging | None:
         """Read Spark's option map; None when columns stay; raises Invalid."""
         merges = boolean_value(options, _MERGES)
-        widens, casts = boolean_value(options, _WIDENS), boolean_value(options, _CASTS)
+        widens, casts = boolean_value(options, WIDENS), boolean_value(options, CASTS)
         for name, value, needed, present in (
-            (_WIDENS, widens, _MERGES, merges),
-            (_CASTS, casts, _WIDENS, widens),
+            (WIDENS, widens, _MERGES, merges),
+            (CASTS, casts, WIDENS, widens),
         ):
             if value and not present:
                 raise Invalid(f"option '{name}' counts only with '{needed}'; set that to true, too")

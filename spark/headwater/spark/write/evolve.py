@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyspark.sql.types as st
 
 from headwater.catalog.table.table import Table
@@ -12,36 +10,25 @@ from headwater.spark.types import paimon_schema
 from headwater.spark.write.join_condition import column_of
 from headwater.storage.errors import AlreadyExists, Conflict
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
-from headwater.storage.schema.change import AddColumn
 
-__all__ = ["add_new_columns", "merge_columns"]
+__all__ = ["evolve", "merge_columns"]
 
 # Another program may change the same columns meanwhile.
 _ATTEMPTS = 3
 
 
-def add_new_columns(table: Table, rows: st.StructType) -> Table:
-    """Add the columns of some rows that a table lacks; its own keep their types.
-
-    Args:
-        table: The table.
-        rows: The rows' columns.
-
-    Returns:
-        A handle with the new columns.
+def evolve(table: Table, rows: st.StructType, merging: SchemaMerging) -> Table:
+    """As `merge_columns`, for columns whose names may differ from the table's in case.
 
     Raises:
-        Unsupported: A column's type has no Paimon type.
-        AlreadyExists: Another program added such a column meanwhile.
+        Invalid, Unsupported, AlreadyExists, Conflict: As `merge_columns`.
     """
     names = list(table.schema.field_by_name)
-    new = [field for field in rows.fields if column_of(field.name, names) is None]
-    if not new:
-        return table
-    fields = paimon_schema(st.StructType(new)).fields
-    return table.alter(
-        *(AddColumn((item.name,), replace(item.type, nullable=True)) for item in fields)
-    )
+    fields = [
+        st.StructField(column_of(each.name, names) or each.name, each.dataType)
+        for each in rows.fields
+    ]
+    return merge_columns(table, st.StructType(fields), merging)
 
 
 def merge_columns(table: Table, rows: st.StructType, merging: SchemaMerging) -> Table:

@@ -15,6 +15,7 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.errors import own_errors, users_words
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats, RowCounts
+from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.write.change_commit import change_rows
 from headwater.spark.write.changes import Changes
 from headwater.spark.write.clauses import (
@@ -27,7 +28,7 @@ from headwater.spark.write.clauses import (
     rewrites,
 )
 from headwater.spark.write.condition_needs import JoinNeeds, join_needs
-from headwater.spark.write.evolve import add_new_columns
+from headwater.spark.write.evolve import evolve
 from headwater.spark.write.join_condition import column_of
 from headwater.spark.write.source_bounds import SourceBounds, bounds_of, comparable_pairs
 from headwater.spark.write.store_assignment import StoreAssignment
@@ -91,7 +92,7 @@ class MergeBuilder:
         self._source_alias = source_alias
         self._on = on
         self._clauses = _Clauses()
-        self._evolves = False
+        self._evolution: SchemaMerging | None = None
 
     # Clauses ----------------------------------------------------------------------------------
 
@@ -125,9 +126,20 @@ class MergeBuilder:
         """Delete the table's rows that no row of the source matches."""
         return self._add(self._clauses.not_matched_by_source, Action.DELETE, condition)
 
-    def with_schema_evolution(self) -> Self:
-        """Add the source's columns that the table lacks; those that it lacks itself may miss."""
-        self._evolves = True
+    def with_schema_evolution(
+        self, *, widen_types: bool = False, explicit_casts: bool = False
+    ) -> Self:
+        """Add the source's columns, and fields of structs, that the table lacks.
+
+        Columns that the source lacks keep their values, or take their defaults; fields of structs
+        that it lacks are null.
+
+        Args:
+            widen_types: Columns take the types of the source's that hold all of their values, as
+                INT becomes BIGINT; without it the source's values are cast.
+            explicit_casts: Also types that do not.
+        """
+        self._evolution = SchemaMerging(widens=widen_types, casts=explicit_casts)
         return self
 
     def _add(
@@ -175,16 +187,16 @@ class MergeBuilder:
         clauses = self._clauses
         if not clauses.all:
             raise Invalid(f"table {self._table.name}: a merge needs a clause")
-        if self._evolves and any(clause.values is None for clause in clauses.all):
-            self._table = add_new_columns(self._table, self._source.schema)
+        if self._evolution and any(clause.values is None for clause in clauses.all):
+            self._table = evolve(self._table, self._source.schema, self._evolution)
         storage = self._table.storage
         projection = Projection(
             storage,
-            StoreAssignment(self._session.spark, storage.name),
+            StoreAssignment(self._session.spark, storage.name, fills=self._evolution is not None),
             self._target_alias,
             self._source_alias,
             self._source.schema,
-            evolves=self._evolves,
+            evolves=self._evolution is not None,
         )
         projection.check(clauses.all)
         # A checkpoint is computed once, also when a task that needs it is run again.
@@ -278,7 +290,7 @@ class MergeBuilder:
         keeps_all = any(
             clause.values is not None
             or (clause.action is Action.DELETE and schema.primary_keys)
-            or self._evolves
+            or self._evolution is not None
             for clause in changing
         )
         if keeps_all or isinstance(self._on, Column):

@@ -24,12 +24,13 @@ class StoreAssignment:
     Args:
         spark: The session, whose ``spark.sql.storeAssignmentPolicy`` must be ANSI.
         table: The table's name in error messages.
+        fills: True if fields that a struct lacks are null.
 
     Raises:
         Unsupported: The policy is another.
     """
 
-    def __init__(self, spark: SparkSession, table: str) -> None:
+    def __init__(self, spark: SparkSession, table: str, *, fills: bool = False) -> None:
         policy = spark.conf.get("spark.sql.storeAssignmentPolicy") or "ANSI"
         if policy.upper() != "ANSI":
             raise Unsupported(
@@ -38,6 +39,7 @@ class StoreAssignment:
             )
         self._is_ansi = spark.conf.get("spark.sql.ansi.enabled") == "true"
         self._table = table
+        self._fills = fills
 
     def assigned(
         self, value: Column, source: st.DataType, target: st.DataType, where: str
@@ -57,6 +59,18 @@ class StoreAssignment:
             return value
         if isinstance(source, st.StructType) and isinstance(target, st.StructType):
             return self._struct(value, source, target, where)
+        if self._fills and not _is_assignable(source, target):
+            match source, target:
+                case st.ArrayType(elementType=given), st.ArrayType(elementType=wanted):
+                    return sf.transform(
+                        value, lambda each: self.assigned(each, given, wanted, f"{where}.element")
+                    )
+                case st.MapType(valueType=given), st.MapType(valueType=wanted):
+                    if source.keyType == target.keyType:
+                        return sf.transform_values(
+                            value,
+                            lambda _, each: self.assigned(each, given, wanted, f"{where}.value"),
+                        )
         if not _is_assignable(source, target):
             raise Invalid(
                 f"table {self._table}, column '{where}': a value of type {source.simpleString()} "
@@ -82,15 +96,19 @@ class StoreAssignment:
         """A struct field by field, by name."""
         given = {field.name.casefold(): field for field in source.fields}
         wanted = {field.name.casefold() for field in target.fields}
-        if given.keys() != wanted:
-            odd = ", ".join(sorted(given.keys() ^ wanted))
+        odd_names = given.keys() - wanted if self._fills else given.keys() ^ wanted
+        if odd_names:
+            odd = ", ".join(sorted(odd_names))
             raise Invalid(
                 f"table {self._table}, column '{where}': a value of type {source.simpleString()} "
                 f"cannot be stored as {target.simpleString()}: the fields {odd} are not in both"
             )
         fields: list[Column] = []
         for field in target.fields:
-            own = given[field.name.casefold()]
+            own = given.get(field.name.casefold())
+            if own is None:
+                fields.append(sf.lit(None).cast(field.dataType).alias(field.name))
+                continue
             part = self.assigned(
                 value.getField(own.name), own.dataType, field.dataType, f"{where}.{field.name}"
             )

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headwater.catalog.table.table import Table
+from headwater.spark.schema_merging import CASTS, WIDENS
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.dml.change import assigned_value
 from headwater.spark.sql.dml.parts import (
@@ -18,6 +19,7 @@ from headwater.spark.sql.dml.parts import (
     target_table,
 )
 from headwater.spark.sql.query.frame import query_frame
+from headwater.spark.sql.query.relations import paimon_settings
 from headwater.spark.sql.statement import Statement, split_statements
 from headwater.spark.write.merge import MergeBuilder
 from headwater.storage.errors import Invalid, Unsupported
@@ -46,13 +48,20 @@ def _merge(statement: Statement, context: SqlContext) -> pa.Table:
             source_alias=source_alias,
         )
         if evolves:
-            merge.with_schema_evolution()
+            settings = paimon_settings(context)
+            merge.with_schema_evolution(
+                widen_types=_is_set(settings, WIDENS), explicit_casts=_is_set(settings, CASTS)
+            )
         if statement.at_end:
             raise statement.unexpected("WHEN")
         while not statement.at_end:
             _Clause(statement, merge, table, [parts, (alias,)], expressions).read()
         counts = merge.execute()
     return counted(counts, "updated", "deleted", "inserted")
+
+
+def _is_set(settings: Mapping[str, str], key: str) -> bool:
+    return settings.get(key, "false").strip().lower() == "true"
 
 
 def _source(written: str, context: SqlContext) -> tuple[DataFrame, str]:

@@ -10,6 +10,7 @@ from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.scan import Rows
 from headwater.catalog.table.table import Table
+from headwater.spark.schema_merging import MERGE_OPTIONS
 from headwater.spark.session import session_settings
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
@@ -123,6 +124,8 @@ class Relations:
         narrow: dict[str, str] = {}
         place = (self.context.catalog.warehouse, table.identifier.database, table.identifier.name)
         for key, value in self._dynamic.items():
+            if key in MERGE_OPTIONS:
+                continue  # Of writes.
             if find_option(key) is not None:
                 chosen[key] = value
                 continue
