@@ -21,7 +21,9 @@ def test_explain_tells_what_of_each_table_is_read(shop: SparkLake) -> None:
     assert tables.startswith("db.orders, snapshot 2\n  columns: id, name, part (3 of 3)\n")
     assert "condition: " in tables
     assert "files: 2 of 4 (0 by Spark's Parquet scan, 2 by Python workers)" in tables
+    assert "rows: 20 of 40, before merging and filters" in tables
     assert "db.items, snapshot 2\n  columns: id (1 of 4)" in tables
+    assert "rows: 10 of 20, before merging and filters" in tables
     assert "files: 1 of 2 (1 by Spark's Parquet scan, 0 by Python workers)" in tables
     for mode, heading in (
         ("EXTENDED", "== Parsed Logical Plan =="),

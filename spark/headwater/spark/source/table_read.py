@@ -74,7 +74,7 @@ class TableRead:
     @property
     def row_count(self) -> int:
         """Rows in these files; merging and filters leave fewer."""
-        return sum(split.row_count for split in self._splits)
+        return _rows(self._splits)
 
     @property
     def files_of_table(self) -> int:
@@ -85,6 +85,11 @@ class TableRead:
     def bytes_of_table(self) -> int:
         """Their size."""
         return _bytes(self._whole)
+
+    @property
+    def row_count_of_table(self) -> int:
+        """Rows in all files of the table at that snapshot."""
+        return _rows(self._whole)
 
     @property
     def native_files(self) -> int:
@@ -134,6 +139,10 @@ def read_frame(session: CatalogSession, read: TableRead) -> DataFrame:
 
 def _files(splits: tuple[Split, ...]) -> int:
     return sum(len(split.files) + len(split.postponed) for split in splits)
+
+
+def _rows(splits: tuple[Split, ...]) -> int:
+    return sum(split.row_count for split in splits)
 
 
 def _bytes(splits: tuple[Split, ...]) -> int:

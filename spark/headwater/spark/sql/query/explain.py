@@ -50,5 +50,6 @@ def _described(read: TableRead) -> str:
         f"  files: {read.files} of {read.files_of_table} "
         f"({read.native_files} by Spark's Parquet scan, {workers} by Python workers)",
         f"  bytes: {read.bytes} of {read.bytes_of_table}",
+        f"  rows: {read.row_count} of {read.row_count_of_table}, before merging and filters",
     ]
     return "\n".join(lines)
