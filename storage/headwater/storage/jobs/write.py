@@ -191,7 +191,11 @@ class WritePlan:
             if partitions is None:
                 return None
             return commit.overwrite(
-                messages, partitions, identifier=identifier, properties=properties
+                messages,
+                partitions,
+                identifier=identifier,
+                properties=properties,
+                unchanged_since=self.unchanged_since,
             )
 
         written = commit_or_delete(commit, messages, work)

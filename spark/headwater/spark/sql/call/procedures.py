@@ -11,6 +11,7 @@ from headwater.spark.sql.answers import answer
 from headwater.spark.sql.call import compaction, history, objects, references
 from headwater.spark.sql.call.arguments import read_arguments
 from headwater.spark.sql.call.procedure import Arguments, Parameter, Procedure, Rows
+from headwater.spark.sql.call.rescale import rescale
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid, Unsupported
@@ -50,6 +51,10 @@ _ROWS: Sequence[tuple[str, str, _Work, Mapping[str, type], str]] = (
         "compact_manifest", "table options? dry_run:bool?",
         compaction.compact_manifest, _RESULT,
         "List a table's files anew, in the order of their partitions.",
+    ),
+    (
+        "rescale", "table bucket_num:int? partitions? where?", rescale, _RESULT,
+        "Write partitions anew with the number of buckets that the table's option `bucket` says.",
     ),
     (
         "rewrite_file_index", "table where?",
@@ -193,7 +198,6 @@ LEFT_OUT: Mapping[str, str] = {
     "remove_unexisting_files": "it would hide that rows are lost; roll back to a snapshot or tag "
     "whose files are there",
     "repair_earliest_snapshot": "the catalog knows which snapshot is the earliest",
-    "rescale": "set the property 'bucket', then INSERT OVERWRITE the partitions with their rows",
 }
 """Paimon's procedures that are refused, and why, or what to do instead."""
 

@@ -1,0 +1,65 @@
+"""Other numbers of buckets for partitions that have rows.
+
+Source: ``RescaleProcedure.java``.
+"""
+
+from __future__ import annotations
+
+from headwater.catalog.table.scan import Scan
+from headwater.spark.source.table_frame import frame_of_table
+from headwater.spark.sql.call.partitions import chosen_partitions
+from headwater.spark.sql.call.procedure import Arguments, Rows
+from headwater.spark.write.frame import write_frame
+from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.jobs.job import until_no_conflict
+from headwater.storage.jobs.waiting_rows import admit_waiting_rows, refuse_waiting_rows
+from headwater.storage.predicate.filter import columns_of, to_sql
+
+__all__ = ["rescale"]
+
+
+def rescale(arguments: Arguments) -> Rows:
+    """Give partitions the number of buckets that the table's option ``bucket`` says."""
+    table = arguments.table()
+    storage, session = table.storage, arguments.context.session
+    buckets, wanted = table.schema.table_options.bucket, arguments.integer("bucket_num")
+    if buckets < 1:
+        raise Invalid(
+            f"table {table.name} has no fixed number of buckets ('bucket' is {buckets}), so that "
+            "there is nothing to rescale"
+        )
+    if wanted is not None and wanted != buckets:
+        raise Unsupported(
+            f"sys.rescale: rows to come would go to {buckets} buckets, as the property 'bucket' of "
+            f"table {table.name} says, and not to {wanted}: ALTER TABLE … SET TBLPROPERTIES "
+            f"('bucket' = '{wanted}') first, then rescale without bucket_num"
+        )
+    filled = [field.name for field in table.schema.fields if field.default_value is not None]
+    if filled:
+        raise Unsupported(
+            f"table {table.name}: its rows are written anew, and nulls of column '{filled[0]}' "
+            "would become its default: drop the default, rescale, and set it again"
+        )
+    where = table.scan(where=chosen_partitions(arguments, table)).predicate
+    if where is not None and not columns_of(where) <= set(table.schema.partition_keys):
+        raise Invalid(
+            "sys.rescale: where is about partition columns: whole partitions are written anew"
+        )
+
+    def attempt() -> None:
+        admit_waiting_rows(storage, table.pointer, session.executor, where, rewrites=True)
+        base = table.pointer.latest()
+        if base is None:
+            return
+        refuse_waiting_rows(storage, base, where, rewrites=True)
+        frame = frame_of_table(session, Scan(storage, base, None, where))
+        if where is None:
+            write_frame(session, frame, table, "overwrite", dynamic=False, unchanged_since=base)
+        else:
+            condition = to_sql(where, storage.schema)
+            write_frame(
+                session, frame, table, "overwrite", replace_where=condition, unchanged_since=base
+            )
+
+    until_no_conflict(table.schema.table_options.commit_max_retries, attempt)
+    return [(True,)]
