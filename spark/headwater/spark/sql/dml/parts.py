@@ -14,6 +14,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.row_change import RowCounts
 from headwater.spark.source.table_read import read_frame
 from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.query.function_calls import with_functions
 from headwater.spark.sql.query.read import plan_read
 from headwater.spark.sql.query.splice import splice
 from headwater.spark.sql.statement import Statement
@@ -54,7 +55,7 @@ class Expressions:
     def text(self, written: str) -> str:
         """The user's text, with views in the places of the catalog's tables."""
         if not _QUERY.search(written):
-            return written
+            return with_functions(written, self.context)
         spliced = splice(_SELECT + written, self.context)
         session = self.context.session
         zone = str(session.spark.conf.get("spark.sql.session.timeZone"))

@@ -10,6 +10,7 @@ from headwater.catalog.model.views import ViewInfo
 from headwater.spark.names import quoted
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.query.function_calls import called_functions
 from headwater.spark.sql.query.references import Qualifier, Reference, find_references
 from headwater.spark.sql.query.relations import Relations
 from headwater.storage.errors import Invalid, NotFound
@@ -65,6 +66,10 @@ class _Splicer:
                     unaliased[_folded((database, alias))] = alias
             changes.append((reference.start, reference.end, self._place(found, reference, alias)))
         changes += _requalified(qualifiers, unaliased)
+        changes += [
+            (start, end, _plain(call))
+            for start, end, call in called_functions(text, self.opened.context)
+        ]
         pieces: list[str] = []
         at = 0
         for start, end, replacement in sorted(changes):

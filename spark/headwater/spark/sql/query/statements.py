@@ -193,8 +193,6 @@ _OF_SESSION = [
     ("SHOW", "USER", "FUNCTIONS"),
     ("SHOW", "SYSTEM", "FUNCTIONS"),
     ("SHOW", "ALL", "FUNCTIONS"),
-    ("DESCRIBE", "FUNCTION"),
-    ("DESC", "FUNCTION"),
     ("UNCACHE", "TABLE"),
     ("CLEAR", "CACHE"),
     ("ADD",),

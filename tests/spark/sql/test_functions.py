@@ -1,0 +1,81 @@
+"""Functions of the catalog: made, shown, described, called and dropped."""
+
+from __future__ import annotations
+
+import pytest
+from tests.spark.conftest import rows
+
+from headwater.spark import SparkLake
+from headwater.storage.errors import AlreadyExists, Invalid, NotFound, Unsupported
+
+pytestmark = [pytest.mark.spark, pytest.mark.modes]
+
+
+def test_functions_of_sql_are_kept_and_called(lake: SparkLake) -> None:
+    lake.sql("USE db")
+    lake.sql(
+        "CREATE FUNCTION area(width DOUBLE, height DOUBLE COMMENT 'up') RETURNS DOUBLE "
+        "COMMENT 'of a room' RETURN width * height"
+    )
+    lake.sql("CREATE FUNCTION IF NOT EXISTS area(x INT) RETURN x")
+    with pytest.raises(AlreadyExists):
+        lake.sql("CREATE FUNCTION area(x INT) RETURN x")
+    lake.sql("CREATE FUNCTION `volume`(w DOUBLE, h DOUBLE) RETURN db.area(w, h) * 2")
+    lake.sql("CREATE FUNCTION more(x INT, y INT DEFAULT 10) RETURN x + y")
+    assert lake.sql("SELECT db.more(1), db.more(1, 1)").collect()[0][:] == (11, 2)
+    lake.sql("DROP FUNCTION more")
+    lake.sql("CREATE TABLE rooms (id INT, w DOUBLE)")
+    lake.sql("INSERT INTO rooms VALUES (1, 2.0), (2, 3.0)")
+    frame = lake.sql("SELECT id, db.area(w, 2D), main.db.volume(w, 1D) AS v FROM rooms")
+    assert frame.columns[1].startswith("db.area(")
+    assert rows(frame) == [(1, 4.0, 4.0), (2, 6.0, 6.0)]
+    lake.sql("UPDATE rooms r SET w = db.area(r.w, 10) WHERE db.area(r.w, 1) > 2.5")
+    assert rows(lake.table("db.rooms")) == [(1, 2.0), (2, 30.0)]
+    lake.sql("CREATE VIEW big AS SELECT id FROM rooms WHERE db.area(w, 1) > 10")
+    assert rows(lake.sql("SELECT * FROM big")) == [(2,)]
+    lake.sql("CREATE OR REPLACE FUNCTION area(w DOUBLE, h DOUBLE) RETURNS DOUBLE RETURN w + h")
+    assert rows(lake.sql("SELECT db.volume(3, 4)")) == [(14.0,)]
+    described = [row[0] for row in lake.sql("DESCRIBE FUNCTION EXTENDED area").collect()]
+    assert described == [
+        "Function:      db.area",
+        "Type:          SCALAR",
+        "Input:         w DOUBLE",
+        "               h DOUBLE",
+        "Returns:       DOUBLE",
+        "Deterministic: true",
+        "Body:          w + h",
+    ]
+    assert rows(lake.sql("SHOW USER FUNCTIONS")) == [("db.area",), ("db.volume",)]
+    lake.sql("DROP FUNCTION area")
+    with pytest.raises(NotFound):
+        lake.sql("DROP FUNCTION area")
+    lake.sql("DROP FUNCTION IF EXISTS area")
+
+
+def test_functions_that_queries_cannot_call_are_refused_by_name(lake: SparkLake) -> None:
+    lake.sql("USE db")
+    lake.sql("CREATE FUNCTION up AS 'com.example.Up' USING JAR '/tmp/up.jar', JAR '/tmp/b.jar'")
+    described = [row[0] for row in lake.sql("DESC FUNCTION EXTENDED db.up").collect()]
+    assert described[1:] == [
+        "Class:          com.example.Up", "File Resources: /tmp/up.jar, /tmp/b.jar"
+    ]  # fmt: skip
+    with pytest.raises(Unsupported, match=r"db\.up is in files, written in JAVA"):
+        lake.sql("SELECT db.up('a')")
+    refused = {
+        "CREATE FUNCTION q(x INT) RETURNS INT RETURN SELECT max(id) FROM t": Unsupported,
+        "CREATE FUNCTION q(x INT) RETURNS TABLE (a INT) RETURN SELECT 1": Unsupported,
+        "CREATE FUNCTION q(x INT, X INT) RETURN x": Invalid,
+        "CREATE FUNCTION q(x INT) RETURN y": Invalid,
+        "CREATE FUNCTION q(x INT) RETURN db.q(x)": Invalid,
+        "CREATE FUNCTION q(x INT) SQL SECURITY INVOKER RETURN x": Invalid,
+        "CREATE FUNCTION q(x INT)": Invalid,
+    }
+    for text, kind in refused.items():
+        with pytest.raises(kind):
+            lake.sql(text)
+    lake.sql("CREATE TEMPORARY FUNCTION twice(x INT) RETURNS INT RETURN x * 2")
+    try:
+        assert rows(lake.sql("SELECT twice(4)")) == [(8,)]
+    finally:
+        lake.sql("DROP TEMPORARY FUNCTION twice")
+    assert rows(lake.sql("SHOW USER FUNCTIONS")) == [("db.up",)]
