@@ -272,3 +272,21 @@ def test_a_lost_snapshot_file_is_told(http: httpx.Client, orders: str, commit: C
     assert _error(answer)[0] == 500
     assert "snapshot-1" in answer.json()["message"]
     assert answer.headers["x-headwater-error"] == "CorruptData"
+
+
+@pytest.mark.parametrize("way", ["", "?way=ordinary"])
+def test_a_uuid_that_was_committed_with_another_content_is_a_conflict(
+    http: httpx.Client, orders: str, snapshot: Callable[..., dict[str, object]], way: str
+) -> None:
+    def send(**fields: object) -> httpx.Response:
+        body: dict[str, object] = {"snapshot": snapshot(1, **fields), "baseSnapshotUuid": None}
+        body["statistics"] = []
+        return http.post(f"{orders}/commit{way}", json=body)
+
+    assert send().json() == {"success": True}
+    # The same once more is what a client sends that lost the answer.
+    assert send().json() == {"success": True}
+    refused = send(commitUser="another")
+    assert refused.status_code == 409
+    assert "uuid-1" in refused.json()["message"]
+    assert http.get(f"{orders}/snapshots/1").json()["snapshot"]["commitUser"] == "a-user"

@@ -370,8 +370,15 @@ class Commits:
 
     def _unmoved(self, connection: Connection, offer: Offer, record: TableRecord) -> _Decision:
         """The answer to a snapshot that does not build on the latest."""
-        if self._is_repeated(connection, record, offer.snapshot):
-            return _Outcome.REPEATED, record
+        known = self._known(connection, record, offer.snapshot)
+        if known is not None:
+            if json.loads(known) == json.loads(offer.snapshot.to_json()):
+                return _Outcome.REPEATED, record
+            return Conflict(
+                f"table {record.identifier}: snapshot {offer.snapshot.id} with uuid "
+                f"{offer.snapshot.uuid} was committed with another content; nothing was committed "
+                "now. Give each snapshot a uuid of its own"
+            )
         if offer.snapshot.schema_id > record.schema_id:
             return Invalid(
                 f"table {record.identifier}: snapshot {offer.snapshot.id} names schema "
@@ -379,10 +386,10 @@ class Commits:
             )
         return _Outcome.CONFLICT, record
 
-    def _is_repeated(self, connection: Connection, record: TableRecord, snapshot: Snapshot) -> bool:
-        """True if this very snapshot was committed before, be it the latest still or not.
+    def _known(self, connection: Connection, record: TableRecord, snapshot: Snapshot) -> str | None:
+        """The text of this very snapshot if it was committed before, be it the latest or not.
 
-        Answering False for one that is in the history would make its client write it again.
+        Answering None for one that is in the history would make its client write it again.
         """
         row = connection.execute(
             select(SnapshotRow.uuid, SnapshotRow.document).where(
@@ -392,10 +399,12 @@ class Commits:
             )
         ).one_or_none()
         if row is None:
-            return False
+            return None
         if snapshot.uuid is None:
-            return bool(json.loads(row.document) == json.loads(snapshot.to_json()))
-        return bool(row.uuid == snapshot.uuid)
+            is_same = bool(json.loads(row.document) == json.loads(snapshot.to_json()))
+        else:
+            is_same = bool(row.uuid == snapshot.uuid)
+        return str(row.document) if is_same else None
 
 
 def _table_of(offer: Offer, record: TableRecord | None) -> TableRecord:
