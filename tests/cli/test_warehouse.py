@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 
@@ -49,6 +51,23 @@ def test_a_secret_comes_from_standard_input(
     with opened_database("sqlite:///headwater.db") as opened:
         options = Warehouses(opened, SYSTEM_RUNTIME).get("lake").options
     assert options == {"s3.secret-key": "hunter2", "s3.access-key": "AKIA"}
+
+
+def test_options_are_encrypted_once_there_is_a_key(headwater: Headwater, database: None) -> None:
+    assert headwater("warehouse", "add", "lake", "./lake", "--option", "a=b").returncode == 0
+    without = headwater("warehouse", "rotate-key")
+    assert (without.returncode, "HEADWATER_SECRET_KEYS" in without.stderr) == (1, True)
+    key = {"HEADWATER_SECRET_KEYS": f"k1:{'A' * 43}="}
+    assert headwater("warehouse", "rotate-key", **key).stdout.startswith("the options of 1 ")
+    assert '"k1"' in _stored_options()
+    assert headwater("warehouse", "list", "--json", **key).returncode == 0
+    unread = headwater("warehouse", "list", "--json")
+    assert (unread.returncode, "'k1'" in unread.stderr) == (1, True)
+
+
+def _stored_options() -> str:
+    with closing(sqlite3.connect("headwater.db")) as opened:
+        return str(opened.execute("SELECT options FROM hw_warehouses").fetchone()[0])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,6 +103,16 @@ def remove(name: Name, database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
     print(f"warehouse '{name}' is removed")
 
 
+@app.command("rotate-key")
+def rotate_key(database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
+    """Encrypt the options of all warehouses with the first of the keys.
+
+    The keys are those of HEADWATER_SECRET_KEYS or HEADWATER_SECRET_KEYS_FILE.
+    """
+    with _warehouses(database_url) as warehouses:
+        print(f"the options of {warehouses.rotate_key()} warehouses are encrypted anew")
+
+
 def _asked(options: list[str] | None) -> dict[str, str]:
     return {key: _secret(key) if value == "-" else value for key, value in pairs(options).items()}
 
@@ -117,8 +128,10 @@ def _secret(key: str) -> str:
 
 @contextmanager
 def _warehouses(database_url: str) -> Iterator[Warehouses]:
+    from headwater.catalog.sql.admin.sealed_options import option_keys
     from headwater.catalog.sql.admin.warehouses import Warehouses
     from headwater.catalog.sql.database.open_database import opened_database
 
+    keys = option_keys(os.environ)
     with opened_database(database_url) as database:
-        yield Warehouses(database, SYSTEM_RUNTIME)
+        yield Warehouses(database, SYSTEM_RUNTIME, keys)

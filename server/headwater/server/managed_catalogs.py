@@ -8,6 +8,7 @@ from threading import Lock
 
 from headwater.catalog.model.warehouses import WarehouseInfo
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.admin.sealed_options import OptionKeys
 from headwater.catalog.sql.admin.warehouses import Warehouses
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.storage.files.access import FileAccess
@@ -37,6 +38,7 @@ class ManagedCatalogs:
         undrop_millis: The time during which a dropped table can be restored.
         external_locations: Locations beside the warehouses from which tables may be registered.
         watch_files: As for `SqlCatalog.on`.
+        keys: The keys of the warehouses' options.
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class ManagedCatalogs:
         undrop_millis: int = 0,
         external_locations: Sequence[str] | None = None,
         watch_files: Callable[[FileAccess, str], FileAccess] | None = None,
+        keys: OptionKeys | None = None,
     ) -> None:
-        self.warehouses = Warehouses(database, runtime)
+        self.warehouses = Warehouses(database, runtime, keys)
         self._database = database
         self._runtime = runtime
         self._undrop_millis = undrop_millis

@@ -137,7 +137,10 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
     allow_open_files(settings.max_connections)
     with open_database(settings, runtime) as database:
         # Not by a restarted worker: it would be too late to do anything about it.
-        Warehouses(database, runtime).claim(settings.warehouses)
+        warehouses = Warehouses(database, runtime, settings.option_keys())
+        warehouses.claim(settings.warehouses)
+        # A key that is missing should show here, too.
+        warehouses.list()
         if settings.workers == 1:
             with _application(database, settings, runtime) as app, _listen(settings) as listener:
                 _say(settings, listener)
@@ -244,6 +247,7 @@ def _application(
         settings.undrop_millis,
         settings.external_locations,
         metrics.count_files,
+        settings.option_keys(),
     )
 
     def catalogs() -> Mapping[str, SqlCatalog]:

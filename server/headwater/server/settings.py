@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
+from headwater.catalog.sql.admin.sealed_options import KEYS, KEYS_FILE, OptionKeys, option_keys
 from headwater.server.connections import ConnectionLimits
 from headwater.server.sts import LONGEST_SECONDS
 from headwater.storage.errors import Invalid
@@ -159,6 +160,9 @@ class ServerSettings(BaseSettings):
         read_batch_rows: The rows of a batch that it reads for them: with `read_concurrency` a bound
             of its memory.
         read_wait: The longest time that a read waits for its turn, before it is answered 503.
+        secret_keys: The keys by which the storage options of the database's warehouses are
+            encrypted; see `headwater.catalog.sql.admin.sealed_options`.
+        secret_keys_file: A file with them instead.
         client_options: Options that ``/v1/config`` adds to every client's, credentials included if
             they are put here. As a variable: a JSON object.
     """
@@ -216,6 +220,8 @@ class ServerSettings(BaseSettings):
     read_concurrency: int = Field(default=4, ge=1, le=1000)
     read_batch_rows: int = Field(default=16_384, ge=1, le=1_048_576)
     read_wait: TimeLimit = timedelta(minutes=1)
+    secret_keys: SecretStr = SecretStr("")
+    secret_keys_file: str = ""
     client_options: dict[str, SecretStr] = Field(default_factory=dict)
 
     @field_validator("warehouses", mode="before")
@@ -323,6 +329,12 @@ class ServerSettings(BaseSettings):
             self.max_header_size,
             self.header_timeout.total_seconds(),
             self.idle_timeout.total_seconds(),
+        )
+
+    def option_keys(self) -> OptionKeys:
+        """The keys of warehouses' options; raises Invalid."""
+        return option_keys(
+            {KEYS: self.secret_keys.get_secret_value(), KEYS_FILE: self.secret_keys_file}
         )
 
     def plain_storage_options(self) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from sqlalchemy import Select, delete, func, insert, select, update
@@ -10,8 +10,13 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.page import Page
-from headwater.catalog.model.warehouses import WarehouseInfo, check_warehouse_name
+from headwater.catalog.model.warehouses import (
+    WarehouseInfo,
+    check_warehouse_name,
+    harmless_options,
+)
 from headwater.catalog.sql.admin.grants import drop_warehouse_grants
+from headwater.catalog.sql.admin.sealed_options import KEYS, KEYS_FILE, OptionKeys
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import (
     DatabaseRow,
@@ -41,6 +46,10 @@ from headwater.storage.runtime import Runtime
 
 __all__ = ["Warehouses"]
 
+_LOG = logging.getLogger(__name__)
+
+_Columns = Select[str, str, str, int, int]
+
 
 class Warehouses:
     """Adds, changes and removes warehouses; the servers of the database see it within seconds.
@@ -48,11 +57,16 @@ class Warehouses:
     Args:
         database: The database that keeps them.
         runtime: The clock.
+        keys: The keys by which their options are encrypted; without any, they are stored as they
+            are.
     """
 
-    def __init__(self, database: SqlDatabase, runtime: Runtime) -> None:
+    def __init__(
+        self, database: SqlDatabase, runtime: Runtime, keys: OptionKeys | None = None
+    ) -> None:
         self._database = database
         self._runtime = runtime
+        self._keys = keys or OptionKeys()
 
     def add(
         self,
@@ -83,6 +97,7 @@ class Warehouses:
         files = open_file_access(uri, dict(options))
         now = self._runtime.now_millis()
         info = WarehouseInfo(name, uri, dict(options), now, now)
+        sealed = self._seal(name, options)
 
         def work(connection: Connection) -> None:
             lock_places(connection)
@@ -93,7 +108,7 @@ class Warehouses:
             row = {
                 "name": name,
                 "location": uri,
-                "options": json.dumps(dict(options)),
+                "options": sealed,
                 "created_at": now,
                 "updated_at": now,
             }
@@ -157,7 +172,7 @@ class Warehouses:
     def find(self, name: str) -> WarehouseInfo | None:
         """A warehouse; None when there is none of that name; raises Unavailable."""
         with self._database.read() as connection:
-            return _find(connection, _warehouses().where(WarehouseRow.name == name))
+            return self._find(connection, _warehouses().where(WarehouseRow.name == name))
 
     def get(self, name: str) -> WarehouseInfo:
         """A warehouse; NotFound."""
@@ -177,7 +192,7 @@ class Warehouses:
         if max_results is not None:
             query = query.limit(max_results + 1)
         with self._database.read() as connection:
-            found = [_info(*row) for row in connection.execute(query)]
+            found = [self._info(*row) for row in connection.execute(query)]
         if max_results is None or len(found) <= max_results:
             return Page(tuple(found))
         return Page(tuple(found[:max_results]), found[max_results - 1].name)
@@ -209,7 +224,7 @@ class Warehouses:
 
         def work(connection: Connection) -> WarehouseInfo:
             query = _warehouses().where(WarehouseRow.name == name).with_for_update()
-            found = _find(connection, query)
+            found = self._find(connection, query)
             if found is None:
                 raise _not_found(name)
             options = {
@@ -226,11 +241,61 @@ class Warehouses:
             connection.execute(
                 update(WarehouseRow)
                 .where(WarehouseRow.name == name)
-                .values(options=json.dumps(options), updated_at=now)
+                .values(options=self._seal(name, options), updated_at=now)
             )
             return changed
 
         return self._database.write(work)
+
+    def rotate_key(self) -> int:
+        """Encrypt all options anew that are not encrypted with the first key.
+
+        Servers need not know: they read what any of their keys opens.
+
+        Returns:
+            The number of warehouses whose options were.
+
+        Raises:
+            Invalid: There are no keys, or one is missing.
+            CorruptData: Options were changed in the database.
+        """
+        if self._keys.current is None:
+            raise Invalid(f"there is no key to encrypt with; give one in {KEYS} or {KEYS_FILE}")
+
+        def work(connection: Connection) -> int:
+            row = WarehouseRow
+            found = connection.execute(select(row.name, row.options).with_for_update()).all()
+            old = [each for each in found if not self._keys.is_current(each.options)]
+            for each in old:
+                options = self._keys.open(each.name, each.options)
+                connection.execute(
+                    update(row)
+                    .where(row.name == each.name)
+                    .values(options=self._keys.seal(each.name, options))
+                )
+            return len(old)
+
+        return self._database.write(work)
+
+    def _seal(self, name: str, options: Mapping[str, str]) -> str:
+        if self._keys.current is None and harmless_options(options).keys() != options.keys():
+            _LOG.warning(
+                "warehouse %s: its storage options are stored in the database as they are; set %s "
+                "to encrypt them",
+                name,
+                KEYS,
+            )
+        return self._keys.seal(name, options)
+
+    def _find(self, connection: Connection, query: _Columns) -> WarehouseInfo | None:
+        row = connection.execute(query).one_or_none()
+        return None if row is None else self._info(*row)
+
+    def _info(
+        self, name: str, location: str, options: str, created_at: int, updated_at: int
+    ) -> WarehouseInfo:
+        opened = self._keys.open(name, options)
+        return WarehouseInfo(name, location, opened, created_at, updated_at)
 
     def remove(self, name: str) -> None:
         """Remove a warehouse that holds nothing; its directory stays.
@@ -275,9 +340,6 @@ class Warehouses:
         self._database.write(work)
 
 
-_Columns = Select[str, str, str, int, int]
-
-
 def _warehouses() -> _Columns:
     return select(
         WarehouseRow.name,
@@ -286,17 +348,6 @@ def _warehouses() -> _Columns:
         WarehouseRow.created_at,
         WarehouseRow.updated_at,
     )
-
-
-def _find(connection: Connection, query: _Columns) -> WarehouseInfo | None:
-    row = connection.execute(query).one_or_none()
-    return None if row is None else _info(*row)
-
-
-def _info(
-    name: str, location: str, options: str, created_at: int, updated_at: int
-) -> WarehouseInfo:
-    return WarehouseInfo(name, location, json.loads(options), created_at, updated_at)
 
 
 def _claim(name: str, location: str) -> Claim:

@@ -1,0 +1,155 @@
+"""Storage options of warehouses, encrypted where the operator has given a key.
+
+The options of a warehouse hold credentials. With a key they are in the database as one sealed text
+(AES-256-GCM), which is bound to the warehouse's name: neither can a reader of the database, or of a
+backup of it, use them, nor can a writer give one warehouse another's. A key has an id, so that it
+can be replaced while servers run.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.storage.errors import CorruptData, Invalid, Unsupported
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+__all__ = ["KEYS", "KEYS_FILE", "OptionKeys", "option_keys"]
+
+KEYS = "HEADWATER_SECRET_KEYS"
+"""The variable with the keys: ``ID:BASE64``, several with commas between; the first encrypts."""
+
+KEYS_FILE = "HEADWATER_SECRET_KEYS_FILE"
+"""The variable that names a file with the same, where commas may be line ends."""
+
+_SEALED = "$sealed"
+_KEY_BYTES = 32
+_NONCE_BYTES = 12
+
+
+@dataclass(frozen=True)
+class OptionKeys:
+    """The keys by which options are encrypted.
+
+    Attributes:
+        keys: The keys by their ids, 32 bytes each. The first one encrypts, all of them decrypt;
+            without any, options are stored as they are.
+    """
+
+    keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    @property
+    def current(self) -> str | None:
+        """The id of the key that encrypts."""
+        return next(iter(self.keys), None)
+
+    def seal(self, warehouse: str, options: Mapping[str, str]) -> str:
+        """The text that the database stores."""
+        plain = json.dumps(dict(options))
+        current = self.current
+        if current is None:
+            return plain
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = _cipher(self.keys[current]).encrypt(
+            nonce, plain.encode(), _bound(warehouse, current)
+        )
+        content = {"key": current, "nonce": _text(nonce), "data": _text(sealed)}
+        return json.dumps({_SEALED: content})
+
+    def open(self, warehouse: str, text: str) -> dict[str, str]:
+        """The options in a text of the database, be it sealed or not.
+
+        Raises:
+            Invalid: It was sealed with a key that is not given.
+            CorruptData: It was changed, or is another warehouse's, or the key is another of its id.
+        """
+        document = json.loads(text)
+        content = document.get(_SEALED)
+        if not isinstance(content, dict):
+            return {str(key): str(value) for key, value in document.items()}
+        key_id = str(content.get("key"))
+        key = self.keys.get(key_id)
+        if key is None:
+            raise Invalid(
+                f"the options of warehouse '{warehouse}' are encrypted with key '{key_id}': give "
+                f"it in {KEYS} or {KEYS_FILE}"
+            )
+        cipher = _cipher(key)
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            nonce, sealed = (base64.b64decode(content[name]) for name in ("nonce", "data"))
+            plain = cipher.decrypt(nonce, sealed, _bound(warehouse, key_id))
+        except (InvalidTag, KeyError, TypeError, ValueError) as error:
+            raise CorruptData(
+                f"the options of warehouse '{warehouse}' cannot be decrypted with key '{key_id}': "
+                "it is another key of that id, or they were changed in the database"
+            ) from error
+        return {str(name): str(value) for name, value in json.loads(plain).items()}
+
+    def is_current(self, text: str) -> bool:
+        """True if a text of the database is as `seal` would make it now."""
+        content = json.loads(text).get(_SEALED)
+        sealed_with = content["key"] if isinstance(content, dict) else None
+        return bool(sealed_with == self.current)
+
+
+def option_keys(environment: Mapping[str, str]) -> OptionKeys:
+    """The keys that the environment gives; none without its variables.
+
+    Raises:
+        Invalid: They are malformed, both variables are set, or the file cannot be read. No message
+            quotes a key.
+    """
+    text, path = environment.get(KEYS), environment.get(KEYS_FILE)
+    if text and path:
+        raise Invalid(f"{KEYS} and {KEYS_FILE} are both set; give the keys once")
+    if path:
+        try:
+            text = Path(path).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            kind = type(error).__name__
+            raise Invalid(f"the file of {KEYS_FILE} cannot be read: {kind}") from None
+    keys: dict[str, bytes] = {}
+    for item in (each.strip() for each in (text or "").replace("\n", ",").split(",")):
+        if not item:
+            continue
+        key_id, _, encoded = item.partition(":")
+        try:
+            key = base64.b64decode(encoded, validate=True)
+        except ValueError:
+            key = b""
+        if not key_id.isidentifier() or len(key) != _KEY_BYTES:
+            raise Invalid(
+                f"{KEYS}: write a key as ID:BASE64, an id of letters, digits and underscores and "
+                f"{_KEY_BYTES} bytes, such as k1:$(openssl rand -base64 {_KEY_BYTES})"
+            )
+        if key_id in keys:
+            raise Invalid(f"{KEYS}: there are two keys of the id '{key_id}'")
+        keys[key_id] = key
+    return OptionKeys(keys)
+
+
+def _cipher(key: bytes) -> AESGCM:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            "encrypted options need the server's packages: pip install 'headwater[server]'"
+        ) from error
+    return AESGCM(key)
+
+
+def _bound(warehouse: str, key_id: str) -> bytes:
+    return f"headwater warehouse options\0{key_id}\0{warehouse}".encode()
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
