@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from py4j.java_gateway import JavaGateway
-from tests.server.restricted import SCHEMA, concat, filter_policy, leaf, mask_policy, people
+from tests.server.restricted import HIDDEN, SCHEMA, concat, filter_policy, leaf, mask_policy, people
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import Scope
@@ -74,13 +74,18 @@ def test_clients_apply_policies(
 
 
 @pytest.mark.interop
-def test_pypaimon_rust_reads_no_table_that_may_be_restricted(
-    lake: Lake, rust: Client, tmp_path: Path
+def test_pypaimon_rust_does_not_read_what_is_restricted(
+    lake: Lake, service: Service, tmp_path: Path
 ) -> None:
+    table = Identifier("interop", "people_rust")
     options = {"query-auth.enabled": "true"}
-    lake.create_table("interop.people_rust", SCHEMA, options=options).write(people())
-    with pytest.raises(RuntimeError, match=r"query-auth\.enabled"):
-        rust.read("interop.people_rust")
-    query = ["SELECT * FROM paimon.interop.people_rust"]
-    with pytest.raises(RuntimeError, match=r"query-auth\.enabled"):
+    lake.create_table(str(table), SCHEMA, options=options).write(people())
+    lake.catalog.policies.create(table, filter_policy("rusty", leaf("EQUAL", "region", "EMEA")))
+    rust = Client("pypaimon-rust", service, tmp_path, token=_token(service, "rusty"))
+    with pytest.raises(RuntimeError, match=r"query-auth\.enabled") as read:
+        rust.read(str(table))
+    query = [f"SELECT * FROM paimon.{table}"]
+    with pytest.raises(RuntimeError) as queried:
         rust._run("sql", statements=query, out=str(tmp_path / "rows.arrow"))
+    told = f"{read.value} {queried.value}"
+    assert not [value for value in HIDDEN if value in told]
