@@ -131,7 +131,8 @@ def sends(catalog: SqlCatalog, serve: Callable[..., str]) -> Iterator[Callable[[
         catalog,
         parts={"find_token": tokens.find},
         require_token=True,
-        data_token_seconds=86400,
+        data_token_seconds=7200,
+        data_token_shares_warehouse_credentials=True,
     )
     with plain_http.Client(base_url=address) as http:
 

@@ -396,6 +396,26 @@ def test_a_stream_that_breaks_off_is_no_whole(
         list(reader.read(ReadRequest()).batches)
 
 
+def test_files_outside_of_a_table_are_not_read_for_others(
+    owner: Lake, lake_as: As, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    options = {
+        "query-auth.enabled": "true",
+        "data-file.external-paths": f"file://{elsewhere}",
+        "data-file.external-paths.strategy": "round-robin",
+    }
+    made = owner.create_table("sales.spread", SCHEMA, options=options)
+    made.write(people())
+    assert made.scan().count() == 4
+    owner.catalog.policies.create(made.identifier, filter_policy("ada", leaf("IS_NOT_NULL", "id")))
+    with pytest.raises(HeadwaterError, match="cannot be read"):
+        lake_as("ada").table("sales.spread").scan().to_arrow()
+    with pytest.raises(Forbidden, match="does not lie below its directory"):
+        list(RestRowReader(_requests(owner), made.identifier).read(ReadRequest()).batches)
+
+
 def _requests(lake: Lake) -> Requests:
     client = lake.catalog
     assert isinstance(client, RestCatalog)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -16,10 +17,12 @@ from headwater.catalog.table.audit_log import AuditLog
 from headwater.catalog.table.scan import Changes, Rows, Scan
 from headwater.catalog.table.table import Table
 from headwater.storage.errors import Conflict, CorruptData, HeadwaterError, Invalid, Unsupported
+from headwater.storage.files.confined import ConfinedFiles
 from headwater.storage.predicate.filter import And, Predicate, columns_of, parse_predicate
 from headwater.storage.predicate.restriction import RestrictedRows, Restriction
 from headwater.storage.scan.start import INCREMENTAL_OPTIONS, START_OPTIONS, ReadStart, StartMode
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.table_storage import TableStorage
 
 __all__ = ["open_rows"]
 
@@ -57,6 +60,8 @@ def open_rows(
         Invalid: The request contradicts itself, or its condition is none.
         Conflict: The policies are others than those of `ReadRequest.policies`.
         Unsupported: The table's files are not the catalog's own.
+
+    A file that does not lie below the table's directory is Forbidden, once it is to be read.
     """
     access = catalog.policies.access(identifier)
     unknown = sorted(set(request.options) - _READING_OPTIONS)
@@ -74,7 +79,7 @@ def open_rows(
                 "with credentials of your own"
             )
         present = catalog.tables.get(Identifier(identifier.database, identifier.table)).schema
-        rows = _chosen(Table(catalog, info, options=request.options), request)
+        rows = _chosen(_ConfinedTable(catalog, info, options=request.options), request)
     policies = access.restriction.fingerprint
     if request.policies not in (None, policies):
         raise Conflict(
@@ -92,6 +97,18 @@ def open_rows(
         policies,
         shown.batches(batch_rows),
     )
+
+
+class _ConfinedTable(Table):
+    """A table of which only files below its own directory are read.
+
+    Its metadata is that of whoever writes to it, and could name the files of another table.
+    """
+
+    def _make_storage(self) -> TableStorage:
+        storage = super()._make_storage()
+        self._files = ConfinedFiles(self._files, storage.layout.location)
+        return replace(storage, files=self._files)
 
 
 def _chosen(table: Table, request: ReadRequest) -> Rows:
