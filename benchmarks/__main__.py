@@ -36,6 +36,13 @@ def main() -> int:
     spark = parser.add_argument_group("spark")
     spark.add_argument("--cores", type=int, default=2, help="tasks that Spark runs at once")
     spark.add_argument("--memory", default="3g", help="memory of Spark's own process")
+    spark.add_argument("--only", nargs="*", metavar="LINE", help="lines to measure; all of them")
+    spark.add_argument(
+        "--stream-commits", type=int, default=1000, help="commits that a stream follows"
+    )
+    spark.add_argument(
+        "--clock", choices=["wall", "processor"], default="wall", help="what ratios are of"
+    )
     tpch = parser.add_argument_group("tpch, with spark's cores and memory")
     tpch.add_argument("--scale", type=float, default=1.0, help="TPC-H's scale factor")
     rest = parser.add_argument_group("rest")
@@ -97,9 +104,26 @@ def _scale(chosen: argparse.Namespace) -> bool:
 
 def _spark(chosen: argparse.Namespace) -> bool:
     # Here, not above: the server is measured without Java.
-    from benchmarks.spark import measure
+    from benchmarks.spark.measure import LINES, SparkLimits, measure
 
-    return measure(chosen.rows, chosen.rounds, chosen.cores, chosen.memory)
+    only = list(LINES) if chosen.only is None else chosen.only
+    if unknown := sorted(set(only) - set(LINES)):
+        raise SystemExit(f"--only takes {', '.join(LINES)}, not {', '.join(unknown)}")
+    console = Console()
+    limits = SparkLimits(
+        chosen.rows,
+        chosen.stream_commits,
+        chosen.rounds,
+        chosen.cores,
+        chosen.memory,
+        chosen.clock,
+    )
+    results = measure(
+        limits, only, chosen.place, lambda text: console.print(f"[dim]{text} …[/dim]")
+    )
+    title = f"{chosen.rows:,} rows x 7 columns, local[{chosen.cores}], medians of {chosen.rounds}"
+    console.print(measurement_table(title, results))
+    return all(result.holds for result in results)
 
 
 def _tpch(chosen: argparse.Namespace) -> bool:

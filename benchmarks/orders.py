@@ -24,6 +24,12 @@ def upserts(spark: SparkSession, rows: int, version: int) -> DataFrame:
     return _with_values(keys, version)
 
 
+def changes(spark: SparkSession, rows: int) -> DataFrame:
+    """New versions of a hundredth of the orders, scattered over all keys."""
+    keys = spark.range(0, rows // 100, 1, 4).select((sf.col("id") * 100 + 7).alias(KEY))
+    return _with_values(keys, version=9)
+
+
 def _with_values(keys: DataFrame, version: int) -> DataFrame:
     def number(salt: int, below: int) -> Column:
         return sf.pmod(sf.xxhash64(sf.col(KEY), sf.lit(salt + 100 * version)), sf.lit(below))

@@ -1,0 +1,1 @@
+"""Spark's reads and writes of tables, each beside what Spark does without them in the same run."""
