@@ -43,7 +43,9 @@ def main() -> int:
             seconds=chosen.seconds,
             seed=seed,
             clients=chosen.clients,
-            tell=lambda text: console.print(text, style="dim", markup=False, highlight=False),
+            tell=lambda text: console.print(
+                text, style="dim", markup=False, highlight=False, soft_wrap=True
+            ),
         )
         results.append(result)
         for finding in result.findings:

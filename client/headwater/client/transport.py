@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import ssl
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -338,7 +339,11 @@ class Transport:
                 self.url + path,
                 params=params or None,
                 content=content,
-                headers={"content-type": "application/json", **self.headers},
+                headers={
+                    "content-type": "application/json",
+                    **_trace_context(),
+                    **self.headers,
+                },
                 timeout=httpx.Timeout(read, connect=timeouts.connect),
             )
         except _NOT_SENT as error:
@@ -452,6 +457,21 @@ class Transport:
                 retry_after = answer.retry_after
             self.runtime.sleep(seconds_to_wait(attempt, retry_after))
             attempt += 1
+
+
+def _trace_context() -> Mapping[str, str]:
+    """The headers that make the request a part of the caller's trace.
+
+    There are none unless the program uses OpenTelemetry and has a current span; it is not imported
+    for this.
+    """
+    if "opentelemetry.trace" not in sys.modules:
+        return {}
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    headers: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(headers)
+    return headers
 
 
 def _reason(error: httpx.RequestError) -> str:

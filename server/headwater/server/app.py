@@ -51,6 +51,7 @@ from headwater.server.snapshots import routes as snapshots
 from headwater.server.tables import routes as tables
 from headwater.server.tags import routes as tags
 from headwater.server.token_check import FindToken, TokenCheck
+from headwater.server.tracing import Traces, Tracing
 from headwater.server.version import VERSION
 from headwater.server.views import routes as views
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
@@ -84,6 +85,7 @@ def create_app(
     metrics: Metrics | None = None,
     probes: Mapping[str, Probe] | None = None,
     at_end: Callable[[], None] | None = None,
+    tracing: Tracing | None = None,
 ) -> FastAPI:
     """Build the application.
 
@@ -98,6 +100,7 @@ def create_app(
         metrics: The counts; its own when there are none.
         probes: The probes behind `/readyz`, by name.
         at_end: Called when the server stops, after the last answer.
+        tracing: Makes a span for each request; None for no traces.
     """
     if not isinstance(catalogs, Mapping):
         catalogs = {catalogs.warehouse: catalogs}
@@ -156,6 +159,8 @@ def create_app(
     app.add_middleware(RequestBody, largest=settings.max_body_size)
     token_check = _token_check(settings, find_token, runtime, principals)
     app.add_middleware(Authentication, gate=Gate(token_check, is_needed=settings.needs_token))
+    if tracing is not None:
+        app.add_middleware(Traces, tracing=tracing)
     requests = RequestLog(metrics, runtime)
     app.add_middleware(Envelope, ids=RequestIds(runtime), requests=requests)
     return app

@@ -85,7 +85,7 @@ def log_to_stderr(form: str, level: str) -> None:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
-    for name in ("headwater", "uvicorn"):
+    for name in ("headwater", "uvicorn", "opentelemetry"):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(level)

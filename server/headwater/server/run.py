@@ -37,9 +37,12 @@ from headwater.server.metrics import Metrics, share_between_workers
 from headwater.server.probes import probes_of
 from headwater.server.settings import ServerSettings
 from headwater.server.sweep import sweeping
+from headwater.server.trace_settings import TraceSettings, load_trace_settings
+from headwater.server.tracing import Tracing
 from headwater.storage.errors import Unavailable
 from headwater.storage.files.access import FileAccess
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+from headwater.storage.steps import watching_steps
 
 __all__ = ["catalogs_on", "open_catalogs", "open_database", "run"]
 
@@ -133,6 +136,7 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
         Invalid: The settings cannot be met; see `open_catalogs` and `Warehouses.claim`.
         Unavailable: The address is taken, or the database did not answer.
     """
+    traces = load_trace_settings()
     log_to_stderr(settings.log_format, settings.log_level)
     allow_open_files(settings.max_connections)
     with open_database(settings, runtime) as database:
@@ -142,7 +146,10 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
         # A key that is missing should show here, too.
         warehouses.list()
         if settings.workers == 1:
-            with _application(database, settings, runtime) as app, _listen(settings) as listener:
+            with (
+                _application(database, settings, runtime, traces) as app,
+                _listen(settings) as listener,
+            ):
                 _say(settings, listener)
                 uvicorn.Server(_config(settings, app)).run(sockets=[listener])
             return
@@ -150,7 +157,7 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
         catalogs_on(database, settings, runtime)
     with _listen(settings) as listener, share_between_workers():
         _say(settings, listener)
-        config = _config(settings, partial(_worker, settings), factory=True)
+        config = _config(settings, partial(_worker, settings, traces), factory=True)
         _Workers(config, [listener]).run()
 
 
@@ -198,14 +205,16 @@ def _say(settings: ServerSettings, listener: socket.socket) -> None:
     _LOG.info("serving %s at %s", ", ".join(sorted(settings.warehouses)), _address(listener))
 
 
-def _worker(settings: ServerSettings) -> FastAPI:
+def _worker(settings: ServerSettings, traces: TraceSettings) -> FastAPI:
     """The application of a process of its own; it gives back what it opened when it stops."""
     _stop_with_parent()
     log_to_stderr(settings.log_format, settings.log_level)
     kept = ExitStack()
     # Its tables are up to date: the parent process has seen to it.
     database = kept.enter_context(_opened(settings, SYSTEM_RUNTIME))
-    return kept.enter_context(_application(database, settings, SYSTEM_RUNTIME, at_end=kept.close))
+    return kept.enter_context(
+        _application(database, settings, SYSTEM_RUNTIME, traces, at_end=kept.close)
+    )
 
 
 def _stop_with_parent() -> None:
@@ -231,6 +240,7 @@ def _application(
     database: SqlDatabase,
     settings: ServerSettings,
     runtime: Runtime,
+    traces: TraceSettings,
     at_end: Callable[[], None] | None = None,
 ) -> Iterator[FastAPI]:
     principals = Principals(Tokens(database, runtime), Groups(database))
@@ -253,7 +263,10 @@ def _application(
     def catalogs() -> Mapping[str, SqlCatalog]:
         return {**given, **{k: v for k, v in managed.all().items() if k not in given}}
 
-    with sweeping(catalogs, settings.sweep_interval.total_seconds(), metrics):
+    with (
+        _tracing(traces) as tracing,
+        sweeping(catalogs, settings.sweep_interval.total_seconds(), metrics),
+    ):
         app = create_app(
             given,
             settings,
@@ -263,7 +276,9 @@ def _application(
             principals=principals,
             metrics=metrics,
             probes=probes_of(database, catalogs),
-            at_end=at_end,
+            # The process may be ended by a signal right after it has stopped.
+            at_end=at_end or (None if tracing is None else tracing.close),
+            tracing=tracing,
         )
         # What is there now stays: to look through it again and again for what is garbage would
         # hold up every request that comes meanwhile.
@@ -271,6 +286,20 @@ def _application(
         gc.freeze()
         gc.set_threshold(_GARBAGE_THRESHOLD)
         yield app
+
+
+@contextmanager
+def _tracing(settings: TraceSettings) -> Iterator[Tracing | None]:
+    """Trace the requests and the steps of this process, if that is switched on."""
+    if settings.endpoint is None:
+        yield None
+        return
+    tracing = Tracing(settings)
+    try:
+        with watching_steps(tracing):
+            yield tracing
+    finally:
+        tracing.close()
 
 
 def _config(

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from headwater.server.operation_metrics import WarehouseLabels
 from headwater.storage.errors import HeadwaterError, NotFound
 from headwater.storage.files.access import FileAccess, FileStatus
+from headwater.storage.steps import step
 
 __all__ = ["CountedFiles", "StorageMetrics"]
 
@@ -136,7 +137,8 @@ class CountedFiles:
 
     def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:
         """See `FileAccess.walk`; it counts until the last file was asked for."""
-        with self._counted("walk"):
+        # What is done between two files is not a part of it: it is no step.
+        with self._counted("walk", is_step=False):
             yield from self._files.walk(directory, unfinished=unfinished)
 
     def open_input(self, path: str) -> pa.NativeFile:
@@ -154,11 +156,15 @@ class CountedFiles:
             yield file
 
     @contextmanager
-    def _counted(self, call: str) -> Iterator[None]:
+    def _counted(self, call: str, *, is_step: bool = True) -> Iterator[None]:
         error: str | None = None
         started = time.perf_counter()
         try:
-            yield
+            if is_step:
+                with step(f"storage {call}", warehouse=self._warehouse):
+                    yield
+            else:
+                yield
         except HeadwaterError as found:
             error = None if isinstance(found, NotFound) else type(found).__name__
             raise

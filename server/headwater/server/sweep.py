@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from headwater.catalog.sql import SqlCatalog
 from headwater.server.metrics import Metrics
 from headwater.storage.errors import HeadwaterError
+from headwater.storage.steps import step
 
 __all__ = ["sweep_all", "sweeping"]
 
@@ -22,7 +23,8 @@ def sweep_all(catalogs: Mapping[str, SqlCatalog], metrics: Metrics) -> None:
     """Sweep every warehouse once; one that fails does not keep the others from being swept."""
     for name, catalog in sorted(catalogs.items()):
         try:
-            report = catalog.operation.sweep()
+            with step("sweep", warehouse=name):
+                report = catalog.operation.sweep()
         except (HeadwaterError, SQLAlchemyError) as error:
             metrics.swept(name, None)
             _LOG.warning("warehouse %s was not swept: %s", name, error)

@@ -42,6 +42,7 @@ from headwater.server.json_text import member_text
 from headwater.server.operation_metrics import WAREHOUSE
 from headwater.server.request_body import BODY
 from headwater.storage.errors import HeadwaterError
+from headwater.storage.steps import apart, step
 from headwater.storage.table_storage import CommitAnswer
 
 __all__ = ["FastLane"]
@@ -131,7 +132,10 @@ class FastLane:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
         request = await self._plain(scope)
-        answer = None if request is None else await self._answer(request)
+        answer = None
+        if request is not None:
+            with step("fast lane", operation=request.kind.operation):
+                answer = await self._answer(request)
         if request is None or answer is None:
             await self._app(scope, receive, send)
             return
@@ -236,7 +240,9 @@ def _each_once(
     async def work(names: Sequence[Identifier]) -> Sequence[V | None]:
         different = list(dict.fromkeys(names))
         try:
-            found = dict(zip(different, await look(different), strict=True))
+            # It is done for several requests: it is a part of none.
+            with apart():
+                found = dict(zip(different, await look(different), strict=True))
         except HeadwaterError:
             # One name may spoil it for all: each is asked for alone, and told.
             return [None] * len(names)

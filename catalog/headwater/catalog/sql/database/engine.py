@@ -49,6 +49,7 @@ from headwater.storage.errors import (
     Unavailable,
 )
 from headwater.storage.runtime import Runtime
+from headwater.storage.steps import step
 
 __all__ = ["SqlDatabase", "database_exists", "database_url", "open_engine"]
 
@@ -232,7 +233,8 @@ class SqlDatabase:
         outcome: Outcome = "refused"
         started = time.perf_counter()
         try:
-            yield
+            with step(f"database {kind}", system=self.engine.dialect.name):
+                yield
             outcome = "done"
         except OutcomeUnknown:
             outcome = "unknown"

@@ -49,6 +49,7 @@ from headwater.storage.errors import (
     Unavailable,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.steps import current_step, step, together
 from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = ["MOST_AT_ONCE", "Commits", "Offer"]
@@ -72,6 +73,7 @@ class Offer:
         base_uuid: The uuid of the one before it.
         statistics: The changes to the statistics of partitions.
         principal: The principal who offers it.
+        step: The step that it is a part of, see `headwater.storage.steps`.
     """
 
     identifier: Identifier
@@ -80,6 +82,7 @@ class Offer:
     base_uuid: str | None
     statistics: Sequence[PartitionStatistics]
     principal: str | None = field(default_factory=current_name)
+    step: object = field(default_factory=current_step, compare=False, repr=False)
 
     def follows(self, head: Head) -> bool:
         """True if it builds on what is the latest."""
@@ -179,7 +182,8 @@ class Commits:
             also: Changes more in the same transaction, or raises and so takes it back. It is
                 called again when an answer was lost.
         """
-        answer = self._commit([offer], also)[0]
+        with step("commit", table=str(offer.identifier)):
+            answer = self._commit([offer], also)[0]
         if isinstance(answer, HeadwaterError):
             raise answer
         return answer
@@ -195,7 +199,8 @@ class Commits:
         Returns:
             For each what `commit` returns, or raises.
         """
-        return self._commit(offers, None)
+        with together("commit", [offer.step for offer in offers], offers=len(offers)):
+            return self._commit(offers, None)
 
     def _commit(
         self, offers: Sequence[Offer], also: _Also | None
@@ -207,7 +212,8 @@ class Commits:
             turn = [offers[at] for at in places]
             try:
                 decide = partial(self._decide, turn, also)
-                decisions = self._context.database.write(decide, by_keys=True)
+                with step("commit: decide"):
+                    decisions = self._context.database.write(decide, by_keys=True)
             except OutcomeUnknown as error:
                 # Offered again, a snapshot that was taken is found in the history.
                 unknown += 1
@@ -229,7 +235,8 @@ class Commits:
                     refused = CommitAnswer.of(False)
                     answers[places[0]] = error if isinstance(error, HeadwaterError) else refused
             else:
-                followed = self._follow(turn, decisions, is_unknown=unknown > 0)
+                with step("commit: follow"):
+                    followed = self._follow(turn, decisions, is_unknown=unknown > 0)
                 answers |= {places[at]: answer for at, answer in followed.items()}
         return [answers[at] for at in range(len(offers))]
 

@@ -49,6 +49,7 @@ from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.location import Place
 from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.steps import in_this_step, step
 
 __all__ = ["SCHEMA_ACTIONS", "Action", "Committed", "Outbox", "RepairReport"]
 
@@ -246,13 +247,14 @@ class Outbox:
                 overwritten, and the decision stays open.
         """
         settled, more = 0, True
-        while more:
-            done, more = self._context.database.write(
-                lambda connection: self._settle_one(connection, table_id, branch),
-                durable=False,
-                by_keys=True,
-            )
-            settled += done
+        with step("outbox: settle", table_id=table_id, branch=branch):
+            while more:
+                done, more = self._context.database.write(
+                    lambda connection: self._settle_one(connection, table_id, branch),
+                    durable=False,
+                    by_keys=True,
+                )
+                settled += done
         return settled
 
     def follow(self, committed: Sequence[Committed]) -> Sequence[HeadwaterError | None]:
@@ -319,7 +321,9 @@ class Outbox:
 
         is_local = all(item.layout.location.startswith("file:") for _, item in items)
         hands = _PUTS_AT_ONCE if is_local else _REMOTE_PUTS_AT_ONCE
-        others = [self._putters.submit(put_some) for _ in range(min(hands, len(items)) - 1)]
+        others = [
+            self._putters.submit(in_this_step(put_some)) for _ in range(min(hands, len(items)) - 1)
+        ]
         try:
             put_some()
         finally:
