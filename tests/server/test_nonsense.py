@@ -1,0 +1,125 @@
+"""Nonsense is answered with an error of the contract, which tells nothing of the server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.modes
+
+DEEP = 100_000
+# Of a traceback, of SQL, of the places of modules.
+TELLING = ("Traceback", "SELECT", "INSERT", "sqlalchemy", "sqlite", "site-packages", ".py")
+HUGE = 2**70
+
+SNAPSHOTS: dict[str, dict[str, object]] = {
+    "times beyond all": {"timeMillis": HUGE},
+    "negative times": {"timeMillis": -1},
+    "negative ids": {"id": -5},
+    "ids beyond all": {"id": 2**63},
+    "the last id": {"id": 2**63 - 1},
+    "negative schemas": {"schemaId": -1},
+    "identifiers beyond all": {"commitIdentifier": HUGE},
+    "fractions": {"id": 1.5},
+    "truth": {"id": True},
+    "no number": {"watermark": float("nan")},
+    "other kinds": {"commitKind": "X"},
+    "null characters": {"commitUser": "a\0b"},
+    "null characters in names": {"deltaManifestList": "a\0b"},
+    "ways out": {"baseManifestList": "../../x"},
+    "long names": {"commitUser": "x" * 100_000},
+    "long uuids": {"uuid": "u" * 300},
+    "counts beyond all": {"totalRecordCount": HUGE},
+    "negative counts": {"totalRecordCount": -1},
+    "other properties": {"properties": {"a": 1}},
+}
+STATISTICS: dict[str, dict[str, object]] = {
+    "sizes beyond all": {"recordCount": HUGE},
+    "the last size": {"recordCount": 2**63 - 1},
+    "sizes below all": {"fileCount": -(2**62)},
+    "buckets beyond all": {"totalBuckets": 2**40},
+    "other partitions": {"spec": {"x": "y"}},
+    "null characters": {"spec": {"dt": "\0"}},
+}
+
+
+def _is_of_the_contract(answer: httpx.Response) -> None:
+    body = answer.json()
+    if answer.status_code != 200:
+        assert 400 <= answer.status_code < 500, answer.text[:300]
+        assert body.keys() == {"message", "resourceType", "resourceName", "code"}
+        assert (body["code"], bool(body["message"])) == (answer.status_code, True)
+    assert not [word for word in TELLING if word in answer.text], answer.text[:300]
+
+
+def _sent(http: httpx.Client, orders: str, content: bytes) -> None:
+    for way in ("", "?way=ordinary"):
+        _is_of_the_contract(http.post(f"{orders}/commit{way}", content=content))
+
+
+@pytest.mark.parametrize("fields", SNAPSHOTS.values(), ids=SNAPSHOTS)
+def test_snapshots_of_nonsense(
+    http: httpx.Client,
+    orders: str,
+    snapshot: Callable[..., dict[str, object]],
+    fields: dict[str, object],
+) -> None:
+    body: dict[str, object] = {"snapshot": snapshot(1, **fields), "statistics": []}
+    _sent(http, orders, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("fields", STATISTICS.values(), ids=STATISTICS)
+def test_statistics_of_nonsense(
+    http: httpx.Client,
+    orders: str,
+    snapshot: Callable[..., dict[str, object]],
+    fields: dict[str, object],
+) -> None:
+    names = ("recordCount", "fileSizeInBytes", "fileCount", "lastFileCreationTime", "totalBuckets")
+    statistics = {"spec": {"dt": "a"}, **dict.fromkeys(names, 1), **fields}
+    body = {"snapshot": snapshot(7), "baseSnapshotUuid": None, "statistics": [statistics]}
+    _sent(http, orders, json.dumps(body).encode())
+
+
+def test_bodies_that_are_no_request(
+    http: httpx.Client, orders: str, snapshot: Callable[..., dict[str, object]]
+) -> None:
+    whole = json.dumps({"snapshot": snapshot(7), "statistics": []}).encode()
+    bodies = [
+        b"[" * DEEP + b"]" * DEEP,
+        b'{"snapshot":' * DEEP + b"1" + b"}" * DEEP,
+        whole[:-1] + b',"of tomorrow":' + b"[" * DEEP + b"]" * DEEP + b"}",
+        b'{"snapshot":{"properties":' + b'{"a":' * DEEP + b"1" + b"}" * DEEP + b"}}",
+        whole[:-1] + b',"snapshot":{"id":1}}',
+        b'{"snapshot":"\xff"}',
+        b"",
+        b"null",
+        b"[1]",
+        b"\\ud800",
+        b'{"a": "\\',
+    ]
+    for body in bodies:
+        _sent(http, orders, body)
+    assert http.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/main/databases/a%00b",
+        "/v1/main/databases/%ff",
+        "/v1/main/databases/" + "x" * 3000,
+        "/v1/main/databases?databaseNamePattern=%25%25%25%5c",
+        "/v1/main/databases?databaseNamePattern=" + "%25_" * 5000,
+        "/v1/main/databases?maxResults=-1",
+        "/v1/main/databases?pageToken=%00",
+        "{orders}/snapshots/%00",
+        "{orders}/tags/%00",
+        "{orders}%24branch_%00/snapshot",
+    ],
+)
+def test_paths_of_nonsense(http: httpx.Client, orders: str, path: str) -> None:
+    _is_of_the_contract(http.get(path.replace("{orders}", orders)))
