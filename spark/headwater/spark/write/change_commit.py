@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
@@ -79,7 +82,8 @@ def change_rows(
             repeats=changes.repeats,
             predicate=changes.predicate,
         )
-        _write(session, table, changes.frame, change, base)
+        with _unless_committed(table, writer, base):
+            _write(session, table, changes.frame, change, base)
         return RowCounts.of(_finished(session, table, writer, base))
 
     return until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
@@ -156,7 +160,8 @@ def _inserted(
     base = table.pointer.latest()
     placed = cluster(rows, table.storage)
     retries = WritePlan(table.storage, options.replacement(table.schema)).retries
-    until_no_conflict(retries, lambda: save_frame(session, placed, options))
+    with _unless_committed(table, change.writer, base):
+        until_no_conflict(retries, lambda: save_frame(session, placed, options))
     return _finished(session, table, change.writer, base)
 
 
@@ -208,6 +213,19 @@ def _finished(
                 tells_overwrites=True,
             )
     return made
+
+
+@contextmanager
+def _unless_committed(table: Table, writer: str, base: Snapshot | None) -> Iterator[None]:
+    """Pass over a failure of Spark's if the writer has committed.
+
+    The process that commits is one of Spark's own, and may die when it has done so.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError):
+        if _snapshot_of(table, writer, base) is None:
+            raise
 
 
 def _snapshot_of(table: Table, writer: str, base: Snapshot | None) -> Snapshot | None:
