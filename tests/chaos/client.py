@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -14,7 +15,12 @@ from tests.chaos.ledger import Fate, Ledger, Row
 
 from headwater.client import Lake, connect
 from headwater.client.transport import Timeouts
-from headwater.storage.errors import HeadwaterError, OutcomeUnknown
+from headwater.storage.errors import (
+    AlreadyExists,
+    HeadwaterError,
+    OutcomeUnknown,
+    Unavailable,
+)
 
 __all__ = ["APPENDED", "COMMIT_PROPERTY", "UPSERTED", "create_tables", "work"]
 
@@ -36,18 +42,41 @@ _SCHEMAS = {APPENDED: _APPENDED, UPSERTED: _UPSERTED}
 _KEPT = {"snapshot.time-retained": "30 d", "snapshot.num-retained.min": "1000000"}
 _TIMEOUTS = Timeouts(connect=3.0, read=8.0)
 _MOST_ROWS = 8
+_ATTEMPTS = 5
 _SLOTS = 5
 _READ_SHARE, _COMPACT_SHARE = 0.04, 0.02
 
 
 def create_tables(address: str) -> None:
     """Make the tables that clients commit to."""
+    upserted = {**_KEPT, "bucket": "2"}
     with connect(address) as lake:
-        lake.create_database("chaos")
-        lake.create_table(APPENDED, _APPENDED, options=_KEPT)
-        lake.create_table(
-            UPSERTED, _UPSERTED, primary_keys=["owner", "slot"], options={**_KEPT, "bucket": "2"}
-        )
+        for create in (
+            partial(lake.create_database, "chaos"),
+            partial(lake.create_table, APPENDED, _APPENDED, options=_KEPT),
+            partial(
+                lake.create_table,
+                UPSERTED,
+                _UPSERTED,
+                primary_keys=["owner", "slot"],
+                options=upserted,
+            ),
+        ):
+            _until_made(create)
+
+
+def _until_made(create: Callable[[], object]) -> None:
+    """Create something, whatever answers are lost: a starved machine closes idle connections."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            create()
+        except AlreadyExists:
+            return
+        except Unavailable:
+            if not attempts_left:
+                raise
+        else:
+            return
 
 
 def work(_: object, text: str) -> None:
