@@ -49,6 +49,7 @@ def content(lake: SparkLake) -> list[tuple[object, ...]]:
     return sorted(found, key=repr)
 
 
+@MODES
 def test_files_are_loaded_once(table: SparkLake, inbox: Path) -> None:
     (inbox / "b.csv").write_text("1,one,1.5,2026-01-01\n2,,2,\n")
     (inbox / "a.csv").write_text('3,"th,ree",,\n')
