@@ -183,3 +183,18 @@ def test_permissions(run: Run, lake: Lake) -> None:
         "permission", "list", "TABLE", "sales.orders", "--principal", "eve", "--json"
     ).splitlines()
     assert json.loads(row)["until"].endswith("Z")
+
+
+def test_who_sees_what(run: Run, lake: Lake) -> None:
+    lake.create_table("sales.orders", pa.schema([("n", pa.int64())]))
+    run("permission", "grant", "ops", "ALL", "DATABASE_ALL", "sales")
+    run("permission", "grant", "ada", "SELECT", "COLUMN", "sales.orders", "--except-column", "n")
+
+    def rows(*words: str) -> list[object]:
+        return [json.loads(line) for line in run("permission", *words, "--json").splitlines()]
+
+    assert rows("who", "TABLE", "sales.orders") == [
+        {"principal": "ada", "access": "", "columns": "all but n"},
+        {"principal": "ops", "access": "ALL", "columns": None},
+    ]
+    assert rows("of", "ops") == [{"table": "sales.orders", "access": "ALL", "columns": None}]

@@ -232,6 +232,10 @@ REQUESTS: dict[str, tuple[str, str, Body | None, list[tuple[PermissionTarget, Ac
     "listPolicies": ("GET", f"{T}/policies", None, [(ORDERS, Access.GRANT)]),
     "createPolicy": ("POST", f"{T}/policies", {}, [(ORDERS, Access.GRANT)]),
     "dropPolicy": ("POST", f"{T}/policies/drop", {}, [(ORDERS, Access.GRANT)]),
+    "listHolders": ("GET", f"{M}/permissions/who?resourceType=TABLE&database=sales&table=orders",
+                    None, [(ORDERS, Access.GRANT)]),
+    "listSeenTables": ("GET", f"{M}/permissions/of?principal=ada", None,
+                       [(EVERYTHING, Access.GRANT)]),
     "restoreTable": ("POST", f"{M}/dropped-tables/{{gone}}/restore", {},
                      [(EVERYTHING, Access.DROP), (SALES, Access.CREATETABLE)]),
     "purgeTable": ("DELETE", f"{M}/dropped-tables/{{gone}}", None, [(EVERYTHING, Access.DROP)]),
@@ -268,7 +272,7 @@ def test_nothing_is_done_without_a_right_and_something_with_it(server: Server) -
     for operation, (method, path, body, grants) in REQUESTS.items():
         path = path.format(**ids)
         refused = nobody(method, path, body)
-        expected = 403 if operation == "createDatabase" else 404
+        expected = 403 if operation in ("createDatabase", "listSeenTables") else 404
         assert refused.status_code == expected, (operation, refused.text)
         missing = nobody(method, path.replace("orders", "none").replace("sales", "none"), body)
         assert missing.status_code in (expected, 400), (operation, missing.text)
@@ -550,3 +554,20 @@ def test_an_operator_may_leave_permissions_alone(server: Server, serve: Callable
     headers = {"authorization": f"Bearer {secret}"}
     assert plain_http.get(f"{address}{T}", headers=headers).status_code == 200
     assert plain_http.get(f"{server.address}{T}", headers=headers).status_code == 404
+
+
+def test_owners_are_among_those_who_see_a_thing(server: Server) -> None:
+    server.groups.add("analysts", "ada")
+    server.catalog.permissions.grant(Grant(ORDERS, Access.SELECT, "group:analysts"))
+    ada, maker = server.caller("ada"), server.caller("maker")
+    path = f"{M}/permissions/who?resourceType=TABLE&database=sales&table=orders"
+    holders = {each["principal"]: each["access"] for each in _names(maker("GET", path), "holders")}
+    assert (set(holders), holders["group:analysts"]) == ({"maker", "group:analysts"}, ["SELECT"])
+    assert "ALL" in holders["maker"]
+    assert ada("GET", path).status_code == 403
+    mine = _names(ada("GET", f"{M}/permissions/of?principal=ada"), "tables")
+    assert [(each["identifier"]["object"], each["access"]) for each in mine] == [
+        ("orders", ["SELECT"])
+    ]
+    assert ada("GET", f"{M}/permissions/of?principal=maker").status_code == 403
+    assert len(server.catalog.permissions.of("maker").items) == 4

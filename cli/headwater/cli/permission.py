@@ -13,7 +13,9 @@ from headwater.catalog.model.permissions import (
     Access,
     ColumnSet,
     Grant,
+    Holder,
     PermissionTarget,
+    SeenTable,
     TargetType,
 )
 from headwater.catalog.table.display import time_text
@@ -88,6 +90,33 @@ def list_permissions(
             (grant.principal, str(grant.access), _columns_text(grant), time_text(grant.expires_at))
             for grant in found
         ],
+        as_json=as_json,
+    )
+
+
+@app.command()
+@on_lake
+def who(
+    lake: Lake, target_type: TargetKind, name: TargetName = None, as_json: AsJson = False
+) -> None:
+    """List who has a right on a CATALOG, DATABASE, TABLE, VIEW or FUNCTION, from wherever."""
+    target = _target(target_type, name)
+    found = all_pages(lambda token: lake.catalog.permissions.who(target, page_token=token))
+    print_rows(
+        ["principal", "access", "columns"],
+        [(each.principal, _accesses_text(each), _sets_text(each)) for each in found],
+        as_json=as_json,
+    )
+
+
+@app.command()
+@on_lake
+def of(lake: Lake, principal: Principal, as_json: AsJson = False) -> None:
+    """List the tables that a principal sees, and what it may do with them."""
+    found = all_pages(lambda token: lake.catalog.permissions.of(principal, page_token=token))
+    print_rows(
+        ["table", "access", "columns"],
+        [(str(each.identifier), _accesses_text(each), _sets_text(each)) for each in found],
         as_json=as_json,
     )
 
@@ -180,7 +209,17 @@ def _shown(target_type: TargetType, name: str | None) -> str:
 
 
 def _columns_text(grant: Grant) -> str | None:
-    if grant.columns is None:
-        return None
-    names = ", ".join(grant.columns.mentioned)
-    return names if grant.columns.names is not None else f"all but {names}"
+    return None if grant.columns is None else _set_text(grant.columns)
+
+
+def _set_text(columns: ColumnSet) -> str:
+    names = ", ".join(columns.mentioned)
+    return names if columns.names is not None else f"all but {names}"
+
+
+def _accesses_text(of: Holder | SeenTable) -> str:
+    return str(Access.ALL) if Access.ALL in of.accesses else ", ".join(sorted(of.accesses))
+
+
+def _sets_text(of: Holder | SeenTable) -> str | None:
+    return "; ".join(map(_set_text, of.columns)) or None

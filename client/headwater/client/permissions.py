@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from headwater.catalog.model.page import Page
-from headwater.catalog.model.permissions import Access, Grant, PermissionTarget, check_principal
+from headwater.catalog.model.permissions import (
+    Access,
+    Grant,
+    Holder,
+    PermissionTarget,
+    SeenTable,
+    check_principal,
+)
 from headwater.catalog.wire.permissions import (
     GrantModel,
+    ListHoldersResponse,
     ListPermissionsResponse,
+    ListSeenTablesResponse,
     PermissionResourceModel,
     RevokePermissionRequest,
 )
@@ -52,6 +61,44 @@ class RestPermissions:
         )
         answer = self._requests.get(ListPermissionsResponse, params, "permissions")
         return answer.page().map(GrantModel.grant)
+
+    def who(
+        self,
+        target: PermissionTarget,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Holder]:
+        """Everybody with a right on a thing; see the protocol."""
+        params = paging(
+            max_results,
+            page_token,
+            resourceType=target.type,
+            database=target.database,
+            table=target.table,
+            function=target.function,
+            view=target.view,
+        )
+        answer = self._requests.manage(
+            "GET", ListHoldersResponse, "permissions", "who", params=params
+        )
+        holders = tuple(each.holder() for each in answer.holders)
+        return Page(holders, answer.next_page_token)
+
+    def of(
+        self,
+        principal: str,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[SeenTable]:
+        """The tables that a principal sees; see the protocol."""
+        check_principal(principal)
+        params = paging(max_results, page_token, principal=principal)
+        answer = self._requests.manage(
+            "GET", ListSeenTablesResponse, "permissions", "of", params=params
+        )
+        return Page(tuple(each.seen() for each in answer.tables), answer.next_page_token)
 
     def grant(self, grant: Grant) -> None:
         """Record a grant, in place of one of the same target, access and principal."""

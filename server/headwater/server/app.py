@@ -36,6 +36,7 @@ from headwater.server.management import (
     tokens,
     warehouses,
 )
+from headwater.server.management import permissions as overviews
 from headwater.server.metrics import Metrics
 from headwater.server.oidc import OidcCheck, OidcRules
 from headwater.server.partitions import routes as partitions
@@ -149,7 +150,7 @@ def create_app(
         reads_routes,
     ):
         feature.router.join(app)
-    for noun in (warehouses, tokens, groups, dropped_tables, protection):
+    for noun in (warehouses, tokens, groups, dropped_tables, protection, overviews):
         noun.router.join(app)
     app.add_route("/docs", _docs, include_in_schema=False)
     install_error_handlers(app)

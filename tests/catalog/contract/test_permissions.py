@@ -14,7 +14,9 @@ from headwater.catalog.model.permissions import (
     Access,
     ColumnSet,
     Grant,
+    Holder,
     PermissionTarget,
+    SeenTable,
     TargetType,
 )
 from headwater.catalog.model.views import ViewSchema
@@ -246,3 +248,58 @@ def test_what_cannot_be_granted_is_refused() -> None:
     for names, excluded in ((None, None), (("a",), ("b",)), ((), None), (("a", "a"), None)):
         with pytest.raises(Invalid, match="columns"):
             ColumnSet(names, excluded)
+
+
+def test_who_sees_a_thing_and_what_somebody_sees(catalog: Catalog, objects: None) -> None:
+    orders = Identifier("sales", "orders")
+    for target, access, principal in (
+        (ORDERS, Access.SELECT, "ada"),
+        (COLUMNS, Access.SELECT, "bob"),
+        (PermissionTarget(TargetType.DATABASE_ALL, "sales"), Access.ALL, "group:ops"),
+        (PermissionTarget(TargetType.DATABASE, "sales"), Access.LIST, "eve"),
+        (PermissionTarget(TargetType.CATALOG_ALL), Access.DROP, "zoe"),
+        (PermissionTarget(TargetType.CATALOG), Access.ALL, "moe"),
+    ):
+        catalog.permissions.grant(_grant(target, access, principal))
+    everything = GRANTABLE[TargetType.TABLE]
+    columns = (ColumnSet(("amount",)),)
+    on_table = [
+        Holder("ada", frozenset({Access.SELECT})),
+        Holder("bob", frozenset(), columns),
+        Holder("group:ops", everything),
+        Holder("zoe", frozenset({Access.DROP})),
+    ]
+    assert list(catalog.permissions.who(ORDERS).items) == on_table
+    found: list[Holder] = []
+    token: str | None = None
+    while True:
+        page = catalog.permissions.who(ORDERS, max_results=1, page_token=token)
+        found += page.items
+        token = page.next_token
+        if token is None:
+            break
+    assert found == on_table
+    names = {
+        target.type: [each.principal for each in catalog.permissions.who(target).items]
+        for target in (TARGETS[0], TARGETS[2], VIEW, FUNCTION)
+    }
+    assert names == {
+        TargetType.CATALOG: ["moe", "zoe"],
+        TargetType.DATABASE: ["eve", "group:ops", "zoe"],
+        TargetType.VIEW: ["group:ops", "zoe"],
+        TargetType.FUNCTION: ["group:ops", "zoe"],
+    }
+    seen = {name: list(catalog.permissions.of(name).items) for name in ("ada", "bob", "eve", "moe")}
+    assert seen == {
+        "ada": [SeenTable(orders, frozenset({Access.SELECT}))],
+        "bob": [SeenTable(orders, frozenset(), columns)],
+        "eve": [SeenTable(orders, frozenset())],
+        "moe": [],
+    }
+    ops = list(catalog.permissions.of("group:ops").items)
+    assert ops == [SeenTable(orders, everything)]
+    with pytest.raises(NotFound):
+        catalog.permissions.who(PermissionTarget(TargetType.TABLE, "sales", "none"))
+    for target in (COLUMNS, PermissionTarget(TargetType.CATALOG_ALL)):
+        with pytest.raises(Invalid, match="no thing"):
+            catalog.permissions.who(target)

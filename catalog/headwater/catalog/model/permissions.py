@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.storage.errors import Invalid
 
@@ -19,8 +20,10 @@ __all__ = [
     "Access",
     "ColumnSet",
     "Grant",
+    "Holder",
     "PermissionTarget",
     "Permissions",
+    "SeenTable",
     "TargetType",
     "check_access",
     "check_principal",
@@ -227,6 +230,36 @@ def check_principal(principal: str) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Holder:
+    """Somebody with a right on a thing, from whatever it comes.
+
+    Attributes:
+        principal: The principal, or a group as ``group:NAME``.
+        accesses: The accesses on the thing itself.
+        columns: The columns of a table that may be selected beside.
+    """
+
+    principal: str
+    accesses: frozenset[Access]
+    columns: tuple[ColumnSet, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeenTable:
+    """A table that a principal sees, if only its name.
+
+    Attributes:
+        identifier: The table.
+        accesses: The principal's accesses on it.
+        columns: The columns that it may select beside.
+    """
+
+    identifier: Identifier
+    accesses: frozenset[Access]
+    columns: tuple[ColumnSet, ...] = ()
+
+
 class Permissions(Protocol):
     """The grants of one warehouse.
 
@@ -247,6 +280,44 @@ class Permissions(Protocol):
 
         Raises:
             NotFound: There is no such target (DATABASE, TABLE, VIEW, FUNCTION).
+        """
+        ...
+
+    def who(
+        self,
+        target: PermissionTarget,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Holder]:
+        """Everybody with a right on a thing: by grants on it and on what it is in, or as its owner.
+
+        Groups are not taken apart. A page may be short and still not be the last.
+
+        Args:
+            target: The thing: no COLUMN, and nothing that ends in ``_ALL``.
+            max_results: The size of a page; None means everything.
+            page_token: The end of the previous page.
+
+        Raises:
+            NotFound: There is no such thing (DATABASE, TABLE, VIEW, FUNCTION).
+            Invalid: The target is no thing.
+        """
+        ...
+
+    def of(
+        self,
+        principal: str,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[SeenTable]:
+        """The tables that a principal sees by itself, by the groups kept here, and as an owner.
+
+        Args:
+            principal: The principal, or a group as ``group:NAME``.
+            max_results: The size of a page; None means everything.
+            page_token: The end of the previous page.
         """
         ...
 

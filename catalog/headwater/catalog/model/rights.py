@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from headwater.catalog.model.permissions import GRANTABLE, Access, ColumnSet, TargetType
+from headwater.catalog.model.permissions import (
+    GRANTABLE,
+    Access,
+    ColumnSet,
+    PermissionTarget,
+    TargetType,
+)
+from headwater.storage.errors import Invalid
 
-__all__ = ["NO_RIGHTS", "WITHIN", "Rights", "Thing", "expanded"]
+__all__ = ["NO_RIGHTS", "WITHIN", "Rights", "Thing", "expanded", "thing_of"]
 
 WITHIN = {TargetType.CATALOG: TargetType.CATALOG_ALL, TargetType.DATABASE: TargetType.DATABASE_ALL}
 """The target of permissions on everything in a thing."""
@@ -62,6 +69,14 @@ class Rights:
         if Access.SELECT in self.own:
             return ()
         return [name for name in columns if not any(each.holds(name) for each in self.columns)]
+
+
+def thing_of(target: PermissionTarget) -> Thing:
+    """The thing that a target is; raises Invalid for what is in a thing, and for columns."""
+    if target.type is TargetType.COLUMN or target.type in WITHIN.values():
+        raise Invalid(f"{target.type} is no thing that somebody sees; name what holds it")
+    name = target.table or target.view or target.function or ""
+    return Thing(target.type, target.database or "", name)
 
 
 NO_RIGHTS = Rights()

@@ -10,22 +10,29 @@ from datetime import UTC, datetime, timedelta
 from pydantic import Field, JsonValue
 
 from headwater.catalog.model.permissions import (
+    Access,
     ColumnSet,
     Grant,
+    Holder,
     PermissionTarget,
+    SeenTable,
     TargetType,
     check_access,
 )
-from headwater.catalog.wire.examples import example
-from headwater.catalog.wire.tables import Listed, WireModel
+from headwater.catalog.wire.examples import ORDERS, example
+from headwater.catalog.wire.tables import IdentifierModel, Listed, Paged, WireModel
 from headwater.storage.errors import Invalid
 
 __all__ = [
     "GrantModel",
+    "HolderModel",
+    "ListHoldersResponse",
     "ListPermissionsResponse",
+    "ListSeenTablesResponse",
     "PermissionColumnsModel",
     "PermissionResourceModel",
     "RevokePermissionRequest",
+    "SeenTableModel",
     "parse_target_type",
 ]
 
@@ -37,6 +44,9 @@ _GRANT: dict[str, JsonValue] = {
     "columns": {"excludedColumnNames": ["amount"]},
     "expireTime": "2099-12-31T00:00:00Z",
 }
+
+_HOLDER: dict[str, JsonValue] = {"principal": "ada", "access": ["SELECT"], "columns": []}
+_SEEN: dict[str, JsonValue] = {"identifier": ORDERS, "access": ["SELECT"], "columns": []}
 
 _INSTANT = re.compile(
     r"(?P<seconds>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d{0,9}))?Z", re.IGNORECASE
@@ -193,6 +203,90 @@ class RevokePermissionRequest(WireModel):
     resource: PermissionResourceModel
     access: str
     principal: str
+
+
+class HolderModel(WireModel):
+    """Somebody with a right on a thing.
+
+    Attributes:
+        principal: The principal, or a group as `group:NAME`.
+        access: The kinds of access to the thing itself, ALL among them if it is everything.
+        columns: Sets of columns that may be selected beside; for tables only.
+    """
+
+    model_config = example(_HOLDER)
+
+    principal: str
+    access: list[str]
+    columns: list[PermissionColumnsModel] = Field(default_factory=list)
+
+    @staticmethod
+    def of(holder: Holder) -> HolderModel:
+        """The wire form."""
+        return HolderModel(
+            principal=holder.principal,
+            access=sorted(holder.accesses),
+            columns=[PermissionColumnsModel.of(each) for each in holder.columns],
+        )
+
+    def holder(self) -> Holder:
+        """The value; raises Invalid."""
+        accesses = frozenset(Access(name) for name in self.access)
+        return Holder(self.principal, accesses, tuple(each.columns() for each in self.columns))
+
+
+class ListHoldersResponse(Paged):
+    """A page of holders of rights.
+
+    Attributes:
+        holders: Those with a right on the thing, by name.
+    """
+
+    model_config = example({"holders": [_HOLDER], "nextPageToken": None})
+
+    holders: list[HolderModel]
+
+
+class SeenTableModel(WireModel):
+    """A table that a principal sees.
+
+    Attributes:
+        access: The kinds of access to it; none if only its name is seen.
+        columns: Sets of columns that may be selected beside.
+    """
+
+    model_config = example(_SEEN)
+
+    identifier: IdentifierModel
+    access: list[str]
+    columns: list[PermissionColumnsModel] = Field(default_factory=list)
+
+    @staticmethod
+    def of(seen: SeenTable) -> SeenTableModel:
+        """The wire form."""
+        return SeenTableModel(
+            identifier=IdentifierModel.of(seen.identifier),
+            access=sorted(seen.accesses),
+            columns=[PermissionColumnsModel.of(each) for each in seen.columns],
+        )
+
+    def seen(self) -> SeenTable:
+        """The value; raises Invalid."""
+        accesses = frozenset(Access(name) for name in self.access)
+        columns = tuple(each.columns() for each in self.columns)
+        return SeenTable(self.identifier.identifier(), accesses, columns)
+
+
+class ListSeenTablesResponse(Paged):
+    """A page of the tables that a principal sees.
+
+    Attributes:
+        tables: The tables, by database and name.
+    """
+
+    model_config = example({"tables": [_SEEN], "nextPageToken": None})
+
+    tables: list[SeenTableModel]
 
 
 class ListPermissionsResponse(Listed[GrantModel]):

@@ -8,15 +8,14 @@ from threading import Lock
 
 from anyio import CapacityLimiter, to_thread
 
-from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.permissions import TargetType
 from headwater.catalog.model.principal import Principal
-from headwater.catalog.model.rights import Rights, Thing
+from headwater.catalog.model.rights import Rights
 from headwater.catalog.sql import SqlCatalog
-from headwater.catalog.sql.queries.lookup import database_not_found, table_not_found
+from headwater.catalog.sql.admin.access import thing_not_found
 from headwater.server.access.needs import Need
 from headwater.server.recent_answers import RecentAnswers
-from headwater.storage.errors import Forbidden, HeadwaterError, NotFound, ResourceType
+from headwater.storage.errors import Forbidden, HeadwaterError, ResourceType
 from headwater.storage.runtime import Runtime
 
 __all__ = ["Decisions"]
@@ -100,7 +99,7 @@ class Decisions:
 def _refusal(caller: Principal, need: Need, rights: Rights) -> HeadwaterError:
     thing = need.thing
     if not rights.is_visible and thing.type is not TargetType.CATALOG:
-        return _not_found(thing)
+        return thing_not_found(thing)
     hidden = rights.hidden_columns(need.columns) if need.columns and rights.columns else ()
     what = f"columns {', '.join(hidden)}" if hidden else ""
     kind = None if thing.type is TargetType.CATALOG else ResourceType(thing.type.value)
@@ -109,26 +108,4 @@ def _refusal(caller: Principal, need: Need, rights: Rights) -> HeadwaterError:
         "'headwater permission grant' gives it",
         resource_type=kind,
         resource_name=(thing.name or thing.database or thing.id) if kind else None,
-    )
-
-
-def _not_found(thing: Thing) -> NotFound:
-    """The error about a thing that does not exist, as the catalog itself says it."""
-    if thing.type is TargetType.DATABASE and not thing.id:
-        return database_not_found(thing.database)
-    if thing.type is TargetType.TABLE and not thing.id:
-        return table_not_found(Identifier(thing.database, thing.name))
-    if thing.is_dropped:
-        message = f"there is no dropped table {thing.id}; it was restored or purged, or never was"
-    elif thing.type is TargetType.DATABASE:
-        message = f"the database that table {thing.id} was in does not exist; name another"
-    elif thing.id:
-        message = f"no table has the id {thing.id}"
-    else:
-        name = Identifier(thing.database, thing.name)
-        message = f"{thing.type.value.lower()} {name} does not exist"
-    return NotFound(
-        message,
-        resource_type=ResourceType(thing.type.value),
-        resource_name=thing.id or thing.name,
     )

@@ -35,6 +35,7 @@ __all__ = [
     "of_a_rename",
     "of_a_restore",
     "of_a_revoke",
+    "of_what_is_seen",
     "on",
     "on_dropped",
     "seeing",
@@ -197,6 +198,13 @@ def of_a_list_of_grants(call: Call) -> Sequence[Need]:
     )
     need = _granting(target)
     return [Need(need.thing)] if name("principal") in call.grantees else [need]
+
+
+def of_what_is_seen(call: Call) -> Sequence[Need]:
+    """GRANT on everything in the catalog, or that it is about the caller."""
+    if call.query.get("principal") in call.grantees:
+        return ()
+    return [Need(Thing(TargetType.CATALOG), frozenset({Access.GRANT}), is_within=True)]
 
 
 def of_a_list_of_policies(call: Call) -> Sequence[Need]:

@@ -145,6 +145,8 @@ OPERATIONS: Mapping[str, Rule] = {
     "setDatabaseProtection": _kept(Scope.WRITE, needs.on(_DATABASE, Access.ALTER)),
     "getTableProtection": _kept(Scope.READ, _SEE_TABLE),
     "setTableProtection": _kept(Scope.WRITE, needs.on(_TABLE, Access.ALTER)),
+    "listHolders": _kept(Scope.READ, needs.of_a_list_of_grants),
+    "listSeenTables": _kept(Scope.READ, needs.of_what_is_seen),
     # Management
     "listWarehouses": _MANAGE_ALL,
     "addWarehouse": _MANAGE_ALL,

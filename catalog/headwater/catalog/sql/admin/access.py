@@ -10,6 +10,8 @@ from sqlalchemy import Row, bindparam, exists, literal_column, or_, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstrumentedAttribute
 
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import Page
 from headwater.catalog.model.permissions import GRANTABLE, Access, ColumnSet, TargetType
 from headwater.catalog.model.principal import Principal
 from headwater.catalog.model.rights import NO_RIGHTS, Rights, Thing, expanded
@@ -17,14 +19,19 @@ from headwater.catalog.sql.admin.grants import NO_OBJECT
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, DroppedTableRow, GrantRow
 from headwater.catalog.sql.database.prepared import Prepared, padded
+from headwater.catalog.sql.queries.listing import name_page
+from headwater.catalog.sql.queries.lookup import database_not_found, table_not_found
+from headwater.catalog.sql.queries.names import check_page
 from headwater.catalog.sql.queries.possessions import (
     MODELS,
     granted_ids,
+    is_running,
     owned_ids,
 )
 from headwater.catalog.wire.permissions import PermissionColumnsModel
+from headwater.storage.errors import NotFound, ResourceType
 
-__all__ = ["SqlAccess"]
+__all__ = ["SqlAccess", "thing_not_found"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,56 @@ class SqlAccess:
                 holds = self._holds_visible(connection, principal, found.database_id)
                 return Rights(holds_visible=holds)
             return rights
+
+    def holders(
+        self, thing: Thing, *, max_results: int | None = None, page_token: str | None = None
+    ) -> Page[tuple[str, Rights]]:
+        """Those with a right on a thing, by name, and their rights, without groups taken apart.
+
+        Raises:
+            NotFound: There is no such thing.
+        """
+        check_page(max_results)
+        nobody = Principal("")
+        row = GrantRow
+        types = [type_.value for type_ in TargetType if type_ in _REACHING[thing.type]]
+        with self._context.database.read() as connection:
+            found = self._find(connection, nobody, thing)
+            if found is None:
+                raise thing_not_found(thing)
+            reaching = (
+                row.object_id.in_({NO_OBJECT, found.database_id, found.id}),
+                row.resource_type.in_(types),
+                row.warehouse == self._context.warehouse,
+                is_running(self._context),
+            )
+            query = select(row.principal).where(*reaching, row.principal > (page_token or ""))
+            query = query.group_by(row.principal).order_by(row.principal)
+            if max_results is not None:
+                query = query.limit(max_results + 1)
+            after = page_token or ""
+            owners = {each for each in (found.owner, found.database_owner) if each and each > after}
+            names = sorted(owners.union(connection.execute(query).scalars()))
+            page = name_page(names[: None if max_results is None else max_results + 1], max_results)
+            grants = (
+                connection.execute(
+                    select(
+                        row.principal,
+                        row.object_id,
+                        row.resource_type,
+                        row.access,
+                        row.columns,
+                        row.expires_at,
+                    ).where(*reaching, row.principal.between(page.items[0], page.items[-1]))
+                ).all()
+                if page.items
+                else []
+            )
+        by_name: dict[str, list[Row[*tuple[object, ...]]]] = {name: [] for name in page.items}
+        for grant in grants:
+            by_name.setdefault(grant.principal, []).append(grant)
+        held = [(name, _rights(name, thing, found, by_name[name])) for name in page.items]
+        return Page(tuple(each for each in held if each[1].is_visible), page.next_token)
 
     def _find(self, connection: Connection, principal: Principal, thing: Thing) -> _Found | None:
         if thing.type is TargetType.CATALOG:
@@ -122,33 +179,7 @@ class SqlAccess:
             )
             .all()
         )
-        on_catalog = _accesses(rows, NO_OBJECT, TargetType.CATALOG)
-        in_catalog = _accesses(rows, NO_OBJECT, TargetType.CATALOG_ALL)
-        ends_at = min((row.expires_at for row in rows if row.expires_at is not None), default=None)
-        if thing.type is TargetType.CATALOG:
-            return Rights(on_catalog, in_catalog, ends_at=ends_at)
-        owned = found.database_owner is not None and found.database_owner == principal.name
-        in_database = in_catalog & GRANTABLE[TargetType.DATABASE_ALL]
-        if found.database_id:
-            in_database |= _accesses(rows, found.database_id, TargetType.DATABASE_ALL)
-        if owned:
-            in_database |= GRANTABLE[TargetType.DATABASE_ALL]
-        if thing.type is TargetType.DATABASE:
-            own = _accesses(rows, found.database_id, TargetType.DATABASE)
-            own |= in_catalog & GRANTABLE[TargetType.DATABASE]
-            if owned:
-                own |= GRANTABLE[TargetType.DATABASE]
-            return Rights(own, in_database, ends_at=ends_at)
-        grantable = GRANTABLE[thing.type]
-        own = _accesses(rows, found.id, thing.type) | (in_database & grantable)
-        if found.owner is not None and found.owner == principal.name:
-            own |= grantable
-        columns = tuple(
-            _columns(row.columns)
-            for row in rows
-            if row.resource_type == TargetType.COLUMN and row.object_id == found.id and row.columns
-        )
-        return Rights(own, columns=columns, ends_at=ends_at)
+        return _rights(principal.name, thing, found, rows)
 
     def _holds_visible(
         self, connection: Connection, principal: Principal, database_id: str
@@ -166,6 +197,40 @@ class SqlAccess:
                 if connection.execute(query).scalar_one():
                     return True
         return False
+
+
+# The targets of grants that reach a thing.
+_REACHING = {
+    TargetType.CATALOG: {TargetType.CATALOG, TargetType.CATALOG_ALL},
+    TargetType.DATABASE: {TargetType.CATALOG_ALL, TargetType.DATABASE, TargetType.DATABASE_ALL},
+    **{
+        type_: {TargetType.CATALOG_ALL, TargetType.DATABASE_ALL, type_}
+        | ({TargetType.COLUMN} if type_ is TargetType.TABLE else set())
+        for type_ in MODELS
+    },
+}
+
+
+def thing_not_found(thing: Thing) -> NotFound:
+    """The error about a thing that does not exist, or that the caller does not see."""
+    if thing.type is TargetType.DATABASE and not thing.id:
+        return database_not_found(thing.database)
+    if thing.type is TargetType.TABLE and not thing.id:
+        return table_not_found(Identifier(thing.database, thing.name))
+    if thing.is_dropped:
+        message = f"there is no dropped table {thing.id}; it was restored or purged, or never was"
+    elif thing.type is TargetType.DATABASE:
+        message = f"the database that table {thing.id} was in does not exist; name another"
+    elif thing.id:
+        message = f"no table has the id {thing.id}"
+    else:
+        name = Identifier(thing.database, thing.name)
+        message = f"{thing.type.value.lower()} {name} does not exist"
+    return NotFound(
+        message,
+        resource_type=ResourceType(thing.type.value),
+        resource_name=thing.id or thing.name,
+    )
 
 
 def _lookup(type_: TargetType, *named: tuple[InstrumentedAttribute[str], str]) -> Prepared:
@@ -208,6 +273,39 @@ def _grants_of(names: int) -> Prepared:
             or_(GrantRow.expires_at.is_(None), GrantRow.expires_at > bindparam("now")),
         )
     )
+
+
+def _rights(
+    name: str, thing: Thing, found: _Found, rows: Sequence[Row[*tuple[object, ...]]]
+) -> Rights:
+    """The rights of a principal on a thing, from what was granted to it and what it owns."""
+    on_catalog = _accesses(rows, NO_OBJECT, TargetType.CATALOG)
+    in_catalog = _accesses(rows, NO_OBJECT, TargetType.CATALOG_ALL)
+    ends_at = min((row.expires_at for row in rows if row.expires_at is not None), default=None)
+    if thing.type is TargetType.CATALOG:
+        return Rights(on_catalog, in_catalog, ends_at=ends_at)
+    owned = found.database_owner is not None and found.database_owner == name
+    in_database = in_catalog & GRANTABLE[TargetType.DATABASE_ALL]
+    if found.database_id:
+        in_database |= _accesses(rows, found.database_id, TargetType.DATABASE_ALL)
+    if owned:
+        in_database |= GRANTABLE[TargetType.DATABASE_ALL]
+    if thing.type is TargetType.DATABASE:
+        own = _accesses(rows, found.database_id, TargetType.DATABASE)
+        own |= in_catalog & GRANTABLE[TargetType.DATABASE]
+        if owned:
+            own |= GRANTABLE[TargetType.DATABASE]
+        return Rights(own, in_database, ends_at=ends_at)
+    grantable = GRANTABLE[thing.type]
+    own = _accesses(rows, found.id, thing.type) | (in_database & grantable)
+    if found.owner is not None and found.owner == name:
+        own |= grantable
+    columns = tuple(
+        _columns(row.columns)
+        for row in rows
+        if row.resource_type == TargetType.COLUMN and row.object_id == found.id and row.columns
+    )
+    return Rights(own, columns=columns, ends_at=ends_at)
 
 
 def _accesses(

@@ -12,11 +12,16 @@ from headwater.catalog.model.permissions import (
     Access,
     ColumnSet,
     Grant,
+    Holder,
     PermissionTarget,
+    SeenTable,
     TargetType,
     check_access,
     check_principal,
 )
+from headwater.catalog.model.principal import GROUP_PREFIX, Principal, acting_as
+from headwater.catalog.model.rights import Thing, thing_of
+from headwater.catalog.sql.admin.access import SqlAccess
 from headwater.catalog.sql.admin.grants import NO_OBJECT
 from headwater.catalog.sql.admin.warehouse_lock import hold_warehouse
 from headwater.catalog.sql.database.context import CatalogContext
@@ -24,11 +29,13 @@ from headwater.catalog.sql.database.models import (
     DatabaseRow,
     FunctionRow,
     GrantRow,
+    GroupMemberRow,
     NamedRow,
     TableRow,
     ViewRow,
 )
 from headwater.catalog.sql.queries.index_hint import along
+from headwater.catalog.sql.queries.listing import list_globally
 from headwater.catalog.sql.queries.lookup import database_not_found, latest_schema
 from headwater.catalog.sql.queries.names import check_page
 from headwater.catalog.wire.permissions import PermissionColumnsModel
@@ -108,6 +115,54 @@ class SqlPermissions:
         if max_results is None or len(grants) <= max_results:
             return Page(grants)
         return Page(grants[:max_results], _place(grants[max_results - 1]))
+
+    def who(
+        self,
+        target: PermissionTarget,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[Holder]:
+        """Everybody with a right on a thing; see the protocol."""
+        found = SqlAccess(self._context).holders(
+            thing_of(target), max_results=max_results, page_token=page_token
+        )
+        return found.map(lambda each: Holder(each[0], each[1].own, tuple(each[1].columns)))
+
+    def of(
+        self,
+        principal: str,
+        *,
+        max_results: int | None = None,
+        page_token: str | None = None,
+    ) -> Page[SeenTable]:
+        """The tables that a principal sees; see the protocol."""
+        check_principal(principal)
+        with self._sql.read() as connection:
+            kept = connection.execute(
+                select(GroupMemberRow.group_name).where(GroupMemberRow.principal == principal)
+            )
+            groups = set(kept.scalars())
+        if principal.startswith(GROUP_PREFIX):
+            groups = {principal.removeprefix(GROUP_PREFIX)}
+        caller = Principal(principal, frozenset(groups), asks_permission=True)
+        with acting_as(caller):
+            found = list_globally(
+                self._context,
+                TableRow,
+                database_pattern=None,
+                pattern=None,
+                max_results=max_results,
+                token=page_token,
+            )
+        access = SqlAccess(self._context)
+
+        def seen(identifier: Identifier) -> SeenTable:
+            thing = Thing(TargetType.TABLE, identifier.database, identifier.name)
+            rights = access.rights(caller, thing)
+            return SeenTable(identifier, rights.own, tuple(rights.columns))
+
+        return found.map(seen)
 
     def grant(self, grant: Grant) -> None:
         """Record a grant, in place of one of the same target, access and principal."""
