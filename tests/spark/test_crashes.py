@@ -83,3 +83,41 @@ def test_a_query_that_is_killed_goes_on_without_loss_or_doubling(
         writer.format("headwater").start(TARGET).awaitTermination()
     assert rows(lake.table(TARGET)) == rows(numbered(0, 40))
     assert lake.catalog.table(SOURCE).consumer("copy").next_snapshot == 5
+
+
+def test_a_killed_query_goes_on_with_columns_that_changed_meanwhile(
+    spark: SparkSession,
+    lake: SparkLake,
+    numbered: Numbered,
+    folder: Path,
+    tmp_path: Path,
+) -> None:
+    for name in (SOURCE, TARGET):
+        lake.create_table(name, numbered(0, 1).schema)
+    for start in (0, 10, 20):
+        lake.write(numbered(start, start + 10), SOURCE)
+    _kill_at("committed", folder, tmp_path / "checkpoint")
+    for name in (SOURCE, TARGET):
+        lake.sql(f"ALTER TABLE {name} ADD COLUMNS (extra INT FIRST)")
+        lake.sql(f"ALTER TABLE {name} RENAME COLUMN name TO label")
+    new = numbered(30, 40, "new").withColumnRenamed("name", "label")
+    lake.write(new.selectExpr("CAST(id AS INT) AS extra", "*"), SOURCE)
+    options = {"consumer-id": "copy", "headwater.consumer.lease-time": "3 s"}
+    stream = spark.readStream.format("headwater").options(**options).load(SOURCE)
+    writer = stream.writeStream.trigger(availableNow=True).format("headwater")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.start(TARGET).awaitTermination()
+    old = [(None, *row) for row in rows(numbered(0, 30))]
+    assert rows(lake.table(TARGET)) == sorted(
+        [*old, *((row[0], *row) for row in rows(numbered(30, 40, "new")))], key=repr
+    )
+    # And the columns may change once more between two queries of one checkpoint.
+    for name in (SOURCE, TARGET):
+        lake.sql(f"ALTER TABLE {name} ALTER COLUMN extra TYPE BIGINT")
+    lake.sql(f"INSERT INTO {SOURCE} VALUES (5000000000, 40, 'last', '1')")
+    stream = spark.readStream.format("headwater").options(**options).load(SOURCE)
+    writer = stream.writeStream.trigger(availableNow=True).format("headwater")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.start(TARGET).awaitTermination()
+    assert lake.table(TARGET, where="extra > 40").collect() == [(5000000000, 40, "last", "1")]
+    assert lake.table(TARGET).count() == 41
