@@ -1,4 +1,4 @@
-"""A program that follows a table until it is killed: ``follower.py LAKE CHECKPOINT``."""
+"""A program that follows a table until it is killed: ``follower.py LAKE CHECKPOINT [CONSUMER]``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from headwater.spark import connect, local_session
 
 
-def main(lake: str, checkpoint: str) -> None:
+def main(lake: str, checkpoint: str, consumer: str | None = None) -> None:
     spark = local_session(
         "follower",
         cores=1,
@@ -19,10 +19,12 @@ def main(lake: str, checkpoint: str) -> None:
         },
     )
     connect(spark, lake)
+    options = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}
+    if consumer is not None:
+        options |= {"consumer-id": consumer, "headwater.consumer.lease-time": "3 s"}
     query = (
         spark.readStream.format("headwater")
-        .option("scan.mode", "from-snapshot")
-        .option("scan.snapshot-id", "1")
+        .options(**options)
         .load("db.source")
         .writeStream.format("headwater")
         .option("checkpointLocation", checkpoint)

@@ -6,10 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.conftest import Numbered, rows
 from tests.spark.dying_follower import POINTS
 
@@ -19,6 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SOURCE, TARGET = "db.source", "db.target"
 PROGRAM = Path(__file__).with_name("dying_follower.py")
+FOLLOWER = Path(__file__).with_name("follower.py")
 COMMITS = {
     "task-wrote": 1,
     "before-commit": 1,
@@ -121,3 +125,48 @@ def test_a_killed_query_goes_on_with_columns_that_changed_meanwhile(
     writer.start(TARGET).awaitTermination()
     assert lake.table(TARGET, where="extra > 40").collect() == [(5000000000, 40, "last", "1")]
     assert lake.table(TARGET).count() == 41
+
+
+def test_one_of_two_sessions_has_a_consumer_until_it_is_killed(
+    spark: SparkSession, lake: SparkLake, numbered: Numbered, folder: Path, tmp_path: Path
+) -> None:
+    for name in (SOURCE, TARGET):
+        lake.create_table(name, numbered(0, 1).schema)
+    lake.write(numbered(0, 10), SOURCE)
+    consumer = lake.catalog.table(SOURCE).consumer("shared")
+    program = [sys.executable, str(FOLLOWER), str(folder), str(tmp_path / "theirs"), "shared"]
+    process = subprocess.Popen(
+        program,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def read_up_to(position: int) -> None:
+        while process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.2)
+            if consumer.next_snapshot == position:
+                return
+        raise AssertionError(f"the other session ended with {process.returncode}")
+
+    def follow(checkpoint: str) -> StreamingQuery:
+        stream = spark.readStream.format("headwater").options(
+            **{"consumer-id": "shared", "headwater.consumer.lease-time": "3 s"}
+        )
+        writer = stream.load(SOURCE).writeStream.trigger(availableNow=True).format("headwater")
+        return writer.option("checkpointLocation", str(tmp_path / checkpoint)).start(TARGET)
+
+    try:
+        read_up_to(2)
+        with pytest.raises(StreamingQueryException, match=r"'shared' .*is in use"):
+            follow("ours").awaitTermination()
+        lake.write(numbered(10, 20), SOURCE)
+        read_up_to(3)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    lake.write(numbered(20, 30), SOURCE)
+    follow("ours").awaitTermination()
+    assert rows(lake.table(TARGET)) == rows(numbered(0, 30))
+    assert consumer.next_snapshot == 4
