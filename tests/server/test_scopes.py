@@ -110,7 +110,8 @@ def test_a_token_for_a_warehouse_is_for_no_other(make: Make, owner: Send) -> Non
     # The only warehouse that it sees is the one that is meant.
     assert send("GET", "/v1/config").json()["overrides"] == {"prefix": "second"}
     assert "'main'" not in send("GET", "/v1/config?warehouse=nowhere").text
-    # Nor does it manage what is every warehouse's.
+    # Nor does it learn of, or manage, what is every warehouse's.
+    assert send("GET", "/metrics").status_code == 403
     assert send("GET", "/management/v1/tokens").status_code == 403
 
 

@@ -48,6 +48,7 @@ def _kept(scope: Scope, need: Callable[[Call], Sequence[Need]]) -> Rule:
 
 _OPEN = Rule(None)
 _SERVER = Rule(Scope.READ)
+_ALL_WAREHOUSES = Rule(Scope.READ, is_of_all_warehouses=True)
 _MANAGE_ONE = Rule(Scope.MANAGE, "warehouse")
 _MANAGE_ALL = Rule(Scope.MANAGE, is_of_all_warehouses=True)
 
@@ -61,7 +62,7 @@ _GRANT = needs.on(_TABLE, Access.GRANT)
 OPERATIONS: Mapping[str, Rule] = {
     "getHealth": _OPEN,
     "getReadiness": _OPEN,
-    "getMetrics": _SERVER,
+    "getMetrics": _ALL_WAREHOUSES,
     "getConfig": _SERVER,
     # Databases
     "listDatabases": _read(needs.nothing),
