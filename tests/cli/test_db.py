@@ -49,7 +49,7 @@ def test_a_downgrade_that_cannot_be_is_one_line(headwater: Headwater) -> None:
         "headwater: the catalog's database has no tables yet: run 'headwater db upgrade'\n"
     )
     said(headwater("db", "upgrade"))
-    said(headwater("token", "create", "ann"))
+    said(headwater("token", "create", "ann", "--scope", "administer"))
     result = headwater("db", "downgrade", "0001")
     assert result.returncode == 1
     assert "has no place for 1 tokens" in result.stderr

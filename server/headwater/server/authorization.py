@@ -77,10 +77,7 @@ async def authorize(request: Request) -> None:
 
 
 async def _check(request: Request, services: Services, caller: Principal, rule: Rule) -> None:
-    try:
-        path = {name: decode_segment(value) for name, value in request.path_params.items()}
-    except ValueError as error:
-        raise Invalid(f"path: {error}") from error
+    path = _names(request)
     warehouse = None if rule.warehouse is None else path[rule.warehouse]
     _check_scope(caller, rule, warehouse)
     if not caller.asks_permission or warehouse is None:
@@ -96,6 +93,17 @@ async def _check(request: Request, services: Services, caller: Principal, rule: 
         )
     for need in needs:
         await services.decisions.demand(caller, catalog, need)
+
+
+def _names(request: Request) -> dict[str, str]:
+    """The names in a request's path; raises Invalid."""
+    names: dict[str, str] = {}
+    for parameter, segment in request.path_params.items():
+        try:
+            names[parameter] = decode_segment(segment)
+        except ValueError as error:
+            raise Invalid(f"path parameter '{parameter}': {error}") from error
+    return names
 
 
 def _check_scope(caller: Principal, rule: Rule, warehouse: str | None) -> None:
