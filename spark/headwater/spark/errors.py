@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.logger import PySparkLogger
 
 from headwater.storage import errors
 
@@ -87,7 +88,8 @@ def own_errors() -> Iterator[None]:
 @contextmanager
 def unlogged_errors() -> Iterator[None]:
     """Leave errors of queries to who shows them: PySpark logs each with its whole trace."""
-    logger = logging.getLogger("SQLQueryContextLogger")
+    # By PySpark's own door: made by `logging.getLogger`, it would not take what PySpark logs.
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     try:

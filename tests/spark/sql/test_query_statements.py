@@ -89,7 +89,6 @@ def test_statements_about_the_session_are_sparks(spark: SparkSession, shop: Spar
 @pytest.mark.parametrize(
     "text",
     [
-        "FROM items INSERT INTO orders SELECT *",
         "WITH x AS (SELECT 1) UPDATE orders SET name = 'x'",
         "SET VAR x = (SELECT max(id) FROM orders)",
     ],
