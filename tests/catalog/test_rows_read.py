@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import pytest
@@ -156,6 +157,9 @@ def test_no_statement_reads_more_than_it_needs(
                 .where(BranchRow.table_id == info.id)
                 .values(snapshot_id=SNAPSHOTS - 1)
             )
+        files = tmp_path / "lake" / "sales.db" / "orders" / "snapshot"
+        # A commit looks for the file of the snapshot that it follows.
+        copyfile(files / "snapshot-1", files / f"snapshot-{SNAPSHOTS - 1}")
         assert catalog.snapshots.commit(orders, info.id, last, first.uuid, sizes).decided()
         target = PermissionTarget(TargetType.TABLE, *str(orders).split("."))
         requests: dict[str, Callable[[], object]] = {
