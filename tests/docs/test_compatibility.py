@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.interop import matrix
 from tests.interop.matrix_modes import TITLES
+from tests.interop.paimon_spark_kinds import KINDS, PAIMON_SPARK
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
@@ -41,3 +42,10 @@ def test_the_kinds_of_tables_are_what_the_tests_of_clients_recorded() -> None:
     assert PAGE[begin:end] == matrix.section()
     for client, kinds in matrix.record().items():
         assert list(kinds) == list(TITLES), client
+
+
+def test_the_kinds_of_tables_that_both_engines_of_spark_change_are_those_of_the_tests() -> None:
+    (row,) = re.findall(r"^\| Spark 4\.1 with Paimon's JAR for it \| (.*) \|$", PAGE, re.MULTILINE)
+    version, _, how = row.partition(" | ")
+    assert version == PAIMON_SPARK
+    assert how.rpartition(": ")[2].split(", ") == [kind.title for kind in KINDS.values()]

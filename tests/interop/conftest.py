@@ -95,9 +95,11 @@ class ClientProcess:
     Args:
         python: The interpreter of the client's environment.
         script: The script.
+        patience: Seconds after which an answer is not waited for any more.
     """
 
-    def __init__(self, python: Path, script: Path) -> None:
+    def __init__(self, python: Path, script: Path, patience: int) -> None:
+        self._patience = patience
         self._process = subprocess.Popen(
             [str(python), str(script)],
             stdin=subprocess.PIPE,
@@ -111,10 +113,10 @@ class ClientProcess:
         return self._process.poll() is None
 
     def ask(self, request: Mapping[str, object]) -> Mapping[str, object]:
-        """The answer to a request; the process is killed when it takes longer than two minutes."""
+        """The answer to a request; the process is killed when it takes too long."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        patience = Timer(120, self._process.kill)
+        patience = Timer(self._patience, self._process.kill)
         patience.start()
         try:
             self._process.stdin.write(f"{json.dumps(request)}\n")
@@ -132,16 +134,19 @@ class ClientProcess:
 _PROCESSES: dict[str, ClientProcess] = {}
 
 
-def _process(name: str, python: Path, script: Path) -> ClientProcess:
+def _process(name: str, python: Path, script: Path, patience: int) -> ClientProcess:
     """The process of a client, by its name; it ends with this one, whose pipe it reads."""
     found = _PROCESSES.get(name)
     if found is None or not found.is_alive:
-        found = _PROCESSES[name] = ClientProcess(python, script)
+        found = _PROCESSES[name] = ClientProcess(python, script, patience)
     return found
 
 
 class Client:
     """Runs one client's script in its own environment; rows travel as Arrow files."""
+
+    patience = 120
+    """Seconds that an answer may take."""
 
     def __init__(
         self,
@@ -178,7 +183,7 @@ class Client:
             "folder": None if self._folder is None else str(self._folder),
             **request,
         }
-        answer = _process(self.name, self._python, script).ask(body)
+        answer = _process(self.name, self._python, script, self.patience).ask(body)
         if "error" in answer:
             raise RuntimeError(f"{self.name} {command} failed:\n{answer['error']}")
         return answer
