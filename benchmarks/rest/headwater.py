@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -46,7 +47,11 @@ def server(database_url: str, folder: Path, options: Sequence[str] = ()) -> Iter
     command = [sys.executable, "-m", "headwater.cli.main", "serve", "--port", str(port)]
     command += ["--database-url", database_url, "--warehouse", f"{WAREHOUSE}={folder}", *options]
     log = folder.with_suffix(".log")
-    with log.open("wb") as sink, subprocess.Popen(command, stderr=sink) as process:
+    environment = {**os.environ, "HEADWATER_MAX_REQUESTS_PER_SECOND": "0"}
+    with (
+        log.open("wb") as sink,
+        subprocess.Popen(command, stderr=sink, env=environment) as process,
+    ):
         address = f"http://127.0.0.1:{port}"
         try:
             _wait_for(address, process, log)

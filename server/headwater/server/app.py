@@ -47,6 +47,7 @@ from headwater.server.readiness import Probe, Readiness
 from headwater.server.reads import routes as reads_routes
 from headwater.server.request_body import RequestBody
 from headwater.server.request_log import RequestLog
+from headwater.server.request_rates import RequestRates
 from headwater.server.settings import ServerSettings
 from headwater.server.snapshots import routes as snapshots
 from headwater.server.tables import routes as tables
@@ -159,7 +160,9 @@ def create_app(
     app.add_middleware(FastLane, services=services)
     app.add_middleware(RequestBody, largest=settings.max_body_size)
     token_check = _token_check(settings, find_token, runtime, principals)
-    app.add_middleware(Authentication, gate=Gate(token_check, is_needed=settings.needs_token))
+    gate = Gate(token_check, is_needed=settings.needs_token)
+    rates = RequestRates(settings.max_requests_per_second, runtime)
+    app.add_middleware(Authentication, gate=gate, rates=rates)
     if tracing is not None:
         app.add_middleware(Traces, tracing=tracing)
     requests = RequestLog(metrics, runtime)

@@ -1,4 +1,4 @@
-"""Admission: by bearer token, or, where the server has none, from this machine only."""
+"""Admission: by bearer token, or, where the server has none, from this machine only; at a rate."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwater.catalog.model.principal import Principal, acting_as
 from headwater.catalog.wire.tables import ERROR_KIND_HEADER
 from headwater.server.errors import error_response, known_error_response
+from headwater.server.request_rates import RequestRates
 from headwater.server.settings import is_loopback
 from headwater.server.token_check import TokenCheck
-from headwater.storage.errors import Forbidden, HeadwaterError, Invalid
+from headwater.storage.errors import Forbidden, HeadwaterError, Invalid, Unavailable
 
 __all__ = ["ANYBODY", "OPEN_PATHS", "Authentication", "Gate", "Refusal"]
 
@@ -90,16 +92,20 @@ class Authentication:
     """ASGI middleware that lets a request in or answers 400, 401 or 403; `OPEN_PATHS` take anybody.
 
     The caller's name is left in the connection's state as ``principal``, for the log, and the
-    caller in `headwater.catalog.model.principal`, for all who decide what it may do.
+    caller in `headwater.catalog.model.principal`, for all who decide what it may do. A caller that
+    sends too many requests is answered 429; callers without a token that lets them in count by
+    their address.
 
     Args:
         app: The application behind it.
         gate: Admits callers.
+        rates: The requests that each may send.
     """
 
-    def __init__(self, app: ASGIApp, *, gate: Gate) -> None:
+    def __init__(self, app: ASGIApp, *, gate: Gate, rates: RequestRates) -> None:
         self._app = app
         self._gate = gate
+        self._rates = rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
@@ -110,6 +116,12 @@ class Authentication:
             principal = await self._gate.admit(Headers(scope=scope))
         except HeadwaterError as error:
             await known_error_response(error)(scope, receive, send)
+            return
+        seconds = self._rates.take(_caller(principal, scope))
+        if seconds is not None:
+            if isinstance(principal, Principal):
+                scope.setdefault("state", {})["principal"] = principal.name
+            await _too_many(principal, seconds)(scope, receive, send)
             return
         if isinstance(principal, Refusal):
             kind = Invalid if principal.status == 400 else Forbidden
@@ -123,6 +135,24 @@ class Authentication:
         scope.setdefault("state", {})["principal"] = name
         with acting_as(principal):
             await self._app(scope, receive, send)
+
+
+def _caller(admitted: Principal | Refusal | None, scope: Scope) -> tuple[bool, str]:
+    """A principal's name or an address, which no principal can have as its name."""
+    if isinstance(admitted, Principal):
+        return True, admitted.name
+    client = scope.get("client")
+    return False, client[0] if client else ""
+
+
+def _too_many(admitted: Principal | Refusal | None, seconds: int) -> Response:
+    who = f"'{admitted.name}' sends" if isinstance(admitted, Principal) else "this address sends"
+    return error_response(
+        429,
+        f"{who} more requests than this server takes (HEADWATER_MAX_REQUESTS_PER_SECOND); nothing "
+        f"was done, try again in {seconds} s",
+        headers={ERROR_KIND_HEADER: Unavailable.__name__, "retry-after": str(seconds)},
+    )
 
 
 @lru_cache

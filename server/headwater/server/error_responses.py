@@ -18,6 +18,9 @@ _EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
     "no manager": (403, "the token of 'ada' is not for this, but for scope write", None, None),
     "not allowed": (403, "s3://elsewhere is in no place that this server allows for warehouses",
                     None, None),
+    "too many requests": (429, "'ada' sends more requests than this server takes "
+                          "(HEADWATER_MAX_REQUESTS_PER_SECOND); nothing was done, try again in 1 s",
+                          None, None),
     "internal": (500, "internal error; the server's log has the details under request id 7d1…",
                  None, None),
     "unavailable": (503, "the database did not answer; try again", None, None),
@@ -59,7 +62,7 @@ _EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
     "unsupported": (501, "this server does not do that yet", None, None),
 }  # fmt: skip
 
-_ALWAYS = ("invalid", "unauthorised", "internal", "unavailable")
+_ALWAYS = ("invalid", "unauthorised", "too many requests", "internal", "unavailable")
 
 _DESCRIPTIONS = {
     400: "The request is wrong.",
@@ -67,6 +70,7 @@ _DESCRIPTIONS = {
     403: "The caller may not do that, or it is not allowed at all.",
     404: "A resource named in the request does not exist.",
     409: "The name is taken, or another request came first.",
+    429: "The caller sends too many requests; nothing was done.",
     500: "The server failed; the outcome is unknown.",
     501: "This server does not do that.",
     503: "A service behind this server did not answer; retrying is safe.",

@@ -146,6 +146,9 @@ class ServerSettings(BaseSettings):
         idle_timeout: The longest time a connection is kept open between two requests.
         max_connections: The most connections that each server process keeps open.
         max_connections_per_client: The most of them that may come from one address.
+        max_requests_per_second: The most requests of one principal, or of one address where there
+            is none, that each server process answers in a second, in the long run: ten seconds'
+            worth may come at once. 0 is no limit.
         log_format: ``json`` or ``text``.
         log_level: The least level that is logged.
         storage_options: Options for the server's own file access, such as ``s3.endpoint`` and
@@ -212,6 +215,7 @@ class ServerSettings(BaseSettings):
     idle_timeout: TimeLimit = timedelta(seconds=75)
     max_connections: int = Field(default=1000, ge=1, le=100_000)
     max_connections_per_client: int = Field(default=250, ge=1, le=100_000)
+    max_requests_per_second: float = Field(default=1000.0, ge=0, le=1_000_000)
     log_format: Literal["json", "text"] = "json"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storage_options: dict[str, SecretStr] = Field(default_factory=dict)
