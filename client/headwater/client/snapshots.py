@@ -37,7 +37,7 @@ from headwater.storage.errors import (
     Unsupported,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, RememberedCommits
 
 __all__ = ["RestSnapshots"]
 
@@ -103,15 +103,15 @@ class RestSnapshots:
             found = Snapshot.from_document(older.snapshot, f"snapshot {number} of {identifier}")
         return snapshot.is_same_commit(found)
 
-    def last_identifier(self, identifier: Identifier, commit_user: str) -> int | None:
-        """The number of a user's last numbered commit; None from servers that do not tell."""
+    def commits_of(self, identifier: Identifier, commit_user: str) -> RememberedCommits:
+        """A user's commits; nothing is known of them by servers that do not tell."""
         path = (*table_path(identifier), "commits", commit_user)
         try:
-            return self._requests.get(GetLastCommitResponse, None, *path).commit_identifier
+            return self._requests.get(GetLastCommitResponse, None, *path).remembered()
         except (NotFound, Unsupported) as error:
             if isinstance(error, NotFound) and error.resource_type is ResourceType.TABLE:
                 raise
-            return None
+            return RememberedCommits()
 
     def latest(self, identifier: Identifier) -> SnapshotInfo | None:
         """The latest snapshot; None for a table without one. Its file is on storage."""

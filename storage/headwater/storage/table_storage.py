@@ -32,6 +32,7 @@ __all__ = [
     "Fate",
     "LongMemory",
     "PartitionStatistics",
+    "RememberedCommits",
     "SnapshotPointer",
     "TableStorage",
 ]
@@ -173,12 +174,28 @@ class SnapshotPointer(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class RememberedCommits:
+    """A user's commits to a table, of those that a catalog remembers.
+
+    Attributes:
+        identifier: The number of the last numbered one; None if there is none.
+        is_unnumbered: True if there are some, and all of them without a number.
+        since: The catalog remembers every snapshot from this one to the latest; None if it may
+            have missed some in between.
+    """
+
+    identifier: int | None = None
+    is_unnumbered: bool = False
+    since: int | None = None
+
+
 @runtime_checkable
 class LongMemory(Protocol):
-    """A pointer that knows of commits whose snapshots have expired."""
+    """A pointer that knows of commits without reading snapshots, expired ones included."""
 
-    def last_identifier(self, commit_user: str) -> int | None:
-        """The number of a user's last numbered commit; None if none is known."""
+    def commits_of(self, commit_user: str) -> RememberedCommits:
+        """A user's commits."""
         ...
 
 

@@ -14,7 +14,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.schema.change import SetOption
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.table_storage import PartitionStatistics, RememberedCommits
 
 MakeSnapshot = Callable[..., Snapshot]
 
@@ -55,7 +55,7 @@ def test_snapshots_are_listed_newest_first(
 def test_a_users_last_commit_is_known_though_it_expired(
     catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot
 ) -> None:
-    assert catalog.snapshots.last_identifier(table, "job/1") is None
+    assert catalog.snapshots.commits_of(table, "job/1") == RememberedCommits()
     base = None
     for number, user, identifier in (
         (1, "job/1", 7), (2, "job/1", 8), (3, "other", 3), (4, "job/1", 2**63 - 1),
@@ -65,12 +65,12 @@ def test_a_users_last_commit_is_known_though_it_expired(
         base = made.uuid
     for number in (1, 2, 3):
         (directory / "snapshot" / f"snapshot-{number}").unlink()
-    assert catalog.snapshots.last_identifier(table, "job/1") == 8
-    assert catalog.snapshots.last_identifier(table, "other") == 3
-    assert catalog.snapshots.last_identifier(table, "nobody") is None
+    assert catalog.snapshots.commits_of(table, "job/1") == RememberedCommits(8, False, 2)
+    assert catalog.snapshots.commits_of(table, "other") == RememberedCommits(3, False, 3)
+    assert catalog.snapshots.commits_of(table, "nobody") == RememberedCommits(None, False, 1)
     missing = Identifier(table.database, "missing")
     with pytest.raises(NotFound):
-        catalog.snapshots.last_identifier(missing, "job/1")
+        catalog.snapshots.commits_of(missing, "job/1")
 
 
 def test_an_empty_table_has_none(catalog: Catalog, table: Identifier) -> None:

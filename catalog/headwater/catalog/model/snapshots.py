@@ -9,7 +9,7 @@ from typing import Protocol
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, RememberedCommits
 
 __all__ = ["SnapshotInfo", "Snapshots"]
 
@@ -57,11 +57,8 @@ class Snapshots(Protocol):
         """
         ...
 
-    def last_identifier(self, identifier: Identifier, commit_user: str) -> int | None:
-        """The number of a user's last numbered commit in the table's history, expired or not.
-
-        None if there is none, or if the catalog does not keep expired snapshots in mind.
-        """
+    def commits_of(self, identifier: Identifier, commit_user: str) -> RememberedCommits:
+        """A user's commits in the table's history as far as the catalog remembers it."""
         ...
 
     def latest(self, identifier: Identifier) -> SnapshotInfo | None:

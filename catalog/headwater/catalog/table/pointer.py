@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
+from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, RememberedCommits
 
 __all__ = ["CatalogPointer"]
 
@@ -45,6 +45,6 @@ class CatalogPointer:
         """Look once whether a snapshot was taken; None when no snapshot has its id yet."""
         return self.catalog.snapshots.was_taken(self.identifier, snapshot)
 
-    def last_identifier(self, commit_user: str) -> int | None:
-        """The number of a user's last numbered commit, also when its snapshot has expired."""
-        return self.catalog.snapshots.last_identifier(self.identifier, commit_user)
+    def commits_of(self, commit_user: str) -> RememberedCommits:
+        """A user's commits, also those whose snapshots have expired."""
+        return self.catalog.snapshots.commits_of(self.identifier, commit_user)

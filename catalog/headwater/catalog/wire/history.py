@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue
 
@@ -15,7 +15,7 @@ from headwater.catalog.wire.tables import JsonObject, Listed, WireModel
 from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.options import parse_duration
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.table_storage import PartitionStatistics, RememberedCommits
 
 __all__ = [
     "CommitTableRequest",
@@ -220,9 +220,33 @@ class GetTableSnapshotResponse(WireModel):
 class GetLastCommitResponse(WireModel):
     """``GET …/commits/{user}``, an addition of Headwater's."""
 
-    model_config = example({"commitIdentifier": 8})
+    model_config = example({"commitIdentifier": 8, "isUnnumbered": False, "rememberedSince": 1})
 
     commit_identifier: int | None = None
+    is_unnumbered: Annotated[
+        bool,
+        Field(description="True if there are commits of the user, and all without a number."),
+    ] = False
+    remembered_since: Annotated[
+        int | None,
+        Field(
+            description="The server remembers every snapshot from this one to the latest; absent "
+            "if it may have missed some in between."
+        ),
+    ] = None
+
+    @classmethod
+    def of(cls, commits: RememberedCommits) -> Self:
+        """The answer that tells of some commits."""
+        return cls(
+            commit_identifier=commits.identifier,
+            is_unnumbered=commits.is_unnumbered,
+            remembered_since=commits.since,
+        )
+
+    def remembered(self) -> RememberedCommits:
+        """The commits that the answer tells of."""
+        return RememberedCommits(self.commit_identifier, self.is_unnumbered, self.remembered_since)
 
 
 class GetVersionSnapshotResponse(WireModel):

@@ -155,10 +155,10 @@ def get_version_snapshot(catalog: CatalogOf, name: TableName, version: Segment) 
 def get_last_commit(catalog: CatalogOf, name: TableName, user: Segment) -> GetLastCommitResponse:
     """Of commits that the user numbered, also when their snapshots have expired.
 
-    A job that was away for long learns by it which of its commits it must not repeat.
+    A job that was away for long learns by it which of its commits it must not repeat, and a new one
+    that it has none, without reading the table's snapshots.
     """
-    number = catalog.snapshots.last_identifier(name, user)
-    return GetLastCommitResponse(commit_identifier=number)
+    return GetLastCommitResponse.of(catalog.snapshots.commits_of(name, user))
 
 
 @router.post(

@@ -7,17 +7,26 @@ looked for it. So each snapshot that comes in between is looked at before the re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from headwater.storage.errors import NotFound
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
-from headwater.storage.table_storage import LongMemory, SnapshotPointer, TableStorage
+from headwater.storage.table_storage import (
+    LongMemory,
+    RememberedCommits,
+    SnapshotPointer,
+    TableStorage,
+)
 
 __all__ = ["BATCH_IDENTIFIER", "CommittedUpTo", "OwnHistory"]
 
 BATCH_IDENTIFIER = 2**63 - 1
 """The identifier of a commit that is not one of a numbered row (``BatchWriteBuilder.java``)."""
+
+# Snapshots that are read before the catalog is asked.
+_READ_FIRST = 4
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,19 @@ class CommittedUpTo:
 
     identifier: int | None
     whole_history: bool
+
+
+@dataclass(frozen=True)
+class _Found:
+    identifier: int | None
+    is_unnumbered: bool
+    oldest: int
+
+    def up_to(self) -> CommittedUpTo:
+        if self.identifier is None and self.is_unnumbered:
+            # Of a job that numbers its commits, such a one was made in its name by another.
+            return CommittedUpTo(BATCH_IDENTIFIER, True)
+        return CommittedUpTo(self.identifier, self.identifier is not None or self.oldest == 1)
 
 
 class OwnHistory:
@@ -51,23 +73,45 @@ class OwnHistory:
         self._known: SnapshotIdentity | None = None
 
     def up_to_now(self) -> CommittedUpTo:
-        """The user's last commit, as far back as the snapshots or the catalog's memory reach."""
+        """The user's last commit, as far back as the snapshots or the catalog's memory reach.
+
+        A running job's is among the latest. A new one has none, and there may be very many
+        snapshots: those that the catalog remembers are not read to find that out.
+        """
         latest = self._pointer.latest()
         self._known = SnapshotIdentity.of(latest)
-        oldest = 1
-        unnumbered: int | None = None
-        for snapshot in self._back_from(latest):
+        if latest is None:
+            return CommittedUpTo(None, True)
+        recent = self._search(islice(self._back_from(latest), _READ_FIRST), latest.id)
+        if recent.identifier is not None or recent.oldest == 1:
+            return recent.up_to()
+        remembered = RememberedCommits()
+        if isinstance(self._pointer, LongMemory):
+            remembered = self._pointer.commits_of(self._user)
+        if remembered.since is not None and remembered.identifier is not None:
+            return CommittedUpTo(remembered.identifier, True)
+        oldest = min(recent.oldest, remembered.since or recent.oldest)
+        earlier = self._search(self._down_from(oldest - 1), oldest)
+        if earlier.identifier is None and earlier.oldest > 1 and remembered.identifier is not None:
+            return CommittedUpTo(remembered.identifier, True)
+        is_unnumbered = recent.is_unnumbered or remembered.is_unnumbered or earlier.is_unnumbered
+        return replace(earlier, is_unnumbered=is_unnumbered).up_to()
+
+    def _search(self, snapshots: Iterable[Snapshot], oldest: int) -> _Found:
+        """The user's last numbered commit of some snapshots, the latest first.
+
+        Args:
+            snapshots: The snapshots.
+            oldest: The oldest snapshot of which all is known already.
+        """
+        is_unnumbered = False
+        for snapshot in snapshots:
+            oldest = snapshot.id
             if snapshot.commit_user == self._user:
                 if snapshot.commit_identifier != BATCH_IDENTIFIER:
-                    return CommittedUpTo(snapshot.commit_identifier, True)
-                # Of a job that numbers its commits, such a one was made in its name by another.
-                unnumbered = BATCH_IDENTIFIER
-            oldest = snapshot.id
-        if oldest > 1 and isinstance(self._pointer, LongMemory):
-            remembered = self._pointer.last_identifier(self._user)
-            if remembered is not None:
-                return CommittedUpTo(remembered, True)
-        return CommittedUpTo(unnumbered, oldest == 1 or unnumbered is not None)
+                    return _Found(snapshot.commit_identifier, is_unnumbered, oldest)
+                is_unnumbered = True
+        return _Found(None, is_unnumbered, oldest)
 
     def repeated(self, base: Snapshot | None, identifier: int, kind: CommitKind) -> Snapshot | None:
         """A snapshot that has come since the last look and is the user's commit of that number.
@@ -98,12 +142,14 @@ class OwnHistory:
 
     def _back_from(self, latest: Snapshot | None) -> Iterator[Snapshot]:
         """The snapshots from the latest back to the oldest that has not expired."""
-        snapshot = latest
-        while snapshot is not None:
-            yield snapshot
-            if snapshot.id == 1:
-                return
+        if latest is not None:
+            yield latest
+            yield from self._down_from(latest.id - 1)
+
+    def _down_from(self, number: int) -> Iterator[Snapshot]:
+        """The same from an earlier one."""
+        for each in range(number, 0, -1):
             try:
-                snapshot = self._storage.snapshot(snapshot.id - 1)
+                yield self._storage.snapshot(each)
             except NotFound:
                 return

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
@@ -26,6 +26,7 @@ from headwater.storage.commit.own_history import BATCH_IDENTIFIER
 from headwater.storage.errors import Conflict, CorruptData, Invalid, NotFound, ResourceType
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import list_tag_files, read_tag_file
+from headwater.storage.table_storage import RememberedCommits
 
 __all__ = ["SnapshotReads", "readable_table", "settled_table", "snapshot_not_found"]
 
@@ -192,24 +193,35 @@ class SnapshotReads:
             return None
         raise snapshot_not_found(identifier, str(snapshot.id))
 
-    def last_identifier(self, identifier: Identifier, commit_user: str) -> int | None:
-        """The number of a user's last numbered commit in the table's history, expired or not."""
+    def commits_of(self, identifier: Identifier, commit_user: str) -> RememberedCommits:
+        """A user's commits in the table's history, expired or not."""
         record = readable_table(self._context, self._outbox, identifier)
-        query = along(
-            select(SnapshotRow.commit_identifier),
-            SnapshotRow.table_id,
-            SnapshotRow.branch,
-            SnapshotRow.snapshot_id,
-        ).where(
-            SnapshotRow.table_id == record.id,
-            SnapshotRow.branch == record.branch,
-            SnapshotRow.commit_user == commit_user,
-            SnapshotRow.commit_identifier != BATCH_IDENTIFIER,
-        )
+        here = (SnapshotRow.table_id == record.id, SnapshotRow.branch == record.branch)
+        key = (SnapshotRow.table_id, SnapshotRow.branch, SnapshotRow.snapshot_id)
+        own = along(select(SnapshotRow.commit_identifier, SnapshotRow.snapshot_id), *key)
+        own = own.where(*here, SnapshotRow.commit_user == commit_user)
+        own = own.order_by(SnapshotRow.snapshot_id.desc()).limit(1)
+        is_numbered = SnapshotRow.commit_identifier != BATCH_IDENTIFIER
+        extent = select(
+            func.min(SnapshotRow.snapshot_id),
+            func.max(SnapshotRow.snapshot_id),
+            func.count(SnapshotRow.snapshot_id),
+        ).where(*here)
+        is_unnumbered = False
         with self._context.database.read() as connection:
-            return connection.execute(
-                query.order_by(SnapshotRow.snapshot_id.desc()).limit(1)
-            ).scalar_one_or_none()
+            last = connection.execute(own.where(is_numbered)).one_or_none()
+            if last is None:
+                is_unnumbered = connection.execute(own.where(~is_numbered)).first() is not None
+            else:
+                extent = extent.where(SnapshotRow.snapshot_id >= last.snapshot_id)
+            first, latest, count = connection.execute(extent).one()
+        # When a later snapshot was taken over alone, those before it are missing.
+        is_dense = count > 0 and latest - first + 1 == count
+        return RememberedCommits(
+            None if last is None else last.commit_identifier,
+            is_unnumbered,
+            first if is_dense else None,
+        )
 
     def kept(self, record: TableRecord, snapshot_id: int) -> Snapshot | None:
         """A snapshot that exists, or an expired one that a tag keeps."""
