@@ -21,6 +21,8 @@ from headwater.spark.sql.ddl.views import HANDLERS as VIEWS
 from headwater.spark.sql.dml.change import HANDLERS as CHANGE
 from headwater.spark.sql.dml.insert import HANDLERS as INSERT
 from headwater.spark.sql.dml.merge import HANDLERS as MERGE
+from headwater.spark.sql.grants.grant import HANDLERS as GRANT
+from headwater.spark.sql.grants.show import HANDLERS as SHOW_GRANTS
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.show.describe import HANDLERS as DESCRIBE
 from headwater.spark.sql.show.listings import HANDLERS as SHOW
@@ -41,6 +43,8 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **FUNCTIONS,
     **SHOW,
     **DESCRIBE,
+    **GRANT,
+    **SHOW_GRANTS,
     **CALL,
     **COPY_INTO,
     **CHANGE,

@@ -187,9 +187,13 @@ PROCEDURES: Mapping[str, Procedure] = {
 
 LEFT_OUT: Mapping[str, str] = {
     "compact_chain_table": "Headwater has no chain tables",
+    "create_privileged_user": "users are the names of tokens: headwater token create",
+    "drop_privileged_user": "users are the names of tokens: headwater token revoke",
     "create_global_index": "Headwater writes no global indexes",
     "drop_global_index": "Headwater writes no global indexes",
     "expire_changelogs": "sys.expire_snapshots expires changelogs, by the options 'changelog.…'",
+    "grant_privilege_to_user": "GRANT SELECT ON TABLE d.t TO user",
+    "init_file_based_privilege": "a server asks for permissions from the start",
     "materialize_deletion_vectors": "Headwater does not write data evolution tables",
     "merge_branch": "INSERT what the branch has: INSERT INTO t SELECT * FROM `t$branch_b`",
     "migrate_database": "there is no Hive catalog here; CREATE TABLE … AS SELECT from its tables",
@@ -198,6 +202,7 @@ LEFT_OUT: Mapping[str, str] = {
     "remove_unexisting_files": "it would hide that rows are lost; roll back to a snapshot or tag "
     "whose files are there",
     "repair_earliest_snapshot": "the catalog knows which snapshot is the earliest",
+    "revoke_privilege_from_user": "REVOKE SELECT ON TABLE d.t FROM user",
 }
 """Paimon's procedures that are refused, and why, or what to do instead."""
 
