@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anyio import to_thread
 from fastapi import HTTPException, Request
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Receive, Send
@@ -12,6 +13,7 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.server.access.needs import Call
 from headwater.server.access.operations import OPERATIONS, Rule
 from headwater.server.dependencies import Services, decode_segment
+from headwater.server.large_bodies import MOST_ON_LOOP
 from headwater.server.request_body import BODY
 from headwater.storage.errors import Forbidden, Invalid
 
@@ -83,7 +85,11 @@ async def _check(request: Request, services: Services, caller: Principal, rule: 
     if not caller.asks_permission or warehouse is None:
         return
     body: bytes = request.scope["state"].get(BODY, b"")
-    needs = rule.needs(Call(path, request.query_params, body, caller.grantees))
+    call = Call(path, request.query_params, body, caller.grantees)
+    if len(body) <= MOST_ON_LOOP:
+        needs = rule.needs(call)
+    else:
+        needs = await to_thread.run_sync(rule.needs, call)
     if not needs:
         return
     catalog = await services.catalog(warehouse)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -28,11 +28,16 @@ __all__ = [
     "REQUEST_ID_HEADER",
     "error_response",
     "install_error_handlers",
+    "invalid_body",
     "known_error_response",
+    "place_in",
     "status_of",
 ]
 
 REQUEST_ID_HEADER = "x-request-id"
+
+# Nobody reads more of them.
+_MOST_FAULTS = 20
 
 _STATUS: Mapping[type[HeadwaterError], int] = {
     NotFound: 404,
@@ -103,8 +108,21 @@ def known_error_response(error: HeadwaterError) -> JSONResponse:
 
 async def _invalid_request(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    sentences = [_sentence(item, error.body) for item in error.errors()]
-    return error_response(400, "; ".join(sentences), headers={ERROR_KIND_HEADER: Invalid.__name__})
+    message = invalid_body(error.errors(), error.body)
+    return error_response(400, message, headers={ERROR_KIND_HEADER: Invalid.__name__})
+
+
+def invalid_body(faults: Sequence[Mapping[str, object]], body: object = None) -> str:
+    """The message about a request's faults, the first of them.
+
+    Args:
+        faults: The faults, as pydantic tells them.
+        body: The body that is no JSON.
+    """
+    sentences = [_sentence(fault, body) for fault in faults[:_MOST_FAULTS]]
+    if len(faults) > _MOST_FAULTS:
+        sentences.append(f"and {len(faults) - _MOST_FAULTS} more like these")
+    return "; ".join(sentences)
 
 
 def _sentence(item: Mapping[str, object], body: object) -> str:
@@ -124,8 +142,11 @@ def _sentence(item: Mapping[str, object], body: object) -> str:
 
 def _position(names: list[str], body: object) -> str:
     at = int(names[0]) if names and names[0].isdigit() else 0
-    if not isinstance(body, str):
-        return f"character {at}"
+    return place_in(body, at) if isinstance(body, str) else f"character {at}"
+
+
+def place_in(body: str, at: int) -> str:
+    """The line and the column of a character of a body, for a message."""
     line = body.count("\n", 0, at) + 1
     column = at - (body.rfind("\n", 0, at) + 1) + 1
     return f"line {line}, column {column}"

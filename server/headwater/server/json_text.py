@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn, TypeAlias, Union
 from fastapi import Depends, Request
 from starlette.responses import Response
 
+from headwater.server.json_slices import SlicedJson
 from headwater.storage.errors import Invalid
 
 __all__ = ["BodyText", "Raw", "json_response", "member_text"]
@@ -75,12 +76,13 @@ def member_text(body: str, name: str) -> str:
 
 
 def _find(body: str, name: str) -> str | None:
+    sliced = SlicedJson(body, decoder=_DECODER)
     at = _after(body, _skip(body, 0), "{")
     found: str | None = None
     while True:
         key, end = _DECODER.raw_decode(body, at)
         at = _after(body, _skip(body, end), ":")
-        _, end = _DECODER.raw_decode(body, at)
+        _, end = sliced.value(at)
         if key == name:
             found = body[at:end]
         at = _skip(body, end)

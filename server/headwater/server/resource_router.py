@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 from pydantic.alias_generators import to_camel
 
 from headwater.server.authorization import authorize
+from headwater.server.large_bodies import BodyRoute
 
 __all__ = ["ResourceRouter"]
 
@@ -21,6 +22,7 @@ class ResourceRouter(APIRouter):
     """
 
     def __init__(self, **settings: Any) -> None:
+        settings.setdefault("route_class", BodyRoute)
         super().__init__(
             generate_unique_id_function=_operation_id,
             dependencies=[Depends(authorize)],

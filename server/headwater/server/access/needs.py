@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
@@ -20,6 +19,7 @@ from headwater.catalog.wire.permissions import (
 )
 from headwater.catalog.wire.reads import ReadTableRequest
 from headwater.catalog.wire.tables import AuthTableQueryRequest, RenameTableRequest, WireModel
+from headwater.server.json_slices import decode
 from headwater.storage.errors import Invalid
 
 __all__ = [
@@ -98,6 +98,7 @@ class Need:
 
 Needs: TypeAlias = Callable[[Call], Sequence[Need]]
 
+_MOST_FAULTS = 20
 _NAME_OF = {TargetType.TABLE: "table", TargetType.VIEW: "view", TargetType.FUNCTION: "function"}
 
 
@@ -255,10 +256,10 @@ def _dropped(call: Call) -> Thing:
 def _body(model: type[ModelT], call: Call) -> ModelT:
     """The body as the operation itself will read it; raises Invalid."""
     try:
-        return model.model_validate(json.loads(call.body))
+        return model.model_validate(decode(call.body.decode()))
     except (ValueError, RecursionError) as error:
         reason = (
-            "; ".join(item["msg"] for item in error.errors())
+            "; ".join(item["msg"] for item in error.errors()[:_MOST_FAULTS])
             if isinstance(error, ValidationError)
             else str(error)
         )

@@ -39,6 +39,7 @@ from headwater.server.dependencies import Services
 from headwater.server.errors import known_error_response
 from headwater.server.fast.batches import MOST_UNDER_WAY, Batch
 from headwater.server.json_text import member_text
+from headwater.server.large_bodies import MOST_ON_LOOP
 from headwater.server.operation_metrics import WAREHOUSE
 from headwater.server.request_body import BODY
 from headwater.storage.errors import HeadwaterError
@@ -53,7 +54,6 @@ _PLAIN = re.compile(
     rb"/v1/([\w.-]+)/databases/([\w.-]+)/tables/([\w.-]+)(?:/(snapshot|commit))?", re.ASCII
 )
 _TABLE = "/v1/{prefix}/databases/{database}/tables/{table}"
-_LARGEST_BODY = 1_048_576
 _UPDATE = frozenset({Access.UPDATE})
 # A transaction takes several times as long; a look does not.
 _LINGER_SECONDS = 0.002
@@ -157,7 +157,7 @@ class FastLane:
         if scope["method"] != ("POST" if kind is _Kind.COMMIT else "GET"):
             return None
         body: bytes = scope["state"].get(BODY, b"")
-        if kind is _Kind.COMMIT and not 0 < len(body) <= _LARGEST_BODY:
+        if kind is _Kind.COMMIT and not 0 < len(body) <= MOST_ON_LOOP:
             return None
         warehouse = plain[1].decode()
         caller = current_principal()

@@ -7,7 +7,6 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -37,13 +36,14 @@ from headwater.server.dependencies import (
 )
 from headwater.server.error_responses import failures
 from headwater.server.json_text import BodyText, Raw, json_response, member_text
+from headwater.server.large_bodies import BodyRoute
 from headwater.server.resource_router import ResourceRouter
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 
 __all__ = ["router"]
 
 
-class _TableFirst(APIRoute):
+class _TableFirst(BodyRoute):
     """A route that says that its table does not exist before it says what is wrong with a body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
