@@ -177,6 +177,7 @@ def test_tables_of_64_bit_bitmaps_are_merged_alike(
         "fields.seen.aggregate-function": "rbm64",
     }  # fmt: skip
     ours, theirs = (table(f"bitmaps_{whose}", ["k"], **merging) for whose in ("ours", "theirs"))
+    compacted = table("bitmaps_compacted", ["k"], **merging | {"write-only": "false"})
     random = Random(3)
     for number in range(4):
         states = [
@@ -187,6 +188,7 @@ def test_tables_of_64_bit_bitmaps_are_merged_alike(
         source.write(pa.table({"k": range(5), "seen": [*states[:4], None]}, schema))
         ours.write(source.scan().to_arrow())
         client.copy(source.name, theirs.name)
+        client.copy(source.name, compacted.name)
 
     def rows(of: Table) -> list[tuple[int, bytes | None]]:
         return sorted(map(tuple, map(dict.values, of.scan().to_arrow().to_pylist())))
@@ -199,3 +201,15 @@ def test_tables_of_64_bit_bitmaps_are_merged_alike(
     for each in (ours, theirs):
         each.compact(full=True)
         assert rows(each) == merged
+    # Compacted by Java, and once more on top of what ours adds to that.
+    client.compact(compacted.name)
+    assert rows(compacted) == merged
+    assert [file.level for file in compacted.files()] == [5]
+    added = bytes(made.bitmapOf(_array(java_gateway, [-1, 2**40])).serialize())
+    for each in (ours, compacted):
+        each.write(pa.table({"k": [1, 4], "seen": [added, added]}, schema))
+    merged = rows(ours)
+    assert rows(compacted) == merged
+    client.compact(compacted.name)
+    assert rows(compacted) == merged
+    assert [file.level for file in compacted.files()] == [5]
