@@ -21,9 +21,11 @@ from sqlalchemy.schema import CreateTable
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import Scope
+from headwater.catalog.model.tokens import TokenKind
 from headwater.catalog.policies import ColumnMask, Policy
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.groups import Groups
+from headwater.catalog.sql.admin.sealed_options import OptionKeys
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.database.engine import open_engine
 from headwater.catalog.sql.database.models import (
@@ -393,6 +395,26 @@ def test_tokens_keep_what_they_could_do(new_database: Callable[[], str]) -> None
         assert Groups(database).list().items == ()
 
 
+def test_access_keys_are_lost_by_a_downgrade_that_is_told_so(
+    new_database: Callable[[], str],
+) -> None:
+    url = new_database()
+    upgrade(url)
+    keys = OptionKeys({"k1": bytes(32)})
+    with opened_database(url) as database:
+        tokens = Tokens(database, SYSTEM_RUNTIME, keys)
+        tokens.create("plain", scopes=[Scope.ADMINISTER])
+        key = tokens.create("signing", scopes=[Scope.ADMINISTER], kind=TokenKind.DLF)
+        assert tokens.find_access_key(key.info.access_key_id or "") is not None
+    with pytest.raises(Invalid, match="no access keys, of which there are 1; nothing was changed"):
+        downgrade(url, "0007")
+    assert downgrade(url, "0007", discard=True) == "0007"
+    upgrade(url)
+    with opened_database(url) as database:
+        # Its secret would have been a bearer token there.
+        assert [token.name for token in Tokens(database, SYSTEM_RUNTIME).list()] == ["plain"]
+
+
 def _execute(url: str, statement: str) -> None:
     engine = open_engine(url)
     try:
@@ -539,7 +561,7 @@ def test_a_database_of_an_older_version_has_to_be_upgraded(
 @pytest.mark.parametrize("revision", ["0000", "base", "-1", "head", ""])
 def test_a_downgrade_needs_a_revision_that_there_is(tmp_path: Path, revision: str) -> None:
     with pytest.raises(
-        Invalid, match="is not a revision; there are 0001, 0002, 0003, 0004, 0005, 0006, 0007"
+        Invalid, match="is not a revision; there are 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008"
     ):
         downgrade(f"sqlite:///{tmp_path}/x.db", revision)
 

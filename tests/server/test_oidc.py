@@ -335,11 +335,3 @@ def test_settings_that_are_not_safe_are_refused(settings: dict[str, str], words:
         whole = {"oidc_issuer": "https://i.example", "oidc_audience": "a", **settings}
     with pytest.raises(Invalid, match=words):
         load_settings(whole)
-
-
-@pytest.mark.parametrize("scheme", ["DLF4-HMAC-SHA256", "acs"])
-def test_a_signature_for_dlf_is_refused_by_name(address: str, scheme: str) -> None:
-    headers = {"authorization": f"{scheme} Credential=x"}
-    answer = plain_http.get(f"{address}/v1/config", headers=headers)
-    assert answer.status_code == 401
-    assert "token.provider=bear" in answer.json()["message"]

@@ -1,7 +1,8 @@
-"""`headwater token`: the bearer tokens that open a server."""
+"""`headwater token`: the bearer tokens and access keys that open a server."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.catalog.model.principal import Scope
+from headwater.catalog.model.tokens import TokenKind
 from headwater.catalog.table.display import time_text
 from headwater.cli.arguments import duration
 from headwater.cli.connection import DEFAULT_DATABASE, DatabaseOption
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="The bearer tokens that open a server.", no_args_is_help=True)
+app = typer.Typer(
+    help="The bearer tokens and access keys that open a server.", no_args_is_help=True
+)
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The holder of the token: a person or a program.")
@@ -54,9 +58,21 @@ def create(
             metavar="NAME", help="The only warehouse that it is good for; may be repeated."
         ),
     ] = None,
+    kind: Annotated[
+        TokenKind,
+        typer.Option(
+            case_sensitive=False,
+            help="'bearer' is sent with each request. 'dlf' is an access key, for Paimon's clients "
+            "with token.provider=dlf: its secret signs each request and is never sent. The server "
+            "keeps it encrypted with HEADWATER_SECRET_KEYS, which it needs.",
+        ),
+    ] = TokenKind.BEARER,
     database_url: DatabaseOption = DEFAULT_DATABASE,
 ) -> None:
-    """Create a token and print it; it cannot be shown again."""
+    """Create a token and print it; it cannot be shown again.
+
+    Of an access key, the options for a client are printed.
+    """
     lifetime = None if expires is None else duration(expires, "--expires-in")
     with _tokens(database_url) as tokens:
         made = tokens.create(
@@ -64,8 +80,13 @@ def create(
             lifetime=lifetime,
             scopes=scope or [Scope.WRITE],
             warehouses=warehouse or None,
+            kind=kind,
         )
-    print(made.secret)
+    if made.info.access_key_id is None:
+        print(made.secret)
+    else:
+        print(f"dlf.access-key-id={made.info.access_key_id}")
+        print(f"dlf.access-key-secret={made.secret}")
 
 
 @app.command("list")
@@ -75,7 +96,7 @@ def list_tokens(database_url: DatabaseOption = DEFAULT_DATABASE, as_json: AsJson
         found = tokens.list()
     now = SYSTEM_RUNTIME.now_millis()
     print_rows(
-        ["name", "created", "expires", "valid", "scopes", "warehouses"],
+        ["name", "created", "expires", "valid", "scopes", "warehouses", "access key"],
         [
             [
                 token.name,
@@ -84,6 +105,7 @@ def list_tokens(database_url: DatabaseOption = DEFAULT_DATABASE, as_json: AsJson
                 token.is_valid(now),
                 ", ".join(sorted(token.scopes)),
                 None if token.warehouses is None else ", ".join(sorted(token.warehouses)),
+                token.access_key_id,
             ]
             for token in found
         ],
@@ -101,8 +123,10 @@ def revoke(name: Name, database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
 
 @contextmanager
 def _tokens(database_url: str) -> Iterator[Tokens]:
+    from headwater.catalog.sql.admin.sealed_options import option_keys
     from headwater.catalog.sql.admin.tokens import Tokens
     from headwater.catalog.sql.database.open_database import opened_database
 
+    keys = option_keys(os.environ)
     with opened_database(database_url) as database:
-        yield Tokens(database, SYSTEM_RUNTIME)
+        yield Tokens(database, SYSTEM_RUNTIME, keys)

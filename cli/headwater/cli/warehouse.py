@@ -105,12 +105,23 @@ def remove(name: Name, database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
 
 @app.command("rotate-key")
 def rotate_key(database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
-    """Encrypt the options of all warehouses with the first of the keys.
+    """Encrypt warehouses' options and access keys' secrets with the first of the keys.
 
     The keys are those of HEADWATER_SECRET_KEYS or HEADWATER_SECRET_KEYS_FILE.
     """
-    with _warehouses(database_url) as warehouses:
-        print(f"the options of {warehouses.rotate_key()} warehouses are encrypted anew")
+    from headwater.catalog.sql.admin.sealed_options import option_keys
+    from headwater.catalog.sql.admin.tokens import Tokens
+    from headwater.catalog.sql.admin.warehouses import Warehouses
+    from headwater.catalog.sql.database.open_database import opened_database
+
+    keys = option_keys(os.environ)
+    with opened_database(database_url) as database:
+        warehouses = Warehouses(database, SYSTEM_RUNTIME, keys).rotate_key()
+        secrets = Tokens(database, SYSTEM_RUNTIME, keys).rotate_key()
+    print(
+        f"the options of {warehouses} warehouses and the secrets of {secrets} access keys are "
+        "encrypted anew"
+    )
 
 
 def _asked(options: list[str] | None) -> dict[str, str]:

@@ -49,6 +49,7 @@ from headwater.server.request_body import RequestBody
 from headwater.server.request_log import RequestLog
 from headwater.server.request_rates import RequestRates
 from headwater.server.settings import ServerSettings
+from headwater.server.signatures.check import SignatureCheck
 from headwater.server.snapshots import routes as snapshots
 from headwater.server.tables import routes as tables
 from headwater.server.tags import routes as tags
@@ -160,7 +161,12 @@ def create_app(
     app.add_middleware(FastLane, services=services)
     app.add_middleware(RequestBody, largest=settings.max_body_size)
     token_check = _token_check(settings, find_token, runtime, principals)
-    gate = Gate(token_check, is_needed=settings.needs_token)
+    signatures = SignatureCheck(
+        None if principals is None else principals.tokens.find_access_key,
+        runtime,
+        enforces_permissions=settings.enforce_permissions,
+    )
+    gate = Gate(token_check, signatures, is_needed=settings.needs_token)
     rates = RequestRates(settings.max_requests_per_second, runtime)
     app.add_middleware(Authentication, gate=gate, rates=rates)
     if tracing is not None:

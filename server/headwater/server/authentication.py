@@ -1,4 +1,4 @@
-"""Admission: by bearer token, or, where the server has none, from this machine only; at a rate."""
+"""Admission: by bearer token or signature, or, without, from this machine only; at a rate."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from headwater.catalog.wire.tables import ERROR_KIND_HEADER
 from headwater.server.errors import error_response, known_error_response
 from headwater.server.request_rates import RequestRates
 from headwater.server.settings import is_loopback
+from headwater.server.signatures.check import SCHEMES, SignatureCheck
+from headwater.server.signatures.signed_request import SignatureFault
 from headwater.server.token_check import TokenCheck
 from headwater.storage.errors import Forbidden, HeadwaterError, Invalid, Unavailable
 
@@ -37,29 +39,33 @@ class Refusal:
 class Gate:
     """Admits callers, or refuses them.
 
-    With tokens, ``Authorization: Bearer <token>`` must carry one of them. Without, the request's
+    With tokens, ``Authorization: Bearer <token>`` must carry one of them, or the request be signed
+    by an access key. Without, the request's
     ``Host`` must be this machine and its ``Origin``, if a browser sent one, too: a page from
     elsewhere shall not reach the catalog through somebody's browser.
 
     Args:
         tokens: Checks tokens.
+        signatures: Checks signatures.
         is_needed: True if nobody is let in without a token. Otherwise one that is sent and good
             still says who calls: the management API asks for it.
     """
 
-    def __init__(self, tokens: TokenCheck, *, is_needed: bool) -> None:
+    def __init__(self, tokens: TokenCheck, signatures: SignatureCheck, *, is_needed: bool) -> None:
         self._tokens = tokens
+        self._signatures = signatures
         self._is_needed = is_needed
 
-    async def admit(self, headers: Headers) -> Principal | Refusal | None:
+    async def admit(self, scope: Scope) -> Principal | Refusal | None:
         """The caller, None being anybody; or the reason why the caller is not let in.
 
         Args:
-            headers: The request's.
+            scope: The connection. What the body of a signed request must be is left in its state.
 
         Raises:
             Unavailable: The database had to be asked about a token and did not answer.
         """
+        headers = Headers(scope=scope)
         host = headers.get("host", "")
         if _host_name(host) is None:
             return Refusal(400, f"'{host}' in the header 'Host' is not the name of a host")
@@ -67,8 +73,11 @@ class Gate:
         if refusal is not None:
             return refusal
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme in _FOREIGN_SCHEMES and self._is_needed:
-            return _FOREIGN_SCHEMES[scheme]
+        if scheme in SCHEMES:
+            try:
+                return await self._signatures.principal(scope, scheme, token.strip())
+            except SignatureFault as fault:
+                return Refusal(401, str(fault)) if self._is_needed else None
         if scheme.lower() != "bearer" or not token.strip():
             return _NO_TOKEN if self._is_needed else None
         principal = await self._tokens.principal(token.strip())
@@ -76,15 +85,6 @@ class Gate:
 
 
 _NO_TOKEN = Refusal(401, "this catalog needs a token; send it as 'Authorization: Bearer <token>'")
-# Their signatures are made with a secret that the server would have to keep as it is.
-_FOREIGN_SCHEMES = {
-    scheme: Refusal(
-        401,
-        f"this catalog takes no requests signed for DLF ({scheme}); set token.provider=bear and "
-        "token=<token> in the client",
-    )
-    for scheme in ("DLF4-HMAC-SHA256", "acs")
-}
 _WRONG_TOKEN = Refusal(401, "the token is not one of this catalog's, or it has expired")
 
 
@@ -113,7 +113,7 @@ class Authentication:
             await self._app(scope, receive, send)
             return
         try:
-            principal = await self._gate.admit(Headers(scope=scope))
+            principal = await self._gate.admit(scope)
         except HeadwaterError as error:
             await known_error_response(error)(scope, receive, send)
             return

@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater.catalog.wire.tables import ERROR_KIND_HEADER
 from headwater.server.errors import error_response
-from headwater.storage.errors import Invalid
+from headwater.server.signatures.signed_request import BODY_DIGEST, BodyDigest
+from headwater.storage.errors import Forbidden, HeadwaterError, Invalid
 
 __all__ = ["BODY", "RequestBody"]
 
@@ -39,8 +40,9 @@ class RequestBody:
     """ASGI middleware that reads the body and leaves it in the connection's state.
 
     A body that is larger than the limit is answered 413: unread, where its length is announced,
-    and otherwise as soon as it grows too large. One that is not text is not left there, and whoever
-    receives it gets an HTTPException with status 400.
+    and otherwise as soon as it grows too large. One that is not the body that the request was
+    signed with is answered 401. One that is not text is not left there, and whoever receives it
+    gets an HTTPException with status 400.
 
     Args:
         app: The application that gets the request.
@@ -55,7 +57,8 @@ class RequestBody:
         """Handle one connection."""
         length = _announced(scope) if scope["type"] == "http" else 0
         if length == 0:
-            await self._app(scope, receive, send)
+            app = self._app if _is_as_signed(scope, b"") else _NOT_SIGNED
+            await app(scope, receive, send)
             return
         body = bytearray()
         more = length is None or length <= self._largest
@@ -78,6 +81,9 @@ class RequestBody:
             await answer(scope, receive, send)
             return
         whole = bytes(body)
+        if not _is_as_signed(scope, whole):
+            await _NOT_SIGNED(scope, receive, send)
+            return
         wrong = _fault(whole)
         if wrong is not None:
             await self._app(scope, _fails(f"the request body {wrong}"), send)
@@ -96,8 +102,17 @@ def _announced(scope: Scope) -> int | None:
     return int(length[: _LONGEST_NUMBER + 1])
 
 
-def _refuse(status: int, message: str) -> Response:
-    return error_response(status, message, headers={ERROR_KIND_HEADER: Invalid.__name__})
+def _is_as_signed(scope: Scope, body: bytes) -> bool:
+    """True if the request is not signed, or was signed with that body."""
+    digest = scope.get("state", {}).get(BODY_DIGEST)
+    return not isinstance(digest, BodyDigest) or digest.is_of(body)
+
+
+def _refuse(status: int, message: str, kind: type[HeadwaterError] = Invalid) -> Response:
+    return error_response(status, message, headers={ERROR_KIND_HEADER: kind.__name__})
+
+
+_NOT_SIGNED = _refuse(401, "the request body is not the one that was signed", Forbidden)
 
 
 def _fault(body: bytes) -> str | None:

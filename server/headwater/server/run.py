@@ -145,6 +145,7 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
         warehouses.claim(settings.warehouses)
         # A key that is missing should show here, too.
         warehouses.list()
+        Tokens(database, runtime, settings.option_keys()).check_secrets()
         if settings.workers == 1:
             with (
                 _application(database, settings, runtime, traces) as app,
@@ -243,7 +244,7 @@ def _application(
     traces: TraceSettings,
     at_end: Callable[[], None] | None = None,
 ) -> Iterator[FastAPI]:
-    principals = Principals(Tokens(database, runtime), Groups(database))
+    principals = Principals(Tokens(database, runtime, settings.option_keys()), Groups(database))
     metrics = Metrics(
         lambda: {name: each.operation.backlog() for name, each in catalogs().items()},
         principals.tokens.next_expiry_millis,

@@ -336,7 +336,7 @@ class ServerSettings(BaseSettings):
         )
 
     def option_keys(self) -> OptionKeys:
-        """The keys of warehouses' options; raises Invalid."""
+        """The keys of warehouses' options and access keys' secrets; raises Invalid."""
         return option_keys(
             {KEYS: self.secret_keys.get_secret_value(), KEYS_FILE: self.secret_keys_file}
         )

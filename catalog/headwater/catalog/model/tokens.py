@@ -1,14 +1,30 @@
-"""Bearer tokens: secrets with a name, limits and, if so wished, an end."""
+"""Tokens: secrets with a name, limits and, if so wished, an end.
+
+A bearer token is sent with each request; an access key's secret signs requests and is never sent.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 
 from headwater.catalog.model.principal import Principal, Scope
 
-__all__ = ["NewToken", "TokenInfo", "token_hash"]
+__all__ = ["AccessKey", "NewToken", "TokenInfo", "TokenKind", "token_hash"]
+
+
+class TokenKind(StrEnum):
+    """The ways in which a token proves who calls.
+
+    Attributes:
+        BEARER: The token itself is sent.
+        DLF: An access key, whose secret signs each request as Paimon's DLF clients do.
+    """
+
+    BEARER = "bearer"
+    DLF = "dlf"
 
 
 @dataclass(frozen=True)
@@ -22,6 +38,7 @@ class TokenInfo:
         scopes: The kinds of request that it is good for.
         warehouses: The only warehouses that it is good for; None means all.
         groups: The groups that its holder belongs to.
+        access_key_id: The id that signed requests name; None for a bearer token.
     """
 
     name: str
@@ -30,6 +47,12 @@ class TokenInfo:
     scopes: frozenset[Scope] = frozenset({Scope.WRITE})
     warehouses: frozenset[str] | None = None
     groups: frozenset[str] = frozenset()
+    access_key_id: str | None = None
+
+    @property
+    def kind(self) -> TokenKind:
+        """The way in which it proves who calls."""
+        return TokenKind.BEARER if self.access_key_id is None else TokenKind.DLF
 
     def is_valid(self, now_millis: int) -> bool:
         """True if it opens the server at a moment."""
@@ -47,7 +70,19 @@ class NewToken:
     """A token that was just made: the only time its secret is to be seen."""
 
     info: TokenInfo
-    secret: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class AccessKey:
+    """A token of kind DLF with the secret that its holder's requests are signed with."""
+
+    info: TokenInfo
+    secret: str = field(repr=False)
+
+    def is_valid(self, now_millis: int) -> bool:
+        """True if it opens the server at a moment."""
+        return self.info.is_valid(now_millis)
 
 
 def token_hash(secret: str) -> str:

@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 ScopeName: TypeAlias = Literal["read", "write", "administer", "manage"]
+KindName: TypeAlias = Literal["bearer", "dlf"]
 
 _TOKEN: dict[str, JsonValue] = {
     "name": "nightly-spark",
@@ -29,6 +30,7 @@ _TOKEN: dict[str, JsonValue] = {
     "expiresAt": 1775001600000,
     "scopes": ["write"],
     "warehouses": ["main"],
+    "accessKeyId": None,
 }
 _MEMBERSHIP: dict[str, JsonValue] = {"group": "analysts", "principal": "ada"}
 
@@ -42,6 +44,7 @@ class TokenModel(WireModel):
         expires_at: The time at which it ends, milliseconds since the epoch; null means never.
         scopes: The kinds of request that it is good for.
         warehouses: The only warehouses that it is good for; null means all.
+        access_key_id: The id that requests signed with it name; null for a bearer token.
     """
 
     model_config = example(_TOKEN)
@@ -51,6 +54,7 @@ class TokenModel(WireModel):
     expires_at: int | None = None
     scopes: list[ScopeName]
     warehouses: list[str] | None = None
+    access_key_id: str | None = None
 
     @staticmethod
     def of(info: TokenInfo) -> TokenModel:
@@ -61,6 +65,7 @@ class TokenModel(WireModel):
             expires_at=info.expires_at,
             scopes=sorted(scope.value for scope in info.scopes),
             warehouses=None if info.warehouses is None else sorted(info.warehouses),
+            access_key_id=info.access_key_id,
         )
 
 
@@ -72,6 +77,8 @@ class CreateTokenRequest(WireModel):
         lifetime_millis: The time until it expires, milliseconds; null means never.
         scopes: The kinds of request that it shall be good for.
         warehouses: The only warehouses that it shall be good for; null means all.
+        kind: The way in which it shall prove who calls: sent with each request, or, as an access
+            key, by signing each.
     """
 
     model_config = example(
@@ -80,6 +87,7 @@ class CreateTokenRequest(WireModel):
             "lifetimeMillis": 7776000000,
             "scopes": ["write"],
             "warehouses": ["main"],
+            "kind": "bearer",
         }
     )
 
@@ -87,6 +95,7 @@ class CreateTokenRequest(WireModel):
     lifetime_millis: int | None = Field(default=None, gt=0)
     scopes: list[ScopeName] = Field(default=["write"], min_length=1)
     warehouses: list[str] | None = Field(default=None, min_length=1)
+    kind: KindName = "bearer"
 
 
 class CreateTokenResponse(TokenModel):
@@ -97,7 +106,8 @@ class CreateTokenResponse(TokenModel):
         expires_at: The time at which it ends, milliseconds since the epoch; null means never.
         scopes: The kinds of request that it is good for.
         warehouses: The only warehouses that it is good for; null means all.
-        secret: The token itself, which is shown this once.
+        access_key_id: The id that requests signed with it name; null for a bearer token.
+        secret: The token itself, or the secret of the access key, which is shown this once.
     """
 
     model_config = example({**_TOKEN, "secret": "hw_…"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from headwater.catalog.model.principal import Scope, current_principal
+from headwater.catalog.model.tokens import TokenKind
 from headwater.catalog.wire.principals import (
     CreateTokenRequest,
     CreateTokenResponse,
@@ -52,6 +53,7 @@ def create_token(principals: PrincipalsOf, body: CreateTokenRequest) -> CreateTo
         lifetime=None if millis is None else timedelta(milliseconds=millis),
         scopes=scopes,
         warehouses=body.warehouses,
+        kind=TokenKind(body.kind),
     )
     return CreateTokenResponse.made(made)
 

@@ -1,9 +1,10 @@
-"""Storage options of warehouses, encrypted where the operator has given a key.
+"""Storage options of warehouses and secrets of access keys, encrypted by keys of the operator's.
 
 The options of a warehouse hold credentials. With a key they are in the database as one sealed text
 (AES-256-GCM), which is bound to the warehouse's name: neither can a reader of the database, or of a
-backup of it, use them, nor can a writer give one warehouse another's. A key has an id, so that it
-can be replaced while servers run.
+backup of it, use them, nor can a writer give one warehouse another's. The same holds for the secret
+of an access key, which is bound to its id and never stored without a key. A key has an id, so that
+it can be replaced while servers run.
 """
 
 from __future__ import annotations
@@ -35,6 +36,23 @@ _NONCE_BYTES = 12
 
 
 @dataclass(frozen=True)
+class _Kind:
+    """A kind of thing that is sealed; one of a kind does not open as one of another."""
+
+    purpose: str
+    words: str
+    verb: str
+
+    def bound(self, owner: str, key_id: str) -> bytes:
+        """The text that a sealed one is bound to."""
+        return f"{self.purpose}\0{key_id}\0{owner}".encode()
+
+
+_OPTIONS = _Kind("headwater warehouse options", "the options of warehouse", "are")
+_SECRET = _Kind("headwater access key", "the secret of access key", "is")
+
+
+@dataclass(frozen=True)
 class OptionKeys:
     """The keys by which options are encrypted.
 
@@ -56,12 +74,30 @@ class OptionKeys:
         current = self.current
         if current is None:
             return plain
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed = _cipher(self.keys[current]).encrypt(
-            nonce, plain.encode(), _bound(warehouse, current)
-        )
-        content = {"key": current, "nonce": _text(nonce), "data": _text(sealed)}
-        return json.dumps({_SEALED: content})
+        return self._encrypt(_OPTIONS, warehouse, plain, current)
+
+    def seal_secret(self, access_key_id: str, secret: str) -> str:
+        """The text that the database stores of an access key; raises Invalid without keys."""
+        if self.current is None:
+            raise Invalid(
+                "an access key's secret is stored encrypted, and there is no key to encrypt it "
+                f"with: give one in {KEYS} or {KEYS_FILE}, here and to every server"
+            )
+        return self._encrypt(_SECRET, access_key_id, secret, self.current)
+
+    def open_secret(self, access_key_id: str, text: str) -> str:
+        """The secret of an access key.
+
+        Raises:
+            Invalid: It was sealed with a key that is not given.
+            CorruptData: It was changed, or is another access key's, or the key is another.
+        """
+        content = json.loads(text).get(_SEALED)
+        if not isinstance(content, dict):
+            raise CorruptData(
+                f"the secret of access key '{access_key_id}' is not encrypted in the database"
+            )
+        return self._decrypt(_SECRET, access_key_id, content)
 
     def open(self, warehouse: str, text: str) -> dict[str, str]:
         """The options in a text of the database, be it sealed or not.
@@ -74,24 +110,7 @@ class OptionKeys:
         content = document.get(_SEALED)
         if not isinstance(content, dict):
             return {str(key): str(value) for key, value in document.items()}
-        key_id = str(content.get("key"))
-        key = self.keys.get(key_id)
-        if key is None:
-            raise Invalid(
-                f"the options of warehouse '{warehouse}' are encrypted with key '{key_id}': give "
-                f"it in {KEYS} or {KEYS_FILE}"
-            )
-        cipher = _cipher(key)
-        from cryptography.exceptions import InvalidTag
-
-        try:
-            nonce, sealed = (base64.b64decode(content[name]) for name in ("nonce", "data"))
-            plain = cipher.decrypt(nonce, sealed, _bound(warehouse, key_id))
-        except (InvalidTag, KeyError, TypeError, ValueError) as error:
-            raise CorruptData(
-                f"the options of warehouse '{warehouse}' cannot be decrypted with key '{key_id}': "
-                "it is another key of that id, or they were changed in the database"
-            ) from error
+        plain = self._decrypt(_OPTIONS, warehouse, content)
         return {str(name): str(value) for name, value in json.loads(plain).items()}
 
     def is_current(self, text: str) -> bool:
@@ -99,6 +118,34 @@ class OptionKeys:
         content = json.loads(text).get(_SEALED)
         sealed_with = content["key"] if isinstance(content, dict) else None
         return bool(sealed_with == self.current)
+
+    def _encrypt(self, kind: _Kind, owner: str, plain: str, key_id: str) -> str:
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = _cipher(self.keys[key_id]).encrypt(
+            nonce, plain.encode(), kind.bound(owner, key_id)
+        )
+        content = {"key": key_id, "nonce": _text(nonce), "data": _text(sealed)}
+        return json.dumps({_SEALED: content})
+
+    def _decrypt(self, kind: _Kind, owner: str, content: Mapping[str, object]) -> str:
+        key_id = str(content.get("key"))
+        key = self.keys.get(key_id)
+        if key is None:
+            raise Invalid(
+                f"{kind.words} '{owner}' {kind.verb} encrypted with key '{key_id}': give it in "
+                f"{KEYS} or {KEYS_FILE}"
+            )
+        cipher = _cipher(key)
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            nonce, sealed = (base64.b64decode(str(content[name])) for name in ("nonce", "data"))
+            return cipher.decrypt(nonce, sealed, kind.bound(owner, key_id)).decode()
+        except (InvalidTag, KeyError, TypeError, ValueError) as error:
+            raise CorruptData(
+                f"{kind.words} '{owner}' cannot be decrypted with key '{key_id}': it is another "
+                "key of that id, or the database was tampered with"
+            ) from error
 
 
 def option_keys(environment: Mapping[str, str]) -> OptionKeys:
@@ -145,10 +192,6 @@ def _cipher(key: bytes) -> AESGCM:
             "encrypted options need the server's packages: pip install 'headwater[server]'"
         ) from error
     return AESGCM(key)
-
-
-def _bound(warehouse: str, key_id: str) -> bytes:
-    return f"headwater warehouse options\0{key_id}\0{warehouse}".encode()
 
 
 def _text(data: bytes) -> str:

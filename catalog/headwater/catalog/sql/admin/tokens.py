@@ -1,4 +1,4 @@
-"""The bearer tokens of a catalog's database."""
+"""The tokens of a catalog's database: bearer tokens and access keys."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import json
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from sqlalchemy import Row, Select, delete, func, insert, select
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.principal import Scope
-from headwater.catalog.model.tokens import NewToken, TokenInfo, token_hash
+from headwater.catalog.model.tokens import AccessKey, NewToken, TokenInfo, TokenKind, token_hash
 from headwater.catalog.sql.admin.principal_names import check_principal_name
+from headwater.catalog.sql.admin.sealed_options import KEYS, OptionKeys
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import GroupMemberRow, TokenRow
-from headwater.storage.errors import AlreadyExists, Invalid, NotFound
+from headwater.storage.errors import AlreadyExists, CorruptData, Invalid, NotFound, Unavailable
 from headwater.storage.runtime import Runtime
 
 __all__ = ["Tokens"]
@@ -29,11 +30,16 @@ class Tokens:
     Args:
         database: The database that keeps them, as hashes.
         runtime: Clock and randomness.
+        keys: The keys by which the secrets of access keys are encrypted; without any there can be
+            none.
     """
 
-    def __init__(self, database: SqlDatabase, runtime: Runtime) -> None:
+    def __init__(
+        self, database: SqlDatabase, runtime: Runtime, keys: OptionKeys | None = None
+    ) -> None:
         self._database = database
         self._runtime = runtime
+        self._keys = keys or OptionKeys()
 
     def create(
         self,
@@ -42,6 +48,7 @@ class Tokens:
         lifetime: timedelta | None = None,
         scopes: Collection[Scope] = (Scope.WRITE,),
         warehouses: Collection[str] | None = None,
+        kind: TokenKind = TokenKind.BEARER,
     ) -> NewToken:
         """Make a token; its secret is in the answer and nowhere else.
 
@@ -51,10 +58,12 @@ class Tokens:
             scopes: The kinds of request that it is good for.
             warehouses: The only warehouses that it is good for, which need not exist yet; None
                 means all.
+            kind: The way in which it shall prove who calls.
 
         Raises:
             AlreadyExists: There is a token of that name.
-            Invalid: The name or the lifetime is not one, or it would open nothing.
+            Invalid: The name or the lifetime is not one, or it would open nothing, or there is no
+                key to encrypt the secret of an access key with.
         """
         check_principal_name(name, "token's")
         if not scopes or (warehouses is not None and not all(warehouses)) or warehouses == ():
@@ -64,14 +73,17 @@ class Tokens:
         now = self._runtime.now_millis()
         expires_at = None if lifetime is None else now + lifetime // timedelta(milliseconds=1)
         secret = _PREFIX + "".join(self._runtime.new_uuid().replace("-", "") for _ in range(2))
+        id_ = self._runtime.new_uuid()
+        is_access_key = kind is TokenKind.DLF
         row = {
-            "id": self._runtime.new_uuid(),
+            "id": id_,
             "name": name,
             "hash": token_hash(secret),
             "created_at": now,
             "expires_at": expires_at,
             "scopes": ",".join(sorted(set(scopes))),
             "warehouses": None if warehouses is None else json.dumps(sorted(set(warehouses))),
+            "sealed_secret": self._keys.seal_secret(id_, secret) if is_access_key else None,
         }
         try:
             self._database.write(lambda connection: connection.execute(insert(TokenRow), row))
@@ -80,7 +92,15 @@ class Tokens:
                 f"there is a token named '{name}' already; revoke it, or choose another name"
             ) from error
         limits = None if warehouses is None else frozenset(warehouses)
-        return NewToken(TokenInfo(name, now, expires_at, frozenset(scopes), limits), secret)
+        info = TokenInfo(
+            name,
+            now,
+            expires_at,
+            frozenset(scopes),
+            limits,
+            access_key_id=id_ if is_access_key else None,
+        )
+        return NewToken(info, secret)
 
     def list(self) -> Sequence[TokenInfo]:
         """All tokens by name, those that expired included, without their holders' groups."""
@@ -89,15 +109,71 @@ class Tokens:
         return [_info(row) for row in rows]
 
     def find(self, hash_: str) -> TokenInfo | None:
-        """The token with a hash, expired or not; None when there is none; raises Unavailable."""
+        """The bearer token with a hash, expired or not; None if there is none; raises Unavailable.
+
+        The secret of an access key is none: it must not be sent.
+        """
+        query = _tokens().where(TokenRow.hash == hash_, TokenRow.sealed_secret.is_(None))
         with self._database.read() as connection:
-            row = connection.execute(_tokens().where(TokenRow.hash == hash_)).one_or_none()
-            if row is None:
+            row = connection.execute(query).one_or_none()
+            return None if row is None else _info(row, _groups(connection, row.name))
+
+    def find_access_key(self, id_: str) -> AccessKey | None:
+        """The access key of an id, expired or not; None when there is none.
+
+        Raises:
+            Unavailable: The database did not answer, or the secret cannot be decrypted here.
+        """
+        query = _tokens().where(TokenRow.id == id_, TokenRow.sealed_secret.is_not(None))
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none()
+            if row is None or row.sealed_secret is None or row.id != id_:
                 return None
-            groups = connection.execute(
-                select(GroupMemberRow.group_name).where(GroupMemberRow.principal == row.name)
-            ).scalars()
-            return _info(row, frozenset(groups))
+            info = _info(row, _groups(connection, row.name))
+        try:
+            secret = self._keys.open_secret(id_, row.sealed_secret)
+        except (CorruptData, Invalid) as error:
+            raise Unavailable(f"access key '{id_}' cannot be checked: {error}") from error
+        return AccessKey(info, secret)
+
+    def check_secrets(self) -> None:
+        """See that the secrets of all access keys can be decrypted.
+
+        Raises:
+            Invalid: A key is missing.
+            CorruptData: A secret was changed in the database.
+        """
+        with self._database.read() as connection:
+            found = connection.execute(_sealed()).all()
+        for row in found:
+            self._keys.open_secret(row.id, row.sealed_secret or "{}")
+
+    def rotate_key(self) -> int:
+        """Encrypt all secrets of access keys anew that are not encrypted with the first key.
+
+        Returns:
+            The number of access keys whose secrets were.
+
+        Raises:
+            Invalid: There are no keys, or one is missing.
+            CorruptData: A secret was changed in the database.
+        """
+        if self._keys.current is None:
+            raise Invalid(f"there is no key to encrypt with; give one in {KEYS}")
+
+        def work(connection: Connection) -> int:
+            found = connection.execute(_sealed().with_for_update()).all()
+            old = [row for row in found if not self._keys.is_current(row.sealed_secret or "{}")]
+            for row in old:
+                secret = self._keys.open_secret(row.id, row.sealed_secret or "{}")
+                connection.execute(
+                    update(TokenRow)
+                    .where(TokenRow.id == row.id)
+                    .values(sealed_secret=self._keys.seal_secret(row.id, secret))
+                )
+            return len(old)
+
+        return self._database.write(work)
 
     def next_expiry_millis(self) -> int | None:
         """The time until the next token expires, milliseconds; None when none is to expire.
@@ -123,18 +199,32 @@ class Tokens:
             raise NotFound(f"there is no token named '{name}'; 'headwater token list' shows them")
 
 
-def _tokens() -> Select[str, int, int | None, str, str | None]:
+def _groups(connection: Connection, name: str) -> frozenset[str]:
+    found = connection.execute(
+        select(GroupMemberRow.group_name).where(GroupMemberRow.principal == name)
+    )
+    return frozenset(found.scalars())
+
+
+def _sealed() -> Select[str, str | None]:
+    return select(TokenRow.id, TokenRow.sealed_secret).where(TokenRow.sealed_secret.is_not(None))
+
+
+def _tokens() -> Select[str, int, int | None, str, str | None, str, str | None]:
     return select(
         TokenRow.name,
         TokenRow.created_at,
         TokenRow.expires_at,
         TokenRow.scopes,
         TokenRow.warehouses,
+        TokenRow.id,
+        TokenRow.sealed_secret,
     )
 
 
 def _info(
-    row: Row[str, int, int | None, str, str | None], groups: frozenset[str] = frozenset()
+    row: Row[str, int, int | None, str, str | None, str, str | None],
+    groups: frozenset[str] = frozenset(),
 ) -> TokenInfo:
     return TokenInfo(
         row.name,
@@ -143,4 +233,5 @@ def _info(
         frozenset(map(Scope, row.scopes.split(","))),
         None if row.warehouses is None else frozenset(json.loads(row.warehouses)),
         groups,
+        None if row.sealed_secret is None else row.id,
     )

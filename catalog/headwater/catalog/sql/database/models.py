@@ -56,7 +56,7 @@ __all__ = [
     "WarehouseRow",
 ]
 
-REVISION = "0007"
+REVISION = "0008"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
@@ -127,7 +127,10 @@ class WarehouseRow(Base):
 
 
 class TokenRow(Base):
-    """A bearer token: only the SHA-256 of it is kept. `expires_at` is None for one without end.
+    """A token: only the SHA-256 of it is kept. `expires_at` is None for one without end.
+
+    `sealed_secret` is None for a bearer token. Of an access key it is the secret, encrypted, and
+    `id` is the id that signed requests name.
 
     `scopes` are the kinds of request that it is good for, with commas between, and `warehouses` the
     only warehouses, as a JSON list, or None for all.
@@ -143,6 +146,7 @@ class TokenRow(Base):
     expires_at: Mapped[int | None] = mapped_column(BigInteger)
     scopes: Mapped[str] = mapped_column(String(64), server_default=text("'administer'"))
     warehouses: Mapped[str | None] = mapped_column(_DOCUMENT)
+    sealed_secret: Mapped[str | None] = mapped_column(_DOCUMENT)
 
 
 class GroupMemberRow(Base):
