@@ -9,7 +9,7 @@ from pyspark.sql import functions as sf
 from tests.spark.conftest import Rows, rows
 
 from headwater.spark import SparkLake
-from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 pytestmark = pytest.mark.spark
 
@@ -188,6 +188,29 @@ def test_files_are_left_out_by_conditions_with_an_alias_and_by_columns(
     assert deleted == {"num_affected_rows": 1}
     left = lake.sql("SELECT id, v, CAST(n AS STRING) FROM t WHERE p = 'x'")
     assert rows(left) == [(1, "o", "2.00")]
+
+
+@MODES
+def test_places_choose_rows_of_sources_and_not_of_the_changed_table(lake: SparkLake) -> None:
+    make(lake, keyed=False)
+    lake.sql("INSERT INTO t VALUES (1, 'a', 1, 'x'), (2, 'b', 1, 'x')")
+    for text in (
+        "DELETE FROM t WHERE __paimon_row_index = 0",
+        "UPDATE t AS u SET n = 2 WHERE u.__paimon_partition.p = 'x'",
+        "DELETE FROM t WHERE id IN (SELECT id FROM t s WHERE s.id = t.__paimon_row_index)",
+        "MERGE INTO t USING t s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = __paimon_bucket",
+    ):
+        with pytest.raises(Unsupported, match="is not known of rows that are changed"):
+            lake.sql(text)
+    deleted = answer(
+        lake, "DELETE FROM t WHERE id IN (SELECT id FROM t s WHERE s.__paimon_row_index = 0)"
+    )
+    assert deleted == {"num_affected_rows": 1}
+    lake.sql(
+        "MERGE INTO t USING (SELECT *, __paimon_bucket FROM t) s ON t.id = s.id "
+        "WHEN MATCHED AND s.__paimon_bucket = 0 THEN UPDATE SET n = s.__paimon_bucket"
+    )
+    assert content(lake) == [(2, "b", 0, "x")]
 
 
 @MODES

@@ -37,6 +37,19 @@ def first(lake: SparkLake, text: str) -> object:
         ("SELECT sum(o.price) FROM db.orders JOIN other.orders AS o USING (id)", 1.5),
         ("SELECT count(db.orders.name) FROM db.orders JOIN other.orders USING (id)", 2),
         ("SELECT count(*) FROM orders WHERE id IN (SELECT order_id FROM items)", 10),
+        ("SELECT count(*) FROM (SELECT *, __paimon_row_index r FROM items) WHERE r < 5", 10),
+        ("SELECT max(struct(__paimon_row_index, *)).price FROM items", 28.5),
+        ("SELECT count(DISTINCT __PAIMON_FILE_PATH) FROM items WHERE __paimon_bucket >= 0", 2),
+        ("SELECT o.__paimon_partition.part FROM orders o JOIN items i ON o.id = i.id "
+         "WHERE i.__paimon_row_index = 3 AND i.price > 15 AND o.__paimon_bucket = 0", "1"),
+        ("SELECT __paimon_row_index FROM items VERSION AS OF 1 WHERE id = 4", 4),
+        ("SELECT b FROM (SELECT __paimon_bucket AS b FROM orders) LIMIT 1", 0),
+        ("SELECT count(*) FROM items i WHERE EXISTS (SELECT 1 FROM orders o WHERE o.id = i.id "
+         "AND i.__paimon_row_index = 5 AND o.__paimon_bucket = 0)", 2),
+        ("SELECT count(DISTINCT *) FROM (SELECT count(DISTINCT *) AS n, max(__paimon_row_index) "
+         "FROM items)", 1),
+        ("WITH w AS (SELECT *, __paimon_bucket FROM items) SELECT count(w.__paimon_bucket) FROM w "
+         "JOIN items ON w.id = db.items.__paimon_row_index WHERE w.id = 3", 2),
         ("SELECT (SELECT max(price) FROM items i WHERE i.order_id = o.id) FROM orders o "
          "WHERE o.id = 9", 28.5),
         ("SELECT count(*) FROM items LATERAL VIEW explode(array(1, 2)) AS n", 40),
@@ -84,6 +97,19 @@ def test_a_query_reads_the_tables_it_names(shop: SparkLake, text: str, expected:
         ("SELECT /*+ OPTIONS('scan.snapshot-id'='1') */ * FROM orders", Invalid, "OPTIONS"),
         ("SELECT * FROM `orders$snapshots` VERSION AS OF 1", Unsupported, "system table"),
         ("SELECT * FROM named VERSION AS OF 1", Unsupported, "view"),
+        ("SELECT __paimon_bucket FROM orders, items", Invalid, "any of orders, items"),
+        ("SELECT __paimon_bucket FROM items NATURAL JOIN orders", Invalid, "any of items, orders"),
+        ("SELECT i.__paimon_bucket FROM items i NATURAL JOIN orders", Invalid, "NATURAL"),
+        ("SELECT *, __paimon_bucket FROM orders PIVOT (max(name) FOR id IN (1))", Invalid, "PIVOT"),
+        ("FROM items |> WHERE __paimon_bucket = 0", Invalid, "'|>'"),
+        ("SELECT * EXCEPT (id), __paimon_bucket FROM orders", Invalid, "name the columns"),
+        ("SELECT *, o.__paimon_bucket, i.__paimon_bucket FROM orders o, items i", Invalid, "'\\*'"),
+        ("SELECT __paimon_file_path FROM orders", Unsupported, "without a primary key"),
+        (
+            "SELECT __paimon_bucket FROM paimon_incremental_query('orders', 1, 2)",
+            AnalysisException,
+            "__paimon_bucket",
+        ),
         ("SELECT * FROM circle", Invalid, "db.circle -> db.back -> db.circle"),
         ("SELECT * FROM paimon_incremental_query('orders', 1)", Invalid, "start and end"),
         ("SELECT * FROM paimon_incremental_query('nowhere', 1, 2)", NotFound, "nowhere"),
@@ -94,6 +120,21 @@ def test_what_a_query_asks_in_vain_is_refused_by_name(
 ) -> None:
     with pytest.raises(error, match=message):
         shop.sql(text)
+
+
+def test_a_star_means_the_tables_own_columns(shop: SparkLake) -> None:
+    own = ["id", "order_id", "price", "day"]
+    frame = shop.sql("SELECT i.*, __paimon_row_index, * FROM items AS i WHERE id = 11")
+    assert frame.columns == [*own, "__paimon_row_index", *own]
+    assert [row[4] for row in frame.collect()] == [1]
+    joined = "SELECT *, o.__paimon_bucket FROM orders o JOIN items i USING (id)"
+    assert shop.sql(joined).columns == [
+        "id", "name", "part", "order_id", "price", "day", "__paimon_bucket"
+    ]  # fmt: skip
+    plan = first(shop, "EXPLAIN SELECT *, __paimon_file_path FROM items WHERE id = 11")
+    assert "files: 1 of 2" in str(plan)
+    hidden = "SELECT id FROM (SELECT *, __paimon_file_path FROM items)"
+    assert "(2 by Spark's Parquet scan" in str(first(shop, "EXPLAIN " + hidden))
 
 
 def test_temporary_views_go_before_tables_and_leave_none_behind(

@@ -24,7 +24,7 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import to_arrow
 from headwater.storage.types.values import arrow_scalar
 
-__all__ = ["MetadataRows", "asks_for_metadata", "metadata_schema"]
+__all__ = ["METADATA_COLUMNS", "MetadataRows", "asks_for_metadata", "metadata_schema"]
 
 _FILE_PATH = "__paimon_file_path"
 _ROW_INDEX = "__paimon_row_index"
@@ -32,7 +32,8 @@ _PARTITION = "__paimon_partition"
 _BUCKET = "__paimon_bucket"
 _OF_FILES = (_FILE_PATH, _ROW_INDEX)
 _PREFIX = "__paimon_"
-_NAMES = (*_OF_FILES, _PARTITION, _BUCKET)
+METADATA_COLUMNS = (*_OF_FILES, _PARTITION, _BUCKET)
+"""The names of the metadata columns."""
 
 
 def asks_for_metadata(columns: Sequence[str] | None, schema: TableSchema) -> bool:
@@ -54,7 +55,7 @@ def metadata_schema(columns: Sequence[str], storage: TableStorage) -> st.StructT
 
 def _field(name: str, storage: TableStorage) -> st.StructField:
     schema = storage.schema
-    if name in schema.field_by_name or name not in _NAMES:
+    if name in schema.field_by_name or name not in METADATA_COLUMNS:
         return spark_schema(schema.columns([name])).fields[0]
     if name in _OF_FILES and schema.primary_keys:
         raise Unsupported(
@@ -78,6 +79,7 @@ class MetadataRows(Rows):
 
     Attributes:
         names: `columns`.
+        rows: The rows without metadata columns.
 
     Raises:
         NotFound: A column does not exist.
@@ -92,10 +94,12 @@ class MetadataRows(Rows):
                 f"columns {_PREFIX}… out"
             )
         schema = rows.storage.schema
-        own = [name for name in columns if name in schema.field_by_name or name not in _NAMES]
+        own = [
+            name for name in columns if name in schema.field_by_name or name not in METADATA_COLUMNS
+        ]
         # A batch without columns would not tell how many rows it has.
         self._own = own or [schema.fields[0].name]
-        self._rows = rows.narrowed(self._own, rows.predicate)
+        self.rows = rows.narrowed(self._own, rows.predicate)
         super().__init__(rows.storage, self._own, rows.predicate)
         self.names = tuple(columns)
         self.columns = self.names
@@ -103,12 +107,12 @@ class MetadataRows(Rows):
     def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> MetadataRows:
         """The same rows, with these columns and by this predicate."""
         names = self.names if columns is None else columns
-        return MetadataRows(self._rows.narrowed(self._own, predicate), names)
+        return MetadataRows(self.rows.narrowed(self._own, predicate), names)
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
         """The splits to be read."""
-        return self._rows.splits
+        return self.rows.splits
 
     def split_reads(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[BatchRead]:
         """The rows of one split, in one part."""
@@ -119,7 +123,7 @@ class MetadataRows(Rows):
         if any(name in _OF_FILES for name in names):
             found = positioned_rows(self.storage, split, self._own, self.predicate, batch_rows)
         else:
-            found = self._rows.read_split(split, batch_rows=batch_rows)
+            found = self.rows.read_split(split, batch_rows=batch_rows)
         paths = {
             file.file_name: file.external_path or f"{split.directory}/{file.file_name}"
             for file in split.files

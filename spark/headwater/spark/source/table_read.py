@@ -30,12 +30,14 @@ class Relation:
         schema: Its columns, as Spark has them.
         rows: The rows to be planned and read; None for metadata.
         content: Metadata that is read already; None for rows.
+        metadata: Its metadata columns, which come last in `schema`.
     """
 
     name: str
     schema: st.StructType
     rows: Rows | None = None
     content: pa.Table | None = None
+    metadata: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def _update(statement: Statement, context: SqlContext) -> pa.Table:
     statement.expect("SET")
     values = assignments(statement, table, [parts, (alias,)], "WHERE")
     where = _where(statement)
-    with Expressions(context, table) as expressions:
+    with Expressions(context, table, alias) as expressions:
         counts = update_rows(
             context.session,
             table,
@@ -43,7 +43,7 @@ def _delete(statement: Statement, context: SqlContext) -> pa.Table:
     statement.expect("DELETE", "FROM")
     table, alias, _ = target_table(statement, context, "WHERE")
     where = _where(statement)
-    with Expressions(context, table) as expressions:
+    with Expressions(context, table, alias) as expressions:
         text = None if where is None else expressions.text(where)
         return counted(delete_counted(context.session, table, text, alias=alias))
 

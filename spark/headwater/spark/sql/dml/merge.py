@@ -38,7 +38,7 @@ def _merge(statement: Statement, context: SqlContext) -> pa.Table:
     statement.expect("USING")
     source, source_alias = _source(statement.until("ON"), context)
     statement.expect("ON")
-    with Expressions(context, table) as expressions:
+    with Expressions(context, table, alias) as expressions:
         merge = MergeBuilder(
             context.session,
             table,

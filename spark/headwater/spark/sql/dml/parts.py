@@ -15,9 +15,11 @@ from headwater.spark.row_change import RowCounts
 from headwater.spark.source.table_read import read_frame
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.function_calls import with_functions
+from headwater.spark.sql.query.metadata_columns import outer_metadata
 from headwater.spark.sql.query.read import plan_read
 from headwater.spark.sql.query.splice import splice
 from headwater.spark.sql.statement import Statement
+from headwater.storage.errors import Unsupported
 
 __all__ = ["Expressions", "assigned_name", "assignments", "counted", "target_table"]
 
@@ -34,10 +36,12 @@ class Expressions:
     Attributes:
         context: The user's.
         table: The table that the statement changes.
+        alias: Its name in the expressions.
     """
 
     context: SqlContext
     table: Table
+    alias: str
     _views: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -53,7 +57,12 @@ class Expressions:
             self.context.session.spark.catalog.dropTempView(name)
 
     def text(self, written: str) -> str:
-        """The user's text, with views in the places of the catalog's tables."""
+        """The user's text, with views in the places of the catalog's tables.
+
+        Raises:
+            Unsupported: It names metadata columns of the table that is changed.
+        """
+        self._refuse_metadata(written)
         if not _QUERY.search(written):
             return with_functions(written, self.context)
         spliced = splice(_SELECT + written, self.context)
@@ -67,6 +76,17 @@ class Expressions:
             self._views.append(name)
             places[f"t{at}"] = name
         return spliced.text.format(**places)[len(_SELECT) :]
+
+    def _refuse_metadata(self, written: str) -> None:
+        own = {name.casefold() for name in self.table.schema.field_by_name}
+        called = (self.alias.casefold(), self.table.identifier.name.casefold())
+        for *qualifier, name in outer_metadata(written):
+            if name.casefold() in own or (qualifier and qualifier[-1].casefold() not in called):
+                continue
+            raise Unsupported(
+                f"table {self.table.name}: {name} is not known of rows that are changed: choose "
+                "them by the table's own columns, which a SELECT tells for the rows of a place"
+            )
 
 
 def target_table(

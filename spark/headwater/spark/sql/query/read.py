@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headwater.catalog.table.scan import Changes, Scan
+from headwater.spark.source.metadata_rows import MetadataRows
 from headwater.spark.source.needs import Need
 from headwater.spark.source.table_frame import divide_rows
 from headwater.spark.source.table_read import Relation, TableRead
@@ -28,16 +29,19 @@ def plan_read(relation: Relation, need: Need | None, number: int, time_zone: str
     # A batch without columns would not tell Spark how many rows it has.
     needed = needed or names[:1]
     predicate: Predicate | None = None
-    if isinstance(rows, Scan | Changes):
+    if isinstance(rows, Scan | Changes | MetadataRows):
         if need is not None:
             schema = rows.storage.schema
             predicate = need.predicate(number, relation.schema, schema, time_zone)
+        if isinstance(rows, MetadataRows) and not set(needed) & set(relation.metadata):
+            rows = rows.rows  # Which Spark's own scan may read.
         rows = rows.narrowed(needed, predicate)
     else:
         # Logs of changes add columns of their own, and the table's columns may be lists there.
         own = [name for name in needed if name in rows.storage.schema.field_by_name]
         rows = rows.narrowed(own or names[-1:], None)
-    snapshot = rows.snapshot if isinstance(rows, Scan) else None
+    planned = rows.rows if isinstance(rows, MetadataRows) else rows
+    snapshot = planned.snapshot if isinstance(planned, Scan) else None
     return TableRead(
         relation.name,
         None if snapshot is None else snapshot.id,

@@ -15,6 +15,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from headwater.spark.sql.query.metadata_columns import MetadataNames, find_metadata
 from headwater.spark.sql.statement import Word, WordKind, read_words, split_statements
 from headwater.storage.errors import Invalid
 
@@ -86,6 +87,7 @@ class Reference:
         moment: The moment that is read, if the query says one.
         options: The options that the query gives.
         function: The option of a table function of Paimon's, and its value.
+        metadata: The metadata columns that the query names of it.
     """
 
     parts: tuple[str, ...]
@@ -96,19 +98,21 @@ class Reference:
     moment: Moment | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     function: tuple[str, str] | None = None
+    metadata: tuple[str, ...] = ()
 
 
-def find_references(text: str) -> tuple[list[Reference], list[Qualifier]]:
+def find_references(text: str) -> tuple[list[Reference], list[Qualifier], MetadataNames]:
     """The tables that a query reads by name, in the order of the text, ``WITH`` names left out.
 
     Args:
         text: One query.
 
     Returns:
-        The tables, and the columns whose qualifiers have several parts.
+        The tables, the columns whose qualifiers have several parts, and the metadata columns.
 
     Raises:
-        Invalid: A clause after a name, or an argument of a table function, cannot be read.
+        Invalid: A clause after a name, or an argument of a table function, cannot be read, or
+            as `find_metadata`.
     """
     words = read_words(text)
     clauses = _Clauses(text, words)
@@ -120,8 +124,10 @@ def find_references(text: str) -> tuple[list[Reference], list[Qualifier]]:
     if len(trees) == 1 and isinstance(trees[0], exp.Query):
         found = dict(_named_tables(trees[0]))
         qualifiers = list(_qualifiers(trees[0]))
+        metadata = find_metadata(trees[0], text)
     else:
         found, qualifiers = dict(_guessed_tables(words)), []
+        metadata = MetadataNames()
     places = {word.start: number for number, word in enumerate(words)}
     references = list(clauses.functions)
     for (start, end), (parts, has_alias) in found.items():
@@ -130,11 +136,14 @@ def find_references(text: str) -> tuple[list[Reference], list[Qualifier]]:
         before = [word.text.upper() for word in words[: places[start]][-2:]]
         bare = before[-1:] == ["TABLE"] or before == ["TABLE", "("]
         moment, options, last = clauses.after(end)
-        references.append(Reference(parts, start, last, bare, has_alias, moment, options))
+        named = tuple(metadata.columns.get(start, ()))
+        references.append(
+            Reference(parts, start, last, bare, has_alias, moment, options, metadata=named)
+        )
     unread = clauses.unread()
     if unread is not None:
         raise Invalid(f"'{unread}' does not follow the name of a table")
-    return sorted(references, key=lambda each: each.start), qualifiers
+    return sorted(references, key=lambda each: each.start), qualifiers, metadata
 
 
 def _named_tables(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.views import ViewInfo
-from headwater.catalog.table.scan import Rows
+from headwater.catalog.table.scan import Rows, Scan
 from headwater.catalog.table.table import Table
 from headwater.spark.schema_merging import MERGE_OPTIONS
 from headwater.spark.session import session_settings
+from headwater.spark.source.metadata_rows import MetadataRows, metadata_schema
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.references import Moment, Reference
@@ -70,12 +71,15 @@ class Relations:
             )
             if key not in self._found:
                 self._found[key] = self._open(Identifier(*parts), reference)
-            return self._found[key]
+            found = self._found[key]
         except NotFound as error:
             if error.resource_type not in _MISSING:
                 raise
             self.missing[reference.parts] = error
             return None
+        if not reference.metadata or not isinstance(found, Relation) or found.rows is None:
+            return found
+        return _with_metadata(found, found.rows, reference.metadata)
 
     def _open(self, identifier: Identifier, reference: Reference) -> Relation | ViewInfo:
         name = str(identifier)
@@ -181,3 +185,20 @@ class Relations:
 def paimon_settings(context: SqlContext) -> dict[str, str]:
     """The session's settings for tables, without their prefix."""
     return session_settings(context.session.spark, _SETTINGS)
+
+
+def _with_metadata(relation: Relation, rows: Rows, columns: Sequence[str]) -> Relation:
+    """A table with those of some metadata columns that are no columns of its own."""
+    fields = relation.schema.fieldNames()
+    own = {name.casefold() for name in fields}
+    metadata = tuple(name for name in columns if name not in own)
+    if not metadata:
+        return relation
+    if not isinstance(rows, Scan):
+        raise Unsupported(
+            f"table {relation.name}: the places of rows are not known here; leave the columns "
+            f"{', '.join(metadata)} out, or SELECT them from the table itself"
+        )
+    names = [*fields, *metadata]
+    schema = metadata_schema(names, rows.storage)
+    return Relation(relation.name, schema, MetadataRows(rows, names), metadata=metadata)

@@ -11,6 +11,7 @@ from headwater.spark.names import quoted
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.function_calls import called_functions
+from headwater.spark.sql.query.metadata_columns import Place, exclusion
 from headwater.spark.sql.query.references import Qualifier, Reference, find_references
 from headwater.spark.sql.query.relations import Relations
 from headwater.storage.errors import Invalid, NotFound
@@ -44,9 +45,10 @@ class _Splicer:
     _temporary: frozenset[str] | None = None
 
     def splice(self, text: str, database: str | None) -> str:
-        references, qualifiers = find_references(text)
+        references, qualifiers, named = find_references(text)
         changes: list[tuple[int, int, str]] = []
         unaliased: dict[tuple[str, ...], str] = {}
+        added: dict[Place, tuple[str, ...]] = {}
         shorts = [each.parts[-1].casefold() for each in references if not each.has_alias]
         for reference in references:
             if self._is_sparks(reference):
@@ -55,6 +57,8 @@ class _Splicer:
             if found is None:
                 self._refuse_unknown(reference)
                 continue
+            if isinstance(found, Relation) and found.metadata:
+                added[reference.start] = found.metadata
             alias = None
             if not reference.has_alias and not reference.is_bare:
                 alias = reference.parts[-1]
@@ -65,6 +69,10 @@ class _Splicer:
                 if len(reference.parts) == 1 and database is not None:
                     unaliased[_folded((database, alias))] = alias
             changes.append((reference.start, reference.end, self._place(found, reference, alias)))
+        for star in named.stars:
+            left_out = exclusion(star, added)
+            if star.end is not None and left_out is not None:
+                changes.append((star.end, star.end, left_out))
         changes += _requalified(qualifiers, unaliased)
         changes += [
             (start, end, _plain(call))
