@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.errors import own_errors, users_words
+from headwater.spark.errors import users_words
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats, RowCounts
 from headwater.spark.schema_merging import SchemaMerging
@@ -30,6 +30,7 @@ from headwater.spark.write.clauses import (
 from headwater.spark.write.condition_needs import JoinNeeds, join_needs
 from headwater.spark.write.evolve import evolve
 from headwater.spark.write.join_condition import column_of
+from headwater.spark.write.kept_rows import kept_rows, with_kept_rows
 from headwater.spark.write.source_bounds import SourceBounds, bounds_of, comparable_pairs
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.target import Target, read_target
@@ -66,7 +67,8 @@ class MergeBuilder:
     Args:
         session: The catalog's.
         table: The table.
-        source: The source's rows. They are computed once, however often they are read.
+        source: The source's rows. They are computed once, however often they are read, and once
+            more when executors that kept them are lost before anything is committed.
         on: The columns in which a row of the table and one of the source that match are equal, or
             the condition that they match by.
         target_alias: The name of the table in expressions.
@@ -182,6 +184,7 @@ class MergeBuilder:
                 value does not fit its column; or rows cannot be updated there.
             NotFound: A column does not exist.
             Conflict: Other commits changed the same rows each time.
+            Unavailable: Executors were lost again and again; nothing is committed.
             OutcomeUnknown: The commit may have happened.
         """
         clauses = self._clauses
@@ -199,9 +202,11 @@ class MergeBuilder:
             evolves=self._evolution is not None,
         )
         projection.check(clauses.all)
-        # A checkpoint is computed once, also when a task that needs it is run again.
-        with own_errors():
-            source = self._source.localCheckpoint()
+        return with_kept_rows(storage.name, lambda: self._merge(projection))
+
+    def _merge(self, projection: Projection) -> RowCounts:
+        clauses, storage = self._clauses, self._table.storage
+        source = kept_rows(self._source)
         needs = self._needs(source)
         pairs = comparable_pairs(storage, source.schema, needs.pairs)
         bounds = bounds_of(storage, source, pairs) if pairs else None
@@ -324,8 +329,7 @@ class MergeBuilder:
             rows = rows.join(sf.broadcast(keys), on=same, how="left_semi")
             if self._clauses.matched and self._clauses.not_matched:
                 # Both look at these few rows; the table is read once.
-                with own_errors():
-                    rows = rows.localCheckpoint()
+                rows = kept_rows(rows)
         return rows
 
     def _changes(self, projection: Projection, target: DataFrame, source: DataFrame) -> DataFrame:

@@ -9,7 +9,6 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.errors import own_errors
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats, RowCounts
 from headwater.spark.write.change_commit import change_rows
@@ -25,6 +24,7 @@ from headwater.spark.write.clauses import (
     rewrites,
 )
 from headwater.spark.write.condition_needs import wanted_rows
+from headwater.spark.write.kept_rows import kept_rows, with_kept_rows
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.target import read_target
 from headwater.storage.errors import Invalid, Unsupported
@@ -129,6 +129,7 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
         Invalid: A new row does not fulfil the condition.
         Unsupported: New rows could be older than those that they replace.
         Conflict, OutcomeUnknown: As `change_rows`.
+        Unavailable: As `with_kept_rows`.
     """
     storage = table.storage
     if storage.schema.primary_keys and storage.schema.table_options.sequence_fields:
@@ -145,32 +146,33 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
         )
     assignment = StoreAssignment(session.spark, table.name)
     projection = Projection(storage, assignment, _TARGET)
-    given = [name for name in storage.schema.field_by_name if name in rows.columns]
-    values: dict[str, Column | Default] = {name: sf.col(quoted(name)) for name in given}
-    keyed = bool(storage.schema.primary_keys)
-    places = [] if keyed else [FILE_COLUMN, POSITION_COLUMN]
-    # Computed once, though a conflict may have it written twice.
-    with own_errors():
-        kept = rows.localCheckpoint()
-    new = projection.changes(kept, [Clause(Action.INSERT, None, values)])
-    wrong = new.where(~sf.coalesce(condition, sf.lit(False))).limit(1).count()
-    if wrong:
-        raise Invalid(f"table {storage.name}: new rows do not fulfil the condition {where}")
-    if places:
-        new = new.withColumn(FILE_COLUMN, sf.lit(None).cast("string"))
-        new = new.withColumn(POSITION_COLUMN, sf.lit(None).cast("bigint"))
     predicate = wanted_rows(session.spark, storage, where, _TARGET)
+    names = list(storage.schema.field_by_name)
+    given = {name: sf.col(quoted(name)) for name in names if name in rows.columns}
+    insert = Clause(Action.INSERT, None, given)
+    places = [] if storage.schema.primary_keys else [FILE_COLUMN, POSITION_COLUMN]
 
-    def plan(table: Table, base: Snapshot | None) -> Changes:
-        names = list(storage.schema.field_by_name)
-        target = read_target(session, table, base, names, predicate)
-        old = target.frame.alias(_TARGET).where(condition)
-        gone = projection.changes(old, [Clause(Action.DELETE)], places)
-        return Changes(
-            gone.unionByName(new), target.predicate, is_serial=True, repeats=Repeats.REPLACED
-        )
+    def replace() -> RowCounts:
+        # Computed once, though a conflict may have it written twice.
+        new = projection.changes(kept_rows(rows), [insert])
+        wrong = new.where(~sf.coalesce(condition, sf.lit(False))).limit(1).count()
+        if wrong:
+            raise Invalid(f"table {storage.name}: new rows do not fulfil the condition {where}")
+        if places:
+            new = new.withColumn(FILE_COLUMN, sf.lit(None).cast("string"))
+            new = new.withColumn(POSITION_COLUMN, sf.lit(None).cast("bigint"))
 
-    return change_rows(session, table, "REPLACE", plan, predicate)
+        def plan(table: Table, base: Snapshot | None) -> Changes:
+            target = read_target(session, table, base, names, predicate)
+            old = target.frame.alias(_TARGET).where(condition)
+            gone = projection.changes(old, [Clause(Action.DELETE)], places)
+            return Changes(
+                gone.unionByName(new), target.predicate, is_serial=True, repeats=Repeats.REPLACED
+            )
+
+        return change_rows(session, table, "REPLACE", plan, predicate)
+
+    return with_kept_rows(storage.name, replace)
 
 
 def _change(
