@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from headwater.server.fast.batches import MOST_UNDER_WAY, Batch
+from headwater.storage.errors import Unavailable
 
 # Nobody waits so long: whatever begins does so because it is due.
 FOR_EVER = 3_600.0
@@ -160,5 +161,47 @@ def test_only_so_many_may_take_long() -> None:
         for at in {*range(MOST_UNDER_WAY)} - {3}:
             await work.finish(at)
         await asyncio.gather(*slow)
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_no_more_is_left_out() -> None:
+    async def scenario() -> None:
+        work = Work()
+        batch: Batch[int, str] = Batch(work, most=3, patience_seconds=FOR_EVER)
+        first = await _asked(batch, 1)
+        gone, given_up = await _asked(batch, 2), asyncio.create_task(batch.get(3, lambda: False))
+        stays = asyncio.create_task(batch.get(4, lambda: True))
+        await asyncio.sleep(0)
+        gone[0].cancel()
+        await work.finish(0)
+        await work.finish(1)
+        assert [await first[0], await stays] == ["done 1", "done 4"]
+        assert work.begun == [[1], [4]]
+        given_up.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_nobody_waits_behind_batches_that_are_stuck() -> None:
+    async def scenario() -> None:
+        work = Work()
+        batch: Batch[int, str] = Batch(work, most=1, patience_seconds=AT_ONCE, longest_seconds=-1)
+        asked = [(await _asked(batch, number))[0] for number in range(MOST_UNDER_WAY)]
+        while len(work.begun) < MOST_UNDER_WAY:
+            await asyncio.sleep(AT_ONCE)
+        with pytest.raises(Unavailable, match="nothing was done"):
+            await batch.get(99)
+        await work.finish(0)
+        await asked[0]
+        await asyncio.sleep(0)
+        again = await _asked(batch, 100)
+        for at in range(1, MOST_UNDER_WAY + 1):
+            await work.finish(at)
+        assert await asyncio.gather(*asked, *again) == [
+            *(f"done {number}" for number in range(MOST_UNDER_WAY)),
+            "done 100",
+        ]
+        assert [99] not in work.begun
 
     asyncio.run(scenario())

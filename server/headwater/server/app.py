@@ -46,6 +46,7 @@ from headwater.server.read_slots import ReadSlots
 from headwater.server.readiness import Probe, Readiness
 from headwater.server.reads import routes as reads_routes
 from headwater.server.request_body import RequestBody
+from headwater.server.request_bound import LateRequests, RequestBound, SpareThreads
 from headwater.server.request_log import RequestLog
 from headwater.server.request_rates import RequestRates
 from headwater.server.settings import ServerSettings
@@ -158,6 +159,8 @@ def create_app(
     install_error_handlers(app)
     # The last one added is the outermost.
     app.add_middleware(EndedRights)
+    late = LateRequests()
+    app.add_middleware(SpareThreads, late=late)
     app.add_middleware(FastLane, services=services)
     app.add_middleware(RequestBody, largest=settings.max_body_size)
     token_check = _token_check(settings, find_token, runtime, principals)
@@ -169,6 +172,7 @@ def create_app(
     gate = Gate(token_check, signatures, is_needed=settings.needs_token)
     rates = RequestRates(settings.max_requests_per_second, runtime)
     app.add_middleware(Authentication, gate=gate, rates=rates)
+    app.add_middleware(RequestBound, seconds=settings.request_timeout.total_seconds(), late=late)
     if tracing is not None:
         app.add_middleware(Traces, tracing=tracing)
     requests = RequestLog(metrics, runtime)

@@ -74,21 +74,23 @@ class Envelope:
         inner["headers"] = [
             (name, value) for name, value in scope["headers"] if name != b"content-type"
         ] + [(b"content-type", b"application/json")]
-        status = 500
+        status, is_over = 500, False
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
+            elif not message.get("more_body", False):
+                # What took too long for its client may go on for long.
+                end()
             await send(message)
 
-        token = REQUEST_ID.set(request_id)
-        request = self._requests.begin(request_id, scope["method"], path, scope.get("client"))
-        try:
-            await self._app(inner, receive, answer)
-        finally:
-            REQUEST_ID.reset(token)
+        def end() -> None:
+            nonlocal is_over
+            if is_over:
+                return
+            is_over = True
             state, route = scope["state"], inner.get("route")
             self._requests.end(
                 request,
@@ -98,3 +100,11 @@ class Envelope:
                 str(getattr(route, "unique_id", "none")),
                 state.get(WAREHOUSE, ""),
             )
+
+        token = REQUEST_ID.set(request_id)
+        request = self._requests.begin(request_id, scope["method"], path, scope.get("client"))
+        try:
+            await self._app(inner, receive, answer)
+        finally:
+            REQUEST_ID.reset(token)
+            end()

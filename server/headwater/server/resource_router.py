@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
@@ -10,6 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from headwater.server.authorization import authorize
 from headwater.server.large_bodies import BodyRoute
+from headwater.server.request_bound import starting
 
 __all__ = ["ResourceRouter"]
 
@@ -28,6 +30,10 @@ class ResourceRouter(APIRouter):
             dependencies=[Depends(authorize)],
             **settings,
         )
+
+    def add_api_route(self, path: str, endpoint: Callable[..., Any], **settings: Any) -> None:
+        """Let a function answer requests that were not given up."""
+        super().add_api_route(path, starting(endpoint), **settings)
 
     def join(self, app: FastAPI) -> None:
         """Let an application answer by these routes.

@@ -143,6 +143,8 @@ class ServerSettings(BaseSettings):
             ``64 kb``.
         header_timeout: The longest time a client may take to send the head of a request, and may
             pause in the body.
+        request_timeout: The longest time that answering a request may take, from the end of its
+            body on; a longer one is answered 503, or 500 where it may have changed something.
         idle_timeout: The longest time a connection is kept open between two requests.
         max_connections: The most connections that each server process keeps open.
         max_connections_per_client: The most of them that may come from one address.
@@ -212,6 +214,7 @@ class ServerSettings(BaseSettings):
     max_body_size: Size = Field(default=16 * 1024 * 1024, ge=1024, le=2**31)
     max_header_size: Size = Field(default=64 * 1024, ge=1024, le=16 * 1024 * 1024)
     header_timeout: TimeLimit = timedelta(seconds=10)
+    request_timeout: TimeLimit = timedelta(minutes=2)
     idle_timeout: TimeLimit = timedelta(seconds=75)
     max_connections: int = Field(default=1000, ge=1, le=100_000)
     max_connections_per_client: int = Field(default=250, ge=1, le=100_000)

@@ -42,7 +42,8 @@ from headwater.server.json_text import member_text
 from headwater.server.large_bodies import MOST_ON_LOOP
 from headwater.server.operation_metrics import WAREHOUSE
 from headwater.server.request_body import BODY
-from headwater.storage.errors import HeadwaterError
+from headwater.server.request_bound import Start, current_start
+from headwater.storage.errors import HeadwaterError, OutcomeUnknown, Unavailable
 from headwater.storage.steps import apart, step
 from headwater.storage.table_storage import CommitAnswer
 
@@ -134,13 +135,13 @@ class FastLane:
         request = await self._plain(scope)
         answer = None
         if request is not None:
+            scope["route"] = request.kind
+            scope["state"][WAREHOUSE] = request.catalog.warehouse
             with step("fast lane", operation=request.kind.operation):
                 answer = await self._answer(request)
         if request is None or answer is None:
             await self._app(scope, receive, send)
             return
-        scope["route"] = request.kind
-        scope["state"][WAREHOUSE] = request.catalog.warehouse
         self._services.metrics.fast_lane_taken(request.kind.path)
         if isinstance(answer, HeadwaterError):
             response: Response = known_error_response(answer)
@@ -197,14 +198,24 @@ class FastLane:
         loop = asyncio.get_running_loop()
         found = self._batches.get(catalog)
         if found is None or found.loop is not loop:
-            found = self._batches[catalog] = _batches(loop, catalog)
+            longest = self._services.settings.request_timeout.total_seconds()
+            found = self._batches[catalog] = _batches(loop, catalog, longest)
         return found
 
     async def _commit(
         self, request: _Request, batches: _Batches, offer: Offer
     ) -> bytes | HeadwaterError | None:
         started = time.perf_counter()
-        found = await batches.commits.get(offer)
+        start = current_start()
+        found: CommitAnswer | HeadwaterError | None
+        try:
+            found = await batches.commits.get(offer, None if start is None else start.begin)
+        except Unavailable as error:
+            found = error
+        except asyncio.CancelledError:
+            seconds = time.perf_counter() - started
+            self._services.metrics.committed(request.catalog.warehouse, _given_up(start), seconds)
+            raise
         if found is None:
             # Offered again the ordinary way, a snapshot that was taken is found in the history.
             return None
@@ -216,7 +227,16 @@ class FastLane:
         return b'{"success":true}' if answer else b'{"success":false}'
 
 
-def _batches(loop: asyncio.AbstractEventLoop, catalog: SqlCatalog) -> _Batches:
+def _given_up(start: Start | None) -> HeadwaterError:
+    """The outcome of a commit whose request ends before it does."""
+    if start is not None and start.give_up():
+        return Unavailable("it was given up before it began")
+    return OutcomeUnknown("it goes on without its client")
+
+
+def _batches(
+    loop: asyncio.AbstractEventLoop, catalog: SqlCatalog, longest_seconds: float
+) -> _Batches:
     bulk, commits = catalog.bulk, catalog.snapshots.commits
     # They end with what they are for.
     threads = ThreadPoolExecutor(MOST_UNDER_WAY, "commits")
@@ -228,7 +248,12 @@ def _batches(loop: asyncio.AbstractEventLoop, catalog: SqlCatalog) -> _Batches:
         loop,
         Batch(_each_once(bulk.tables_soon), most=MOST_READS),
         Batch(_each_once(bulk.latest_snapshots_soon), most=MOST_READS),
-        Batch(commit, most=MOST_COMMITS, linger_seconds=_LINGER_SECONDS),
+        Batch(
+            commit,
+            most=MOST_COMMITS,
+            linger_seconds=_LINGER_SECONDS,
+            longest_seconds=longest_seconds,
+        ),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from anyio import to_thread
+import asyncio
+
 from fastapi import Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -60,5 +61,6 @@ async def get_readiness(services: ServicesOf) -> Health:
 async def get_metrics(services: ServicesOf) -> Response:
     """Requests, commits, the database, storage, pending decisions and sweeps, over all workers."""
     ready = await services.readiness.states()
-    text = await to_thread.run_sync(services.metrics.text, ready)
+    # In a thread of the event loop's own: requests that hang may hold all others.
+    text = await asyncio.to_thread(services.metrics.text, ready)
     return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
