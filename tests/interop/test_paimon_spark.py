@@ -6,27 +6,16 @@ whom either begins. After each statement both read the same rows, schemas and sn
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 from pyspark.sql import SparkSession
 
 from headwater.client.lake import Lake
-from headwater.spark import connect
 
-from .conftest import TOKEN, Service
+from .conftest import Service
 from .paimon_spark_kinds import COLUMNS, KINDS
-from .spark_engines import Headwater, PaimonSpark, SparkEngine, paimon_spark_jar
+from .spark_engines import Engines, SparkEngine, both_engines
 
 pytestmark = [pytest.mark.interop_java, pytest.mark.spark, pytest.mark.timeout(900)]
-
-
-@dataclass(frozen=True)
-class Engines:
-    """Both engines."""
-
-    paimon: PaimonSpark
-    headwater: Headwater
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +25,7 @@ def engines(
     lake: Lake,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Engines:
-    if not paimon_spark_jar().exists():
-        pytest.skip(
-            f"no {paimon_spark_jar().name}: run tests/interop/environments where Maven has it, "
-            "or tests/interop/paimon-spark-jar with Paimon's source"
-        )
-    room = tmp_path_factory.mktemp("paimon-spark")
-    ours = connect(spark, service.uri, warehouse="main", token=TOKEN)
-    return Engines(PaimonSpark(service, room), Headwater(ours))
+    return both_engines(spark, service, tmp_path_factory.mktemp("paimon-spark"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
