@@ -13,7 +13,7 @@ import pyspark.sql.types as st
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from tests.spark.conftest import Numbered, data_files, data_source, named_files, rows
+from tests.spark.conftest import Numbered, data_files, data_source, named_files, plan, rows
 from tests.spark_sessions import kind_of_session
 
 from headwater.client.maintenance import State
@@ -122,6 +122,21 @@ def test_a_write_leaves_one_sorted_run_in_each_bucket(lake: SparkLake, numbered:
     lake.write(numbered(0, 500).repartition(7), name)
     files = lake.catalog.table(name).files()
     assert len(files) == len({(file.partition, file.bucket) for file in files}) == 6
+
+
+def test_files_of_a_bucket_that_outgrows_the_write_buffer_do_not_overlap(
+    lake: SparkLake, numbered: Numbered
+) -> None:
+    options = {"bucket": "2", "write-buffer-size": "16 kb", "write-only": "true"}
+    name = create(lake, numbered(0, 1), primary_keys=["id"], options=options)
+    # 7,919 is a prime, so this is each of the ids once, in another order.
+    mixed = numbered(0, 4000).repartition(7).withColumn("id", sf.col("id") * 7919 % 4000)
+    lake.write(mixed, name)
+    files = lake.catalog.table(name).files()
+    assert len(files) > len({file.bucket for file in files}) == 2
+    # Spark's own scan takes no bucket in which a file's keys lie among those of another.
+    assert "MapInArrow" not in plan(lake.table(name))
+    assert rows(lake.table(name).select("id")) == rows(numbered(0, 4000).select("id"))
 
 
 def test_unbucketed_tables_take_rows_as_they_come(lake: SparkLake, numbered: Numbered) -> None:

@@ -68,15 +68,14 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
         placed = with_bucket(df, key, buckets, _BUCKET)
     else:
         placed = df.withColumn(_BUCKET, _bucket_column(key, buckets, function))
+    key_order = _key_order(df, storage) if schema.primary_keys else []
     if partition:
         # Without a number, so that Spark joins what is small.
         placed = placed.repartition(*partition, sf.col(_BUCKET))
-    else:
-        placed = placed.repartitionById(buckets, sf.col(_BUCKET))
-    order = [*partition, sf.col(_BUCKET)]
-    if schema.primary_keys:
-        order += _key_order(df, storage)
-    return placed.sortWithinPartitions(*order).drop(_BUCKET)
+        return placed.sortWithinPartitions(*partition, sf.col(_BUCKET), *key_order).drop(_BUCKET)
+    placed = placed.repartitionById(buckets, sf.col(_BUCKET)).drop(_BUCKET)
+    # Each task has one bucket: sorted by a single number, Spark compares no rows.
+    return placed.sortWithinPartitions(*key_order) if key_order else placed
 
 
 def _key_order(df: DataFrame, storage: TableStorage) -> list[Column]:
