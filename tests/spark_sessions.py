@@ -132,7 +132,9 @@ def _worker(
     room: Path, master: str, number: int, executors: Mapping[str, str] | None
 ) -> Iterator[None]:
     command = [_spark_program("spark-class"), f"{_CLUSTER}.worker.Worker"]
-    command += ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
+    # Spark starts no second attempt of a task on the host of the first.
+    command += ["--host", f"127.0.0.{number + 1}", "--webui-port", "0"]
+    command += ["--cores", "1", "--memory", "1g"]
     command += ["--work-dir", str(room / f"worker-{number}"), master]
     with started(
         command, "Successfully registered with master", room, {**_DAEMON, **(executors or {})}

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyspark.sql.types as st
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from tests.spark_sessions import session_of_kind
 
@@ -34,23 +36,53 @@ SETTINGS = {
     "spark.executor.cores": "1",
 }
 
+DRIVER = 1
+"""Spark counts its driver among the executors."""
+
 
 def main(catalog: str, room: str, archive: str, path: str) -> None:
     with session_of_kind("cluster", Path(room), SETTINGS, {"PATH": path}) as spark:
         spark.sparkContext.addPyFile(archive)
         lake = connect(spark, catalog)
-        _keyed(spark, lake)
+        _keyed(spark, lake, Path(room, "idle"))
+        _speculated(spark, lake, Path(room, "speculated"))
         _killed(spark, lake, Path(room, "killed"))
 
 
-def _keyed(spark: SparkSession, lake: SparkLake) -> None:
+def _keyed(spark: SparkSession, lake: SparkLake, marker: Path) -> None:
     columns = [st.StructField("id", st.LongType(), False), st.StructField("n", st.LongType())]
     options = {"bucket": "2", "write-only": "true"}
     lake.create_table("db.keyed", st.StructType(columns), primary_keys=["id"], options=options)
     lake.write(spark.range(0, 1000, 1, 4).selectExpr("id", "0L AS n"), "db.keyed")
     lake.write(spark.range(900, 1100, 1, 4).selectExpr("id", "1L AS n"), "db.keyed")
+    # The compaction begins without any executor.
+    tracker = spark.sparkContext._jsc.sc().statusTracker()
+    while len(tracker.getExecutorInfos()) > DRIVER:
+        time.sleep(0.1)
+    marker.touch()
     lake.compact("db.keyed")
     lake.delete("db.keyed", where="id < 100")
+
+
+def _speculated(spark: SparkSession, lake: SparkLake, marker: Path) -> None:
+    """Append rows; one task is held up at its end until Spark has tried it a second time."""
+    lake.create_table("db.speculated", st.StructType([st.StructField("id", st.LongType())]))
+    gate = marker.with_suffix(".gate")
+    os.mkfifo(gate)
+
+    def held_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        task = TaskContext.get()
+        assert task is not None
+        if task.partitionId() == 0 and task.attemptNumber() == 0:
+            gate.read_bytes()
+        elif task.partitionId() == 0:
+            # It fails when the first attempt does not wait.
+            os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+            marker.touch()
+
+    rows = spark.range(0, 40_000, 1, 2).mapInArrow(held_up, "id LONG")
+    lake.write(rows, "db.speculated")
 
 
 def _killed(spark: SparkSession, lake: SparkLake, marker: Path) -> None:

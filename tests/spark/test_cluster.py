@@ -89,12 +89,16 @@ def test_each_write_is_one_commit_whatever_becomes_of_its_tasks(
             "id": list(range(100, 1100)),
             "n": [int(number >= 900) for number in range(100, 1100)],
         }
-        assert (room / "killed").exists()
-        appended = lake.table("db.appended")
-        assert len(appended.snapshots()) == 1
-        assert sorted(appended.scan().to_arrow()["id"].to_pylist()) == list(range(40_000))
-        # What attempts left behind that were killed, or came second, is found and removed.
-        appended.remove_orphan_files(older_than=timedelta(0))
-        present = {path.name for path in tmp_path.glob("lake/**/data-*") if "appended" in str(path)}
-        assert present == {file.name for file in appended.files()}
-        assert appended.scan().count() == 40_000
+        assert (room / "idle").exists()
+        for event, name in (("speculated", "speculated"), ("killed", "appended")):
+            assert (room / event).exists()
+            table = lake.table(f"db.{name}")
+            assert len(table.snapshots()) == 1
+            assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(40_000))
+            # What attempts left behind that were killed, or came second, is found and removed.
+            table.remove_orphan_files(older_than=timedelta(0))
+            present = {
+                path.name for path in tmp_path.glob(f"lake/warehouse/db.db/{name}/**/data-*")
+            }
+            assert present == {file.name for file in table.files()}
+            assert table.scan().count() == 40_000
