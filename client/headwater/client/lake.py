@@ -20,6 +20,7 @@ from headwater.catalog.table.table import Table
 from headwater.client.inspect import LakeInspect
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.location import new_folder
 from headwater.storage.jobs.clone import clone_files
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.change import SchemaChange, check_changes
@@ -387,7 +388,8 @@ class Lake:
         else:
             snapshot = source.latest_snapshot()
         database = self._catalog.databases.get(identifier.database)
-        location = f"{database.location.rstrip('/')}/{identifier.table}"
+        folder = new_folder(identifier.table, self._runtime.new_uuid())
+        location = f"{database.location.rstrip('/')}/{folder}"
         # No data token is for a table that is not there yet.
         place = replace(source.info, identifier=identifier, path=location, is_external=True)
         files = self._catalog.table_files(place)

@@ -20,7 +20,7 @@ from headwater.storage.errors import Unsupported
 from headwater.storage.files.location import Place
 from headwater.storage.runtime import Runtime
 
-__all__ = ["SECRET_PREFIX", "DataToken", "DataTokens", "session_policy"]
+__all__ = ["SECRET_PREFIX", "STS_OPTIONS", "DataToken", "DataTokens", "session_policy"]
 
 SECRET_PREFIX = "s3.sts."
 """The beginning of the options that say how short-lived credentials are had."""
@@ -28,6 +28,9 @@ SECRET_PREFIX = "s3.sts."
 _ROLE, _ENDPOINT, _EXTERNAL_ID = (
     f"{SECRET_PREFIX}{name}" for name in ("role-arn", "endpoint", "external-id")
 )
+STS_OPTIONS = frozenset({_ROLE, _ENDPOINT, _EXTERNAL_ID})
+"""All options that begin so."""
+
 _KEYS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "access_key": (("s3.access-key", "fs.s3.accessKeyId"), "AWS_ACCESS_KEY_ID"),
     "secret_key": (("s3.secret-key", "fs.s3.accessKeySecret"), "AWS_SECRET_ACCESS_KEY"),
@@ -160,7 +163,7 @@ def session_policy(place: Place, *, may_write: bool) -> str:
     The slash at the end keeps ``orders2`` out of reach of whoever may reach ``orders``.
     """
     bucket, _, path = place.key.partition("://")[2].partition("/")
-    prefix = _literal(path)
+    bucket, prefix = _literal(bucket), _literal(path)
     statements = [
         {
             "Effect": "Allow",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from typing import Protocol
+from urllib.parse import unquote
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import Invalid
@@ -98,7 +99,7 @@ def check_branch_name(branch: str) -> None:
         raise Invalid(f"'{MAIN_BRANCH}' is the main branch; choose another name")
     if all(unicodedata.category(character) == "Nd" for character in branch):
         raise Invalid(f"'{branch}' is not a branch name: it must not be a number")
-    for character in branch:
+    for character in unquote(branch):
         if character in "/\\$" or unicodedata.category(character) in ("Cc", "Cs"):
             raise Invalid(
                 f"{branch!r} is not a branch name: it must not contain a slash, a backslash, "

@@ -11,20 +11,21 @@ import re
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
-from headwater.server.data_tokens import SECRET_PREFIX
+from headwater.server.data_tokens import SECRET_PREFIX, STS_OPTIONS
 from headwater.server.settings import ServerSettings
 from headwater.storage.errors import Forbidden, Invalid
 from headwater.storage.files.location import Place
 
 __all__ = ["check_bounds"]
 
-# Paimon Java's name of the option, and pypaimon's.
-_ENDPOINTS = ("s3.endpoint", "fs.s3.endpoint", "s3.sts.endpoint")
+# Every name that anybody, a client with a data token included, may take for an endpoint's.
+_ENDPOINT = re.compile(r"(.*[._-])?endpoint", re.IGNORECASE)
 _KEYS = (("s3.access-key", "fs.s3.accessKeyId"), ("s3.secret-key", "fs.s3.accessKeySecret"))
-# An endpoint is made of it where none is given.
-_REGIONS = ("s3.region", "fs.s3.region", "s3.endpoint.region")
+# Likewise: an endpoint is made of it where none is given.
+_REGION_NAME = re.compile(r"(.*[._-])?region", re.IGNORECASE)
 _REGION = re.compile(r"[A-Za-z0-9-]+")
 _PORTS = {"http": 80, "https": 443}
+_PLAIN = re.compile(r"[A-Za-z0-9:/._~@\[\]-]+")
 
 
 def check_bounds(settings: ServerSettings, location: str, options: Mapping[str, str]) -> None:
@@ -47,9 +48,10 @@ def check_bounds(settings: ServerSettings, location: str, options: Mapping[str, 
         )
     own = settings.plain_storage_options()
     allowed = {_origin(each) for each in settings.allowed_endpoints}
-    allowed |= {_origin(own[name]) for name in _ENDPOINTS if own.get(name)}
-    for name in _ENDPOINTS:
-        if options.get(name) and _origin(options[name]) not in allowed:
+    allowed |= {_origin(own[name]) for name in own if _ENDPOINT.fullmatch(name) and own[name]}
+    for name in options:
+        is_endpoint = _ENDPOINT.fullmatch(name) and options[name]
+        if is_endpoint and _origin(options[name]) not in allowed:
             raise Forbidden(
                 f"option {name}: this server does not allow that endpoint; name it in its setting "
                 "allowed_endpoints (HEADWATER_ALLOWED_ENDPOINTS)"
@@ -61,18 +63,33 @@ def check_bounds(settings: ServerSettings, location: str, options: Mapping[str, 
             f"options {SECRET_PREFIX}* need keys of the warehouse's own (s3.access-key and "
             "s3.secret-key): the server's credentials assume no role that a caller names"
         )
-    for name in _REGIONS:
-        if options.get(name) and not _REGION.fullmatch(options[name]):
+    unknown = sorted(
+        name for name in options if name.startswith(SECRET_PREFIX) and name not in STS_OPTIONS
+    )
+    if unknown:
+        known = ", ".join(sorted(STS_OPTIONS))
+        raise Invalid(f"option {unknown[0]} is not known; there are {known}")
+    for name in options:
+        is_region = _REGION_NAME.fullmatch(name) and options[name]
+        if is_region and not _REGION.fullmatch(options[name]):
             raise Invalid(f"option {name}: a region has only letters, digits and dashes")
 
 
-def _origin(endpoint: str) -> tuple[str, str, int | None]:
-    """The scheme, host and port of an endpoint: where requests are sent."""
+def _no_endpoint() -> Invalid:
+    return Invalid("an endpoint is a URL without credentials, such as https://minio:9000")
+
+
+def _origin(endpoint: str) -> tuple[str, str, int | None, str]:
+    """The scheme, host, port and path of an endpoint: where requests are sent."""
+    # What libraries strip, or read in different ways, is refused.
+    if not _PLAIN.fullmatch(endpoint):
+        raise _no_endpoint()
     try:
         parts: SplitResult = urlsplit(endpoint)
         port = parts.port
     except ValueError:
-        parts, port = SplitResult("", "", "", "", ""), None
+        raise _no_endpoint() from None
     if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc:
-        raise Invalid("an endpoint is a URL without credentials, such as https://minio:9000")
-    return parts.scheme, parts.hostname.rstrip("."), port or _PORTS[parts.scheme]
+        raise _no_endpoint()
+    path = parts.path.rstrip("/")
+    return parts.scheme, parts.hostname.rstrip("."), port or _PORTS[parts.scheme], path

@@ -11,11 +11,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from headwater.storage.errors import Invalid
 from headwater.storage.files.local import local_path, local_uri
 
-__all__ = ["Place", "parse_location"]
+__all__ = ["Place", "leads_elsewhere", "new_folder", "new_location", "parse_location"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ALIASES: Mapping[str, str] = {
@@ -23,9 +24,18 @@ _ALIASES: Mapping[str, str] = {
     "s3n": "s3",
     "gcs": "gs",
     "abfss": "abfs",
-    "wasbs": "wasb",
+    "wasb": "abfs",
+    "wasbs": "abfs",
 }
 _DEFAULT_PORTS: Mapping[str, str] = {"hdfs": "8020", "http": "80", "https": "443"}
+# Clients do not agree on where they lead: some decode percent signs, and take what follows a
+# question mark or a hash for no part of the path (pypaimon: ``LocalFileIO._to_file``,
+# ``PyArrowFileIO.to_filesystem_path``).
+_AMBIGUOUS = re.compile(r"[%?#\\]")
+_NO_NAME = re.compile(r"[/\\\x00-\x1f]")
+_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
+_BUCKET = re.compile(r"[A-Za-z0-9._-]+")
+_HAVE_BUCKETS = frozenset({"s3", "gs", "oss", "obs", "cosn", "tos", "abfs"})
 
 
 def parse_location(text: str) -> str:
@@ -68,6 +78,53 @@ def parse_location(text: str) -> str:
     return f"{scheme}://{'/'.join(kept)}"
 
 
+def new_location(text: str) -> str:
+    """The URI of a directory that somebody chooses; as `parse_location`, which reads all.
+
+    Raises:
+        Invalid: It is no location, or not all clients would take it for the same directory.
+    """
+    location = parse_location(text)
+    scheme, _, rest = location.partition("://")
+    found = _AMBIGUOUS.search(rest)
+    if found is not None:
+        raise Invalid(
+            f"'{location}' is not a usable location: clients do not agree on where a "
+            f"'{found[0]}' leads; choose one without '%', '?', '#' and backslashes"
+        )
+    if scheme != "file" and not _is_plain(_ALIASES.get(scheme, scheme), rest.partition("/")[0]):
+        raise Invalid(
+            f"'{location}' is not a usable location: the name of a bucket or host has ASCII "
+            "letters, digits, dots and dashes only, and a bucket has neither user nor port"
+        )
+    return location
+
+
+def _is_plain(scheme: str, authority: str) -> bool:
+    """True if nothing in a bucket or host is dropped or folded by some clients."""
+    container, at, host = authority.rpartition("@")
+    if at and (scheme != "abfs" or not _BUCKET.fullmatch(container)):
+        return False
+    return (_BUCKET if scheme in _HAVE_BUCKETS else _HOST).fullmatch(host) is not None
+
+
+def new_folder(name: str, id_: str) -> str:
+    """The name of the folder of a new database or table: its own, if all clients can find that.
+
+    Args:
+        name: The name of the database or table.
+        id_: Its id, which tells the folder of one whose name is not taken from all others.
+    """
+    plain = _AMBIGUOUS.sub("_", name)
+    return name if plain == name else f"{plain}-{id_}"
+
+
+def leads_elsewhere(name: str) -> bool:
+    """True if a file or folder of that name is, to some client, in another folder."""
+    plain = unquote(name) if "%" in name else name
+    return plain in (".", "..") or _NO_NAME.search(plain) is not None
+
+
 @dataclass(frozen=True)
 class Place:
     """The directory that a location leads to, whatever it is called.
@@ -95,7 +152,13 @@ class Place:
             return Place("file:///" if resolved == "/" else f"file://{resolved}/")
         scheme = _ALIASES.get(scheme, scheme)
         authority, slash, path = rest.partition("/")
-        authority = authority.lower().removesuffix(f":{_DEFAULT_PORTS.get(scheme, '')}")
+        authority = authority.lower()
+        if scheme in _DEFAULT_PORTS:
+            authority = authority.removesuffix(f":{_DEFAULT_PORTS[scheme]}").rstrip(".")
+        elif scheme == "oss":
+            authority = authority.partition(".")[0]  # its endpoint may follow the bucket's name
+        elif scheme == "abfs":
+            authority = authority.replace(".blob.", ".dfs.")
         return Place(f"{scheme}://{authority}/{path}{slash and '/'}")
 
     @property

@@ -25,6 +25,7 @@ from headwater.storage.schema.foreign_tables import (
     foreign_schema,
 )
 from headwater.storage.schema.option_changes import check_field_options
+from headwater.storage.schema.path_options import check_path_options
 from headwater.storage.schema.sequence_groups import check_partial_update
 from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
 from headwater.storage.schema.table_type import TableType, table_type
@@ -154,6 +155,7 @@ def check_schema(schema: TableSchema) -> None:
                 raise Invalid(f"{role} column '{key}' must not be of a nested type")
             if key_type.root.is_opaque:
                 raise Invalid(f"{role} column '{key}' must not be of type {key_type.root}")
+    check_path_options(schema.options)
     if kind is TableType.FORMAT:
         check_format_options(schema.options)
     if kind is TableType.OBJECT and schema.fields != OBJECT_FIELDS:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.location import leads_elsewhere
 from headwater.storage.types.data_type import Json
 
 __all__ = [
@@ -77,9 +78,10 @@ def check_consumer_id(consumer_id: str) -> None:
     """Refuse an id that cannot name a file; raises Invalid."""
     if not consumer_id.strip():
         raise Invalid("a consumer's id must not be blank")
-    if any(character in consumer_id for character in "/\\\x00"):
+    if leads_elsewhere(consumer_id):
         raise Invalid(
-            f"'{consumer_id}' is not a consumer id: it must not contain a slash or a null character"
+            f"{consumer_id!r} is not a consumer id: it must not contain a slash, percent-encoded "
+            "or not, or a control character"
         )
 
 

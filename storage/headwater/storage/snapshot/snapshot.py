@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from headwater.storage.errors import CorruptData, Invalid
+from headwater.storage.files.location import leads_elsewhere
 from headwater.storage.types.data_type import Json
 
 __all__ = ["CommitKind", "Snapshot", "SnapshotIdentity"]
@@ -51,6 +52,14 @@ _OPTIONAL: Mapping[str, type] = {
     "statistics": str,
     "nextRowId": int,
 }
+# Its values that name files of the table's own.
+_FILES = (
+    "baseManifestList",
+    "deltaManifestList",
+    "changelogManifestList",
+    "indexManifest",
+    "statistics",
+)
 
 
 @dataclass(frozen=True)
@@ -148,6 +157,9 @@ class Snapshot:
         for name, kind in _OPTIONAL.items():
             if document.get(name) is not None:
                 _check(document[name], kind, name, where)
+        for name in _FILES:
+            if leads_elsewhere(str(document.get(name) or "")):
+                raise CorruptData(f"{where} names a file outside the table's directory as '{name}'")
         if document["commitKind"] not in set(CommitKind):
             raise CorruptData(f"{where} has an unknown commitKind {document['commitKind']!r}")
         return Snapshot(document)

@@ -14,6 +14,7 @@ from datetime import datetime
 from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.files.location import leads_elsewhere
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import Json
@@ -91,9 +92,10 @@ def check_tag_name(name: str) -> None:
     """Refuse a name that cannot name a file; raises Invalid."""
     if not name.strip():
         raise Invalid("a tag's name must not be blank")
-    if "/" in name or "\\" in name or "\x00" in name:
+    if leads_elsewhere(name):
         raise Invalid(
-            f"'{name}' is not a tag name: it must not contain a slash or a null character"
+            f"{name!r} is not a tag name: it must not contain a slash, percent-encoded or not, or "
+            "a control character"
         )
 
 

@@ -40,7 +40,7 @@ from headwater.catalog.sql.queries.claimed_places import (
 )
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound
-from headwater.storage.files.location import Place, parse_location
+from headwater.storage.files.location import Place, new_location
 from headwater.storage.files.open_files import open_file_access
 from headwater.storage.runtime import Runtime
 
@@ -91,7 +91,7 @@ class Warehouses:
             Unsupported: Nothing here reaches such a location.
         """
         check_warehouse_name(name)
-        uri = parse_location(location)
+        uri = new_location(location)
         wanted = _claim(name, uri)
         _check_options(name, options)
         files = open_file_access(uri, dict(options))

@@ -26,7 +26,7 @@ from headwater.catalog.sql.queries.claimed_places import (
     refuse_overlap,
 )
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable, Unsupported
-from headwater.storage.files.location import Place, parse_location
+from headwater.storage.files.location import Place, new_location
 from headwater.storage.schema.table_schema import TableSchema
 
 __all__ = [
@@ -197,4 +197,4 @@ def _place(identifier: Identifier, option: str, text: str) -> Place:
         raise Invalid(
             f"table {identifier}: option '{option}' must name URIs or absolute paths, not '{text}'"
         )
-    return Place.of(parse_location(text))
+    return Place.of(new_location(text))

@@ -39,7 +39,7 @@ from headwater.catalog.sql.tables.protection import refuse_protected
 from headwater.catalog.sql.tables.rows import drop_table_rows, lock_table
 from headwater.storage.errors import AlreadyExists, Invalid, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH
-from headwater.storage.files.location import Place, parse_location
+from headwater.storage.files.location import Place, new_folder, new_location
 
 __all__ = ["SqlDatabases"]
 
@@ -89,16 +89,16 @@ class SqlDatabases:
         """Create a database; its ``location`` option must lie in the warehouse."""
         check_database_name(name)
         options = dict(options or {})
-        location = f"{self._context.location}/{name}.db"
+        database_id = self._context.runtime.new_uuid()
+        location = f"{self._context.location}/{new_folder(name, database_id)}.db"
         if _LOCATION in options:
-            location = parse_location(options.pop(_LOCATION))
+            location = new_location(options.pop(_LOCATION))
             place = Place.of(location)
             if not self._context.place.holds(place) or place == self._context.place:
                 raise Invalid(
                     f"database {name}: location {location} is outside the warehouse "
                     f"{self._context.location}"
                 )
-        database_id = self._context.runtime.new_uuid()
         row = {
             "id": database_id,
             "warehouse": self._context.warehouse,

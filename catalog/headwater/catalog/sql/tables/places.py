@@ -11,7 +11,7 @@ from headwater.catalog.sql.database.models import DatabaseRow, TableRow
 from headwater.catalog.sql.queries.claimed_places import Claim, Kind
 from headwater.catalog.sql.queries.lookup import database_not_found
 from headwater.storage.errors import AlreadyExists, Forbidden, Invalid, ResourceType
-from headwater.storage.files.location import Place, parse_location
+from headwater.storage.files.location import Place, new_location
 
 __all__ = [
     "check_external_path",
@@ -65,7 +65,7 @@ def table_location(identifier: Identifier, text: str) -> str:
         raise Invalid(
             f"table {identifier}: option 'path' must be a URI or an absolute path, not '{text}'"
         )
-    return parse_location(text)
+    return new_location(text)
 
 
 def is_in_warehouse(context: CatalogContext, location: str) -> bool:

@@ -51,6 +51,7 @@ from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.files.location import Place
 from headwater.storage.maintenance.reachable import branch_names
 from headwater.storage.scan.plan import live_entries
+from headwater.storage.schema.path_options import check_path_options
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.schema.table_type import table_type
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -102,6 +103,8 @@ class Registrations(TableReads):
                 raise no_table_there(identifier, location)
             branches = {MAIN_BRANCH: FoundBranch((schema,), None, ())}
         schemas = [schema for found in branches.values() for schema in found.schemas]
+        for schema in schemas:
+            check_path_options(schema.options)
         options = named_options(schemas)
         data = find_data_places(self._context, identifier, options, are_checked=False)
         for _ in range(_ATTEMPTS):
@@ -129,6 +132,10 @@ class Registrations(TableReads):
                 "the table in the database that they belong to"
             )
         location = f"{home}/{location.rpartition('/')[2]}"
+        # Nothing is read of what is somebody else's: the answer would tell of it.
+        wanted = table_claim(self._context, "", location, is_external=False)
+        with self._context.database.read() as connection:
+            refuse_overlap(connection, wanted, f"table {identifier}")
         names = {MAIN_BRANCH, *branch_names(self._context.files, location)}
         return location, {
             name: read_branch(self._context, identifier, TableLayout(location, name))

@@ -66,9 +66,11 @@ from headwater.storage.errors import (
     Unsupported,
 )
 from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.files.location import new_folder
 from headwater.storage.schema.change import SchemaChange, SetOption
 from headwater.storage.schema.evolution import apply_changes
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS, other_branch
+from headwater.storage.schema.path_options import check_path_options
 from headwater.storage.schema.rules import new_table_schema
 from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.schema.table_type import TableType, table_type
@@ -126,6 +128,7 @@ class SqlTables(Replacements, Registrations):
             found = self._found(identifier, schema, path)
         now = self._context.runtime.now_millis()
         first = found or new_table_schema(schema, now)
+        check_path_options(first.options)
         if path is not None:
             _check_external(identifier, first)
         table_id = self._insert_table(identifier, first, path, ignore_if_exists)
@@ -209,7 +212,7 @@ class SqlTables(Replacements, Registrations):
         with self._sql.read() as connection:
             database_id, location = find_database(connection, self._context, identifier.database)
             refuse_taken_name(connection, database_id, identifier)
-            path = external_path or f"{location}/{identifier.table}"
+            path = external_path or f"{location}/{new_folder(identifier.table, table_id)}"
             wanted = table_claim(
                 self._context, table_id, path, is_external=external_path is not None
             )
