@@ -415,6 +415,22 @@ def test_access_keys_are_lost_by_a_downgrade_that_is_told_so(
         assert [token.name for token in Tokens(database, SYSTEM_RUNTIME).list()] == ["plain"]
 
 
+def test_the_change_feed_begins_at_the_upgrade(
+    new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    url = new_database()
+    upgrade(url)
+    with closing(SqlCatalog.open(url, warehouse="main", location=str(tmp_path))) as catalog:
+        catalog.databases.create("before")
+    assert downgrade(url, "0008") == "0008"
+    upgrade(url)
+    with closing(SqlCatalog.open(url, warehouse="main", location=str(tmp_path))) as catalog:
+        assert catalog.events.read().events == ()
+        catalog.databases.create("after")
+        (event,) = catalog.events.read().events
+    assert (event.offset, event.type.value, event.subject.name) == (1, "createDatabase", "after")
+
+
 def _execute(url: str, statement: str) -> None:
     engine = open_engine(url)
     try:
@@ -561,7 +577,8 @@ def test_a_database_of_an_older_version_has_to_be_upgraded(
 @pytest.mark.parametrize("revision", ["0000", "base", "-1", "head", ""])
 def test_a_downgrade_needs_a_revision_that_there_is(tmp_path: Path, revision: str) -> None:
     with pytest.raises(
-        Invalid, match="is not a revision; there are 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008"
+        Invalid,
+        match="is not a revision; there are 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008, 0009",
     ):
         downgrade(f"sqlite:///{tmp_path}/x.db", revision)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.databases import DatabaseInfo
+from headwater.catalog.model.events import ANY_EVENT, EventFilter, EventPage
 from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.reconcile import Reconciliation, Watch
@@ -81,6 +82,30 @@ class Lake:
     def close(self) -> None:
         """Give back connections."""
         self._catalog.close()
+
+    def events(
+        self,
+        *,
+        after: int = 0,
+        limit: int = 100,
+        only: EventFilter = ANY_EVENT,
+        all_warehouses: bool = False,
+    ) -> EventPage:
+        """The change feed: who did what to which object, from where, in the order of the commits.
+
+        Args:
+            after: The offset to go on after; 0 begins with the oldest event that is kept.
+            limit: The size of a page, at most 1000.
+            only: Conditions that the events meet.
+            all_warehouses: True for all warehouses, which needs a token that manages.
+
+        Raises:
+            Forbidden: The token does not administer.
+            NotFound: Events after the offset were deleted, as their retention had ended.
+        """
+        return self._catalog.events.read(
+            after=after, limit=limit, only=only, all_warehouses=all_warehouses
+        )
 
     # Databases
 

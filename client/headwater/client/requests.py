@@ -180,6 +180,14 @@ class Requests:
         path = f"/management/v1/warehouses/{encode_path(handshake.prefix, *segments)}"
         return handshake.transport.request(method, path, params=params, body=body).read(model)
 
+    def manage_all(
+        self, model: type[T], *segments: str, params: Mapping[str, str] | None = None
+    ) -> T:
+        """Read by Headwater's own management API what is about all warehouses."""
+        transport = self.connected().transport
+        path = f"/management/v1/{encode_path(*segments)}"
+        return transport.request("GET", path, params=params).read(model)
+
     def delete(self, *segments: str) -> None:
         """Delete something."""
         self.connected().transport.request("DELETE", self.path(*segments)).read(Empty)

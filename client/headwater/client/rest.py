@@ -10,6 +10,7 @@ from headwater.client.consumers import RestConsumers
 from headwater.client.data_token import AskForToken
 from headwater.client.databases import RestDatabases
 from headwater.client.dropped_tables import RestDroppedTables
+from headwater.client.events import RestEvents
 from headwater.client.functions import RestFunctions
 from headwater.client.partitions import RestPartitions
 from headwater.client.permissions import RestPermissions
@@ -81,6 +82,7 @@ class RestCatalog:
         self.branches = RestBranches(self._requests)
         self.partitions = RestPartitions(self._requests)
         self.consumers = RestConsumers(self._requests)
+        self.events = RestEvents(self._requests)
         self.views = RestViews(self._requests)
         self.functions = RestFunctions(self._requests)
         self.permissions = RestPermissions(self._requests)

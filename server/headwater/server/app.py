@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 
 from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.sql.events.feed import EventFeed
 from headwater.server.access.decisions import Decisions
 from headwater.server.api_description.openapi import describe
 from headwater.server.api_description.page import POLICY, page
@@ -31,6 +32,7 @@ from headwater.server.issuer_keys import IssuerKeys
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.management import (
     dropped_tables,
+    events,
     groups,
     protection,
     tokens,
@@ -86,6 +88,7 @@ def create_app(
     find_token: FindToken | None = None,
     managed: ManagedCatalogs | None = None,
     principals: Principals | None = None,
+    feed: EventFeed | None = None,
     metrics: Metrics | None = None,
     probes: Mapping[str, Probe] | None = None,
     at_end: Callable[[], None] | None = None,
@@ -101,6 +104,7 @@ def create_app(
             count.
         managed: The catalogs of the database's warehouses, beside `catalogs`.
         principals: The tokens and groups that are managed over HTTP.
+        feed: The change feed of all warehouses of the catalog's database.
         metrics: The counts; its own when there are none.
         probes: The probes behind `/readyz`, by name.
         at_end: Called when the server stops, after the last answer.
@@ -134,6 +138,7 @@ def create_app(
         principals,
         reads,
         _data_tokens(settings, runtime),
+        feed,
     )
     app.state.services = services
     for feature in (
@@ -153,7 +158,7 @@ def create_app(
         reads_routes,
     ):
         feature.router.join(app)
-    for noun in (warehouses, tokens, groups, dropped_tables, protection, overviews):
+    for noun in (warehouses, tokens, groups, dropped_tables, protection, overviews, events):
         noun.router.join(app)
     app.add_route("/docs", _docs, include_in_schema=False)
     install_error_handlers(app)

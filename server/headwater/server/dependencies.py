@@ -16,6 +16,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.admin.groups import Groups
 from headwater.catalog.sql.admin.tokens import Tokens
+from headwater.catalog.sql.events.feed import EventFeed
 from headwater.server.access.decisions import Decisions
 from headwater.server.data_tokens import DataTokens
 from headwater.server.managed_catalogs import ManagedCatalogs
@@ -81,6 +82,7 @@ class Services:
         principals: The tokens and groups of the database; None without a database.
         reads: The reads that run at a time.
         data_tokens: Gives out data tokens; None when the settings say no.
+        feed: The change feed of all warehouses; None without a database.
     """
 
     catalogs: Mapping[str, Catalog]
@@ -93,6 +95,7 @@ class Services:
     principals: Principals | None = None
     reads: ReadSlots = field(default_factory=lambda: ReadSlots(4, 60))
     data_tokens: DataTokens | None = None
+    feed: EventFeed | None = None
 
     async def find(self, warehouse: str) -> Catalog | None:
         """A warehouse's catalog; None when it is not served here; raises Unavailable."""

@@ -8,6 +8,7 @@ from itertools import count
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headwater.catalog.model.origin import ORIGIN, Origin
 from headwater.server.errors import REQUEST_ID_HEADER
 from headwater.server.logs import REQUEST_ID
 from headwater.server.operation_metrics import WAREHOUSE
@@ -103,8 +104,10 @@ class Envelope:
 
         token = REQUEST_ID.set(request_id)
         request = self._requests.begin(request_id, scope["method"], path, scope.get("client"))
+        origin = ORIGIN.set(Origin(request.client, request_id))
         try:
             await self._app(inner, receive, answer)
         finally:
+            ORIGIN.reset(origin)
             REQUEST_ID.reset(token)
             end()

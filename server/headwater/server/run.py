@@ -27,6 +27,7 @@ from headwater.catalog.sql.admin.warehouses import Warehouses
 from headwater.catalog.sql.database.drivers import PoolSettings, Timeouts
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.open_database import opened_database
+from headwater.catalog.sql.events.feed import EventFeed
 from headwater.server.app import create_app
 from headwater.server.connections import Connections, allow_open_files
 from headwater.server.dependencies import Principals
@@ -275,6 +276,7 @@ def _application(
             find_token=principals.tokens.find,
             managed=managed,
             principals=principals,
+            feed=EventFeed(database),
             metrics=metrics,
             probes=probes_of(database, catalogs),
             # The process may be ended by a signal right after it has stopped.

@@ -13,6 +13,7 @@ from headwater.catalog.model.branches import Branches
 from headwater.catalog.model.consumers import Consumers
 from headwater.catalog.model.databases import Databases
 from headwater.catalog.model.dropped_tables import DroppedTables
+from headwater.catalog.model.events import Events
 from headwater.catalog.model.functions import Functions
 from headwater.catalog.model.partitions import Partitions
 from headwater.catalog.model.permissions import Permissions
@@ -118,6 +119,11 @@ class Catalog(Protocol):
     @property
     def protection(self) -> Protection:
         """Flags that refuse drops."""
+        ...
+
+    @property
+    def events(self) -> Events:
+        """The change feed: who did what to which object."""
         ...
 
     @property

@@ -17,6 +17,7 @@ from headwater.catalog.sql.database.schema_state import (
     create_missing_tables,
     no_tables,
 )
+from headwater.catalog.sql.events.feed import EventFeed, WarehouseEvents
 from headwater.catalog.sql.history.branches import SqlBranches
 from headwater.catalog.sql.history.consumers import SqlConsumers
 from headwater.catalog.sql.history.partitions import SqlPartitions
@@ -86,6 +87,7 @@ class SqlCatalog:
             context, self._outbox, self.databases, self.tables, self.snapshots
         )
         self.bulk = BulkReads(context)
+        self.events = WarehouseEvents(EventFeed(context.database), context.warehouse)
         self.operation = Operation(context, self._outbox, self.dropped_tables)
 
     def __repr__(self) -> str:

@@ -148,6 +148,9 @@ OPERATIONS: Mapping[str, Rule] = {
     "setTableProtection": _kept(Scope.WRITE, needs.on(_TABLE, Access.ALTER)),
     "listHolders": _kept(Scope.READ, needs.of_a_list_of_grants),
     "listSeenTables": _kept(Scope.READ, needs.of_what_is_seen),
+    # The change feed shows all of a warehouse, whatever is granted.
+    "listEvents": _kept(Scope.ADMINISTER, needs.nothing),
+    "listAllEvents": _MANAGE_ALL,
     # Management
     "listWarehouses": _MANAGE_ALL,
     "addWarehouse": _MANAGE_ALL,

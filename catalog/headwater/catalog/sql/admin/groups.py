@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from sqlalchemy import and_, delete, insert, or_, select
+from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from headwater.catalog.model.events import EventType, ObjectKind, Subject
 from headwater.catalog.model.groups import Membership
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.permissions import check_principal
@@ -12,6 +14,7 @@ from headwater.catalog.model.principal import GROUP_PREFIX
 from headwater.catalog.sql.admin.principal_names import check_principal_name
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import GroupMemberRow
+from headwater.catalog.sql.events.record import record_event_in
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound
 
@@ -40,23 +43,36 @@ class Groups:
         check_principal(GROUP_PREFIX + group)
         check_principal_name(principal, "principal's")
         row = {"group_name": group, "principal": principal}
+
+        def work(connection: Connection) -> None:
+            connection.execute(insert(GroupMemberRow), row)
+            self._recorded(connection, EventType.ADD_MEMBER, group, principal)
+
         try:
-            self._database.write(lambda connection: connection.execute(insert(GroupMemberRow), row))
+            self._database.write(work)
         except IntegrityError as error:
             raise AlreadyExists(f"'{principal}' is in group '{group}' already") from error
 
     def remove(self, group: str, principal: str) -> None:
         """End a membership; raises NotFound."""
         row = GroupMemberRow
-        gone = self._database.write(
-            lambda connection: (
-                connection.execute(
-                    delete(row).where(row.group_name == group, row.principal == principal)
-                ).rowcount
-            )
-        )
-        if not gone:
+
+        def work(connection: Connection) -> bool:
+            gone = connection.execute(
+                delete(row).where(row.group_name == group, row.principal == principal)
+            ).rowcount
+            if gone:
+                self._recorded(connection, EventType.REMOVE_MEMBER, group, principal)
+            return bool(gone)
+
+        if not self._database.write(work):
             raise NotFound(f"'{principal}' is not in group '{group}'")
+
+    def _recorded(
+        self, connection: Connection, type_: EventType, group: str, principal: str
+    ) -> None:
+        subject, now = Subject(ObjectKind.GROUP, group), self._database.now_millis()
+        record_event_in(connection, now, "", type_, subject, {"member": principal})
 
     def of(self, principal: str) -> frozenset[str]:
         """The groups of a principal; raises Unavailable."""

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, func, literal, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstrumentedAttribute
 
+from headwater.catalog.model.events import EventType, ObjectKind, Subject
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import (
     DatabaseRow,
@@ -18,6 +19,7 @@ from headwater.catalog.sql.database.models import (
     TableRow,
     WarehouseRow,
 )
+from headwater.catalog.sql.events.record import record_event_in
 from headwater.catalog.sql.queries.claimed_places import (
     Claim,
     Kind,
@@ -70,6 +72,8 @@ def move_warehouse(
         count = _count(connection, name, old)
         if apply:
             _move(connection, name, old, new)
+            subject, now = Subject(ObjectKind.WAREHOUSE, name), database.now_millis()
+            record_event_in(connection, now, name, EventType.MOVE_WAREHOUSE, subject)
         return count
 
     return database.write(work)

@@ -6,6 +6,7 @@ from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from headwater.catalog.model.events import Detail, EventType, ObjectKind, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.permissions import (
@@ -34,6 +35,7 @@ from headwater.catalog.sql.database.models import (
     TableRow,
     ViewRow,
 )
+from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.listing import list_globally
 from headwater.catalog.sql.queries.lookup import database_not_found, latest_schema
@@ -183,19 +185,25 @@ class SqlPermissions:
             same = self._same(object_id, grant.target, grant.access, grant.principal)
             # Changed where it is rather than taken away and made anew: of many that grant the same,
             # all but the first then find it there.
-            if connection.execute(update(GrantRow).where(*same).values(values)).rowcount:
-                return
-            connection.execute(
-                insert(GrantRow),
-                {
-                    "object_id": object_id,
-                    "resource_type": grant.target.type.value,
-                    "warehouse": self._context.warehouse,
-                    "principal": grant.principal,
-                    "access": grant.access.value,
-                    **values,
-                },
-            )
+            if not connection.execute(update(GrantRow).where(*same).values(values)).rowcount:
+                connection.execute(
+                    insert(GrantRow),
+                    {
+                        "object_id": object_id,
+                        "resource_type": grant.target.type.value,
+                        "warehouse": self._context.warehouse,
+                        "principal": grant.principal,
+                        "access": grant.access.value,
+                        **values,
+                    },
+                )
+            details = _details(grant.target, grant.access, grant.principal)
+            if grant.expires_at is not None:
+                details["until"] = grant.expires_at
+            if grant.columns is not None:
+                details["columns"] = sorted(grant.columns.mentioned)
+            subject = self._subject(grant.target, object_id)
+            record_event(connection, self._context, EventType.GRANT_PERMISSION, subject, details)
 
         for _ in range(_ATTEMPTS):
             try:
@@ -212,11 +220,28 @@ class SqlPermissions:
 
         def work(connection: Connection) -> None:
             object_id = self._object_id(connection, target)
-            connection.execute(
+            gone = connection.execute(
                 delete(GrantRow).where(*self._same(object_id, target, access, principal))
             )
+            if gone.rowcount:
+                details = _details(target, access, principal)
+                subject = self._subject(target, object_id)
+                type_ = EventType.REVOKE_PERMISSION
+                record_event(connection, self._context, type_, subject, details)
 
         self._sql.write(work)
+
+    def _subject(self, target: PermissionTarget, object_id: str) -> Subject:
+        if target.database is None:
+            return Subject(ObjectKind.WAREHOUSE, self._context.warehouse)
+        for kind, name in (
+            (ObjectKind.TABLE, target.table),
+            (ObjectKind.VIEW, target.view),
+            (ObjectKind.FUNCTION, target.function),
+        ):
+            if name is not None:
+                return Subject(kind, name, object_id, target.database)
+        return Subject(ObjectKind.DATABASE, target.database, object_id)
 
     def _same(
         self, object_id: str, target: PermissionTarget, access: Access, principal: str
@@ -292,6 +317,10 @@ def _not_found(target: PermissionTarget) -> NotFound:
         resource_type=kind,
         resource_name=name,
     )
+
+
+def _details(target: PermissionTarget, access: Access, principal: str) -> dict[str, Detail]:
+    return {"on": target.type.value, "access": access.value, "to": principal}
 
 
 def _document(columns: ColumnSet) -> str:

@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.access import ALL_OF_IT, TableAccess
+from headwater.catalog.model.events import Detail, EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.policies import (
@@ -26,6 +27,7 @@ from headwater.catalog.model.policy_subjects import policy_subjects
 from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, PolicyRow, TableRow
+from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.lookup import find_table, latest_schema, lock_branch
 from headwater.catalog.sql.queries.names import check_page
@@ -146,6 +148,9 @@ class SqlPolicies:
                 "created_by": current_name(),
             }
             connection.execute(insert(PolicyRow), row)
+            details = _details(policy.type, policy.principal, policy.column)
+            subject = Subject.table(identifier, table_id)
+            record_event(connection, self._context, EventType.CREATE_POLICY, subject, details)
 
         try:
             self._sql.write(work)
@@ -170,7 +175,7 @@ class SqlPolicies:
         _refuse_branch(identifier)
 
         def work(connection: Connection) -> bool:
-            table_id = find_table(connection, self._context, identifier).id
+            table_id = self._locked(connection, identifier)
             _refuse_restricted(connection, table_id, identifier)
             gone = connection.execute(
                 delete(PolicyRow).where(
@@ -180,7 +185,12 @@ class SqlPolicies:
                     PolicyRow.column == (column or ""),
                 )
             )
-            return gone.rowcount > 0
+            if not gone.rowcount:
+                return False
+            details = _details(type, principal, column)
+            subject = Subject.table(identifier, table_id)
+            record_event(connection, self._context, EventType.DROP_POLICY, subject, details)
+            return True
 
         if not self._sql.write(work) and not ignore_if_not_exists:
             name = policy_name(type, principal, column)
@@ -197,6 +207,12 @@ class SqlPolicies:
         if find_table(connection, self._context, identifier).id != table_id:
             raise Conflict(f"table {identifier} is being dropped and created again; retry")
         return table_id
+
+
+def _details(type: PolicyType, principal: str, column: str | None) -> dict[str, Detail]:
+    # Not the rule: it may name values of the table's data.
+    found: dict[str, Detail] = {"policy": type.value, "for": principal}
+    return found if column is None else {**found, "column": column}
 
 
 def refuse_policies_broken_by(

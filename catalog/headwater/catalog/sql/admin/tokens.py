@@ -9,12 +9,14 @@ from datetime import timedelta
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from headwater.catalog.model.events import Detail, EventType, ObjectKind, Subject
 from headwater.catalog.model.principal import Scope
 from headwater.catalog.model.tokens import AccessKey, NewToken, TokenInfo, TokenKind, token_hash
 from headwater.catalog.sql.admin.principal_names import check_principal_name
 from headwater.catalog.sql.admin.sealed_options import KEYS, OptionKeys
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import GroupMemberRow, TokenRow
+from headwater.catalog.sql.events.record import record_event_in
 from headwater.storage.errors import AlreadyExists, CorruptData, Invalid, NotFound, Unavailable
 from headwater.storage.runtime import Runtime
 
@@ -85,8 +87,21 @@ class Tokens:
             "warehouses": None if warehouses is None else json.dumps(sorted(set(warehouses))),
             "sealed_secret": self._keys.seal_secret(id_, secret) if is_access_key else None,
         }
+        details: dict[str, Detail] = {
+            "kind": kind.value,
+            "scopes": sorted(set(scopes)),
+            "expiresAt": expires_at,
+        }
+        if warehouses is not None:
+            details["warehouses"] = sorted(set(warehouses))
+
+        def work(connection: Connection) -> None:
+            connection.execute(insert(TokenRow), row)
+            subject = Subject(ObjectKind.TOKEN, name, id_)
+            record_event_in(connection, now, "", EventType.CREATE_TOKEN, subject, details)
+
         try:
-            self._database.write(lambda connection: connection.execute(insert(TokenRow), row))
+            self._database.write(work)
         except IntegrityError as error:
             raise AlreadyExists(
                 f"there is a token named '{name}' already; revoke it, or choose another name"
@@ -171,6 +186,11 @@ class Tokens:
                     .where(TokenRow.id == row.id)
                     .values(sealed_secret=self._keys.seal_secret(row.id, secret))
                 )
+                subject, now = (
+                    Subject(ObjectKind.TOKEN, row.name, row.id),
+                    self._runtime.now_millis(),
+                )
+                record_event_in(connection, now, "", EventType.ROTATE_KEY, subject)
             return len(old)
 
         return self._database.write(work)
@@ -190,12 +210,19 @@ class Tokens:
 
     def revoke(self, name: str) -> None:
         """Delete a token; raises NotFound."""
-        gone = self._database.write(
-            lambda connection: (
-                connection.execute(delete(TokenRow).where(TokenRow.name == name)).rowcount
-            )
-        )
-        if not gone:
+
+        def work(connection: Connection) -> bool:
+            token_id = connection.execute(
+                select(TokenRow.id).where(TokenRow.name == name).with_for_update()
+            ).scalar_one_or_none()
+            if token_id is None:
+                return False
+            connection.execute(delete(TokenRow).where(TokenRow.id == token_id))
+            subject, now = Subject(ObjectKind.TOKEN, name, token_id), self._runtime.now_millis()
+            record_event_in(connection, now, "", EventType.REVOKE_TOKEN, subject)
+            return True
+
+        if not self._database.write(work):
             raise NotFound(f"there is no token named '{name}'; 'headwater token list' shows them")
 
 
@@ -206,8 +233,10 @@ def _groups(connection: Connection, name: str) -> frozenset[str]:
     return frozenset(found.scalars())
 
 
-def _sealed() -> Select[str, str | None]:
-    return select(TokenRow.id, TokenRow.sealed_secret).where(TokenRow.sealed_secret.is_not(None))
+def _sealed() -> Select[str, str, str | None]:
+    return select(TokenRow.id, TokenRow.name, TokenRow.sealed_secret).where(
+        TokenRow.sealed_secret.is_not(None)
+    )
 
 
 def _tokens() -> Select[str, int, int | None, str, str | None, str, str | None]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import Select, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from headwater.catalog.model.events import Detail, EventType, ObjectKind, Subject
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.warehouses import (
     WarehouseInfo,
@@ -26,6 +27,7 @@ from headwater.catalog.sql.database.models import (
     TableRow,
     WarehouseRow,
 )
+from headwater.catalog.sql.events.record import record_event_in
 from headwater.catalog.sql.queries.claimed_places import (
     Claim,
     Kind,
@@ -117,6 +119,7 @@ class Warehouses:
             files.make_directory(uri)
             if not _is_claimed(connection, wanted):
                 claim(connection, wanted)
+            _recorded(connection, now, EventType.ADD_WAREHOUSE, name, options)
 
         try:
             self._database.write(work)
@@ -166,6 +169,8 @@ class Warehouses:
                 if other is not None:
                     raise overlap_error(f"warehouse '{wanted.owner}'", wanted, other)
                 claim(connection, wanted)
+                now = self._runtime.now_millis()
+                _recorded(connection, now, EventType.CLAIM_WAREHOUSE, wanted.owner)
 
         self._database.write(work)
 
@@ -243,6 +248,8 @@ class Warehouses:
                 .where(WarehouseRow.name == name)
                 .values(options=self._seal(name, options), updated_at=now)
             )
+            named = [*updates, *removals]
+            _recorded(connection, now, EventType.SET_WAREHOUSE, name, named)
             return changed
 
         return self._database.write(work)
@@ -273,6 +280,8 @@ class Warehouses:
                     .where(row.name == each.name)
                     .values(options=self._keys.seal(each.name, options))
                 )
+                now = self._runtime.now_millis()
+                _recorded(connection, now, EventType.ROTATE_KEY, each.name)
             return len(old)
 
         return self._database.write(work)
@@ -336,8 +345,19 @@ class Warehouses:
             drop_warehouse_grants(connection, name)
             for place in places:
                 release_warehouse(connection, name, place)
+            now = self._runtime.now_millis()
+            _recorded(connection, now, EventType.REMOVE_WAREHOUSE, name)
 
         self._database.write(work)
+
+
+def _recorded(
+    connection: Connection, now: int, type_: EventType, name: str, options: Iterable[str] = ()
+) -> None:
+    # Not their values, which may be secret.
+    details: dict[str, Detail] = {"options": sorted(options)} if options else {}
+    subject = Subject(ObjectKind.WAREHOUSE, name)
+    record_event_in(connection, now, name, type_, subject, details)
 
 
 def _warehouses() -> _Columns:

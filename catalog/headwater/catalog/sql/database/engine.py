@@ -113,6 +113,10 @@ class SqlDatabase:
         with self._watched("read"), self._explained(connect) as connection:
             yield connection
 
+    def now_millis(self) -> int:
+        """The time by this machine's clock, in milliseconds since the epoch."""
+        return self._runtime.now_millis()
+
     def certain_now_millis(self) -> int:
         """The time that has come by every clock there is, in milliseconds since the epoch.
 

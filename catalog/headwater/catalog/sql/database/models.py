@@ -40,6 +40,8 @@ __all__ = [
     "ConsumerLeaseRow",
     "DatabaseRow",
     "DroppedTableRow",
+    "EventPositionRow",
+    "EventRow",
     "FunctionRow",
     "GrantRow",
     "GroupMemberRow",
@@ -56,7 +58,7 @@ __all__ = [
     "WarehouseRow",
 ]
 
-REVISION = "0008"
+REVISION = "0009"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
@@ -434,6 +436,48 @@ class OutboxRow(Base):
     number: Mapped[int] = mapped_column(BigInteger)
     path: Mapped[str] = mapped_column(Text)
     created_at: Mapped[int] = mapped_column(BigInteger)
+
+
+class EventRow(Base):
+    """An event of the change feed; see `headwater.catalog.model.events.Event`.
+
+    `position` is its offset, given after its transaction was committed; `document` is a JSON object
+    with the address of the client, the id of the request and the details.
+    """
+
+    __tablename__ = "hw_events"
+    __table_args__ = (Index(None, "position", "id"),)
+
+    id: Mapped[int] = mapped_column(_SERIAL, primary_key=True, autoincrement=True)
+    position: Mapped[int | None] = mapped_column(BigInteger)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    # No foreign keys: events outlive what they are about.
+    warehouse: Mapped[str] = mapped_column(_NAME)
+    type: Mapped[str] = mapped_column(String(32))
+    kind: Mapped[str] = mapped_column(String(16))
+    object_id: Mapped[str] = mapped_column(_ID)
+    database: Mapped[str] = mapped_column(_NAME)
+    name: Mapped[str] = mapped_column(_NAME)
+    principal: Mapped[str | None] = mapped_column(String(255))
+    outcome: Mapped[str] = mapped_column(String(16))
+    document: Mapped[str] = mapped_column(_DOCUMENT)
+
+
+class EventPositionRow(Base):
+    """A position in the change feed, which is kept under a name.
+
+    ``numbered`` is the last offset that was given out, ``deleted`` the last one whose event is
+    gone, and ``sink:NAME`` the last one that a sink has got. What delivers to a sink owns it until
+    `expires_at`, and `fence` grows with each owner.
+    """
+
+    __tablename__ = "hw_event_positions"
+
+    name: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    position: Mapped[int] = mapped_column(BigInteger)
+    fence: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    owner: Mapped[str | None] = mapped_column(String(255))
+    expires_at: Mapped[int | None] = mapped_column(BigInteger)
 
 
 for _table in Base.metadata.tables.values():

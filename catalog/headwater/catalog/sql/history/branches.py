@@ -8,7 +8,7 @@ directory. Locks are taken with the main branch first, then by name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.branches import branch_of, check_branch_name
+from headwater.catalog.model.events import Detail, EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
@@ -28,6 +29,7 @@ from headwater.catalog.sql.database.models import (
     SchemaRow,
     SnapshotRow,
 )
+from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.branch_history import (
     common_snapshot,
     copy_rows,
@@ -298,6 +300,10 @@ class SqlBranches:
             number=0 if snapshot is None else snapshot.id,
             path="" if fork is None else fork.tag_path,
         )
+        details: dict[str, Detail] = {"branch": branch, "from": record.branch}
+        if snapshot is not None:
+            details["snapshot"] = snapshot.id
+        self._recorded(connection, record, EventType.CREATE_BRANCH, details)
         return True
 
     def _copy_state(
@@ -344,6 +350,8 @@ class SqlBranches:
             )
         delete_branch_rows(connection, record.id, record.branch, (BranchRow,))
         self._outbox.add(connection, Action.MOVE, record.id, new_name, path=old)
+        details: dict[str, Detail] = {"branch": record.branch, "to": new_name}
+        self._recorded(connection, record, EventType.RENAME_BRANCH, details)
         return True
 
     def _forward(
@@ -388,6 +396,12 @@ class SqlBranches:
             path=source.layout.branch_location,
             layout=target.layout,
         )
+        details: dict[str, Detail] = {
+            **of_branch(target.branch),
+            "from": source.branch,
+            "snapshot": source.snapshot_id,
+        }
+        self._recorded(connection, target, EventType.FORWARD_BRANCH, details)
         return True
 
     def _refuse_policies_broken_by(
@@ -428,7 +442,18 @@ class SqlBranches:
             OutboxRow, SnapshotRow, SchemaRow, PartitionRow, ConsumerLeaseRow, BranchRow,
         )  # fmt: skip
         delete_branch_rows(connection, main.id, branch, models)
+        self._recorded(connection, main, EventType.DROP_BRANCH, {"branch": branch})
         return True
+
+    def _recorded(
+        self,
+        connection: Connection,
+        record: TableRecord,
+        type_: EventType,
+        details: Mapping[str, Detail],
+    ) -> None:
+        subject = Subject.table(record.identifier, record.id)
+        record_event(connection, self._context, type_, subject, details)
 
 
 def _lock(connection: Connection, table_id: str, branches: set[str]) -> None:

@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.origin import Origin, current_origin
 from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, SnapshotRow
@@ -29,6 +30,7 @@ from headwater.catalog.sql.database.prepared import (
     padded,
     run_together,
 )
+from headwater.catalog.sql.events.record import CommitEvent, recording_commits
 from headwater.catalog.sql.history.statistics import Growth, Sizes, growing, snapshot_row
 from headwater.catalog.sql.history.stream_counts import COUNT_COLUMNS, StreamCounts
 from headwater.catalog.sql.outbox.mirror_files import PlaceTaken, is_taken
@@ -73,6 +75,7 @@ class Offer:
         base_uuid: The uuid of the one before it.
         statistics: The changes to the statistics of partitions.
         principal: The principal who offers it.
+        origin: The request that it came with.
         step: The step that it is a part of, see `headwater.storage.steps`.
     """
 
@@ -82,6 +85,7 @@ class Offer:
     base_uuid: str | None
     statistics: Sequence[PartitionStatistics]
     principal: str | None = field(default_factory=current_name)
+    origin: Origin | None = field(default_factory=current_origin)
     step: object = field(default_factory=current_step, compare=False, repr=False)
 
     def follows(self, head: Head) -> bool:
@@ -351,12 +355,17 @@ class Commits:
         ]
         growths = [Growth(record, offer.statistics, offer.principal) for offer, record in moving]
         done = [Committed(record.id, record.layout, offer.snapshot) for offer, record in moving]
+        events = [
+            CommitEvent(record.identifier, record.id, offer.snapshot, offer.principal, offer.origin)
+            for offer, record in moving
+        ]
         run_together(
             connection,
             [
                 Change(_moving(len(heads)), numbered(heads)),
                 Change(_inserting(len(rows)), numbered(rows)),
                 *growing(connection, self._context, growths),
+                recording_commits(self._context, events),
                 self._outbox.adding(done),
             ],
         )

@@ -11,10 +11,12 @@ from sqlalchemy import Connection, Row, select
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.consumers import ConsumerInfo, ConsumerLag, ConsumerLease
+from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SnapshotRow
+from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.consumer_leases import (
     check_lease,
     check_owner,
@@ -27,7 +29,7 @@ from headwater.catalog.sql.history.snapshot_reads import readable_table, settled
 from headwater.catalog.sql.history.statistics import chunks, read_schema
 from headwater.catalog.sql.history.stream_counts import COUNT_COLUMNS, StreamCounts
 from headwater.catalog.sql.outbox.outbox import Outbox
-from headwater.catalog.sql.queries.lookup import TableRecord, find_table
+from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import CorruptData
 from headwater.storage.options import ChangelogProducer, TableOptions
@@ -117,19 +119,36 @@ class SqlConsumers:
             with self._context.database.read() as connection:
                 is_leased = find_lease(connection, record, consumer_id) is not None
             if not is_leased:
-                self._move(record, consumer_id, next_snapshot)
+                self._context.database.write(
+                    lambda connection: self._reset(connection, record, consumer_id, next_snapshot)
+                )
                 return
         now = self._context.database.certain_now_millis()
 
         def work(connection: Connection) -> None:
+            # While the lease is locked, nobody takes it who would move the consumer, too.
             if owner is None:
                 revoke(connection, record, consumer_id, now, force=force)
+                self._reset(connection, record, consumer_id, next_snapshot)
             else:
+                # A reader that goes on is no event: it only reads.
                 check_owner(connection, record, consumer_id, owner)
-            # While the lease is locked, nobody takes it who would move the consumer, too.
-            self._move(record, consumer_id, next_snapshot)
+                self._move(record, consumer_id, next_snapshot)
 
         self._context.database.write(work)
+
+    def _reset(
+        self,
+        connection: Connection,
+        record: TableRecord,
+        consumer_id: str,
+        next_snapshot: int | None,
+    ) -> None:
+        lock_branch(connection, record.id, record.branch)
+        self._move(record, consumer_id, next_snapshot)
+        details = {"consumer": consumer_id, "next": next_snapshot, **of_branch(record.branch)}
+        subject = Subject.table(record.identifier, record.id)
+        record_event(connection, self._context, EventType.RESET_CONSUMER, subject, details)
 
     def _move(self, record: TableRecord, consumer_id: str, next_snapshot: int | None) -> None:
         if next_snapshot is None:

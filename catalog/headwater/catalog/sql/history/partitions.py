@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Row, Select, and_, bindparam, delete, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.partitions import (
@@ -24,6 +25,7 @@ from headwater.catalog.model.partitions import (
 from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import PartitionRow
+from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.partition_names import (
     EVERY_NAME,
     NameRange,
@@ -161,6 +163,8 @@ class SqlPartitions:
                     created.append(asked)
             self._register(connection, record, new, is_done=False)
             self._report(connection, record, reports, is_added=not replace_statistics)
+            if new or reports:
+                self._recorded(connection, record, EventType.CREATE_PARTITIONS, new.values())
             return CreatedPartitions(created, existed)
 
         return self._context.database.write(work)
@@ -186,6 +190,9 @@ class SqlPartitions:
                 connection.execute(
                     delete(PartitionRow).where(*_here(record), PartitionRow.spec_key.in_(chunk))
                 )
+            if known:
+                gone = [asked[key] for key in known]
+                self._recorded(connection, record, EventType.DROP_PARTITIONS, gone)
             return DroppedPartitions([asked[key] for key in asked if key in known], missing)
 
         return self._context.database.write(work)
@@ -205,6 +212,8 @@ class SqlPartitions:
                     .where(*_here(record), PartitionRow.spec_key.in_(chunk))
                     .values(is_done=True, **self._updated())
                 )
+            done = wanted.values()
+            self._recorded(connection, record, EventType.MARK_DONE_PARTITIONS, done)
 
         self._context.database.write(work)
 
@@ -319,6 +328,18 @@ class SqlPartitions:
                 for key, report in reports.items()
             ],
         )
+
+    def _recorded(
+        self,
+        connection: Connection,
+        record: TableRecord,
+        type_: EventType,
+        specs: Collection[Spec],
+    ) -> None:
+        # Their names are values of the table's data.
+        details = {"partitions": len(specs), **of_branch(record.branch)}
+        subject = Subject.table(record.identifier, record.id)
+        record_event(connection, self._context, type_, subject, details)
 
     def _updated(self) -> dict[str, object]:
         now = self._context.runtime.now_millis()

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from sqlalchemy import delete, select, update
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql.database.models import BranchRow, PartitionRow, SnapshotRow
+from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.branch_history import delete_branch_rows
 from headwater.catalog.sql.history.manifest_sizes import (
     Recorded,
@@ -123,6 +125,9 @@ class Rollbacks(SnapshotReads):
             number=target.id,
             layout=record.layout,
         )
+        subject = Subject.table(record.identifier, record.id)
+        details = {"snapshot": target.id, **of_branch(record.branch)}
+        record_event(connection, self._context, EventType.ROLLBACK_TABLE, subject, details)
 
 
 def _is_in_history(connection: Connection, record: TableRecord, target: Snapshot) -> bool:

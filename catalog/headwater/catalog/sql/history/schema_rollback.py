@@ -9,9 +9,11 @@ from functools import partial
 from sqlalchemy import delete, select, update
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
+from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.snapshot_reads import SnapshotReads, settled_table
 from headwater.catalog.sql.history.statistics import read_schema
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
@@ -102,4 +104,7 @@ class SchemaRollbacks(SnapshotReads):
             number=target,
             layout=record.layout,
         )
+        subject = Subject.table(record.identifier, record.id)
+        details = {"schema": target, **of_branch(record.branch)}
+        record_event(connection, self._context, EventType.ROLLBACK_SCHEMA, subject, details)
         return True

@@ -5,11 +5,13 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.model.events import Detail, EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.tags import TagInfo
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SnapshotRow
+from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.snapshot_reads import (
     SnapshotReads,
     readable_table,
@@ -19,7 +21,7 @@ from headwater.catalog.sql.history.snapshot_reads import (
 from headwater.catalog.sql.history.statistics import read_schema
 from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.listing import name_page
-from headwater.catalog.sql.queries.lookup import find_table, lock_branch
+from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.snapshot.tag import (
@@ -73,7 +75,10 @@ class SqlTags:
         created_at = self._context.runtime.now_millis()
         wanted_tag = Tag(tag, snapshot, created_at, retained_millis)
 
+        is_written = False
+
         def work(connection: Connection) -> bool:
+            nonlocal is_written
             # Under the lock, so that no rollback takes the snapshot away at the same time.
             lock_branch(connection, record.id, record.branch)
             now = find_table(connection, self._context, identifier)
@@ -87,7 +92,12 @@ class SqlTags:
             is_same = now.id == record.id and now.snapshot_id >= snapshot.id
             if not is_same or (row is not None and row.uuid != snapshot.uuid):
                 raise Conflict(f"table {identifier} was rolled back meanwhile; look, then retry")
-            return write_tag_file(self._files, record.layout, wanted_tag)
+            # It may be called again, and finds its own file then.
+            if not is_written and not write_tag_file(self._files, record.layout, wanted_tag):
+                return False
+            is_written = True
+            self._recorded(connection, record, EventType.CREATE_TAG, tag, snapshot.id)
+            return True
 
         if not self._context.database.write(work):
             raise AlreadyExists(
@@ -129,7 +139,27 @@ class SqlTags:
         record = settled_table(self._context, self._outbox, identifier)
         if not tag or "/" in tag or not self._files.exists(record.layout.tag(tag)):
             raise _tag_not_found(identifier, tag)
-        delete_tag_file(self._files, record.layout, tag)
+
+        def work(connection: Connection) -> None:
+            lock_branch(connection, record.id, record.branch)
+            delete_tag_file(self._files, record.layout, tag)
+            self._recorded(connection, record, EventType.DELETE_TAG, tag)
+
+        self._context.database.write(work)
+
+    def _recorded(
+        self,
+        connection: Connection,
+        record: TableRecord,
+        type_: EventType,
+        tag: str,
+        snapshot_id: int | None = None,
+    ) -> None:
+        details: dict[str, Detail] = {"tag": tag, **of_branch(record.branch)}
+        if snapshot_id is not None:
+            details["snapshot"] = snapshot_id
+        subject = Subject.table(record.identifier, record.id)
+        record_event(connection, self._context, type_, subject, details)
 
 
 def _tag_not_found(identifier: Identifier, name: str) -> NotFound:

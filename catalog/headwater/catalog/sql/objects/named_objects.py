@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, TypeVarTuple, Unpack
+from typing import Generic, Literal, Protocol, TypeVar, TypeVarTuple, Unpack
 
 from sqlalchemy import Row, Select, delete, insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.audit import AuditFields
+from headwater.catalog.model.events import Detail, EventType, ObjectKind, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.sql.admin.grants import drop_grants
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, FunctionRow, NamedRow, ViewRow
+from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.queries.audit import audit_of, created, updated
 from headwater.catalog.sql.queries.listing import (
     list_globally,
@@ -139,8 +141,9 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
     ) -> None:
         """Create an object; Invalid for its name, NotFound (DATABASE), AlreadyExists."""
         self._shape.check_name(identifier)
+        object_id = self._context.runtime.new_uuid()
         row = {
-            "id": self._context.runtime.new_uuid(),
+            "id": object_id,
             "name": identifier.name,
             "document": self._shape.to_json(content),
             **created(self._context.runtime.now_millis()),
@@ -150,6 +153,7 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
             database_id = find_database_id(connection, self._context, identifier.database)
             self._refuse_taken(connection, database_id, identifier)
             connection.execute(insert(self._model), {**row, "database_id": database_id})
+            self._recorded(connection, "create", identifier, object_id)
 
         try:
             self._write(work, identifier)
@@ -177,6 +181,7 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
                 .where(self._model.id == row.id)
                 .values(document=document, **updated(self._context.runtime.now_millis()))
             )
+            self._recorded(connection, "alter", identifier, row.id)
 
         self._sql.write(work)
 
@@ -198,6 +203,7 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
                     **updated(self._context.runtime.now_millis()),
                 )
             )
+            self._recorded(connection, "rename", source, row.id, {"to": str(destination)})
 
         self._write(work, destination)
 
@@ -208,12 +214,26 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
             row = self._lock(connection, identifier)
             connection.execute(delete(self._model).where(self._model.id == row.id))
             drop_grants(connection, [row.id])
+            self._recorded(connection, "drop", identifier, row.id)
 
         try:
             self._sql.write(work)
         except NotFound:
             if not ignore_if_not_exists:
                 raise
+
+    def _recorded(
+        self,
+        connection: Connection,
+        verb: Literal["create", "alter", "rename", "drop"],
+        identifier: Identifier,
+        object_id: str,
+        details: Mapping[str, Detail] | None = None,
+    ) -> None:
+        noun = ObjectKind(self._noun)
+        type_ = EventType(f"{verb}{noun.capitalize()}")
+        subject = Subject(noun, identifier.name, object_id, identifier.database)
+        record_event(connection, self._context, type_, subject, details)
 
     def _write(self, work: Callable[[Connection], None], identifier: Identifier) -> None:
         for _ in range(_ATTEMPTS):
@@ -326,12 +346,20 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
         )
 
 
-def drop_objects_of_database(connection: Connection, database_id: str) -> None:
+def drop_objects_of_database(
+    connection: Connection, context: CatalogContext, database: str, database_id: str
+) -> None:
     """Take away the named objects of a database that is locked and about to go."""
-    for model in (ViewRow, FunctionRow):
-        ids = connection.execute(
-            select(model.id).where(model.database_id == database_id).with_for_update()
-        ).scalars()
-        gone = ids.all()
+    kinds: tuple[tuple[type[NamedRow], ObjectKind, EventType], ...] = (
+        (ViewRow, ObjectKind.VIEW, EventType.DROP_VIEW),
+        (FunctionRow, ObjectKind.FUNCTION, EventType.DROP_FUNCTION),
+    )
+    for model, kind, type_ in kinds:
+        gone = connection.execute(
+            select(model.id, model.name).where(model.database_id == database_id).with_for_update()
+        ).all()
         connection.execute(delete(model).where(model.database_id == database_id))
-        drop_grants(connection, gone)
+        drop_grants(connection, [each.id for each in gone])
+        for each in gone:
+            subject = Subject(kind, each.name, each.id, database)
+            record_event(connection, context, type_, subject)

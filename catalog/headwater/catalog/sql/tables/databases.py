@@ -10,12 +10,14 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.databases import DatabaseInfo
+from headwater.catalog.model.events import EventType, ObjectKind, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.sql.admin.grants import drop_grants
 from headwater.catalog.sql.admin.warehouse_lock import hold_warehouse
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, TableRow
+from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.objects.named_objects import drop_objects_of_database
 from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.audit import audit_of, created, updated
@@ -117,6 +119,9 @@ class SqlDatabases:
             connection.execute(insert(DatabaseRow), row)
             refuse_overlap(connection, wanted, f"database {name}")
             claim(connection, wanted)
+            record_event(
+                connection, self._context, EventType.CREATE_DATABASE, _subject(name, database_id)
+            )
 
         try:
             self._sql.write(work)
@@ -180,6 +185,9 @@ class SqlDatabases:
                     **updated(self._context.runtime.now_millis()),
                 )
             )
+            details = {"set": sorted(updates), "removed": sorted(removals)}
+            subject = _subject(name, row.id)
+            record_event(connection, self._context, EventType.ALTER_DATABASE, subject, details)
 
         self._sql.write(work)
 
@@ -213,17 +221,25 @@ class SqlDatabases:
                 if table is None:
                     continue  # dropped, or moved elsewhere, before the lock was had
                 identifier = Identifier(name, table.name)
+                subject = Subject.table(identifier, table_id)
                 refuse_protected(ResourceType.TABLE, identifier, table.is_protected)
                 if place is None:
                     drop_table_rows(connection, self._outbox, table_id)
                 else:
                     self._dropped.put_away(connection, place, table_id, identifier)
+                record_event(connection, self._context, EventType.DROP_TABLE, subject)
                 dropped.append(table_id)
-            drop_objects_of_database(connection, database.id)
+            drop_objects_of_database(connection, self._context, name, database.id)
             connection.execute(delete(DatabaseRow).where(DatabaseRow.id == database.id))
             drop_grants(connection, [database.id])
             release(connection, Kind.DATABASE, database.id)
+            subject = _subject(name, database.id)
+            record_event(connection, self._context, EventType.DROP_DATABASE, subject)
             return dropped
 
         for table_id in self._sql.write(work):
             self._outbox.finish(table_id, MAIN_BRANCH, f"database {name} is dropped")
+
+
+def _subject(name: str, database_id: str) -> Subject:
+    return Subject(ObjectKind.DATABASE, name, database_id)

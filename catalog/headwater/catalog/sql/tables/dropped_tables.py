@@ -15,11 +15,13 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.dropped_tables import DroppedTableInfo
+from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, DroppedTableRow, TableRow
+from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.audit import updated
 from headwater.catalog.sql.queries.index_hint import along
@@ -218,6 +220,8 @@ class SqlDroppedTables:
                     **updated(self._context.runtime.now_millis()),
                 )
             )
+            subject, details = Subject.table(was, table_id), {"to": str(target)}
+            record_event(connection, self._context, EventType.RESTORE_TABLE, subject, details)
             return target
 
         for _ in range(_RESTORE_ATTEMPTS):
@@ -233,8 +237,10 @@ class SqlDroppedTables:
 
         def work(connection: Connection) -> None:
             lock_all_branches(connection, table_id)
-            self._take(connection, table_id)
+            was = self._take(connection, table_id)
             drop_table_rows(connection, self._outbox, table_id)
+            subject = Subject.table(was, table_id)
+            record_event(connection, self._context, EventType.PURGE_TABLE, subject)
 
         self._sql.write(work)
         self._outbox.finish(table_id, MAIN_BRANCH, f"table {table_id} is purged")

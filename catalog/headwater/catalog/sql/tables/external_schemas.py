@@ -17,12 +17,14 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.branches import check_branch_name
+from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_name
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
+from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
 from headwater.catalog.sql.queries.lookup import lock_branch
 from headwater.catalog.sql.tables.data_places import (
@@ -220,7 +222,24 @@ class ExternalSchemas:
         if not self._put(identifier, layout, following):
             return False
         self._remember(info, following, by=current_name())
+        self._recorded(info, following)
         return True
+
+    def _recorded(self, info: TableInfo, following: TableSchema) -> None:
+        """Leave an event of a change, which is done: its file is the truth."""
+        subject = Subject.table(info.identifier, info.id)
+        details = {"schema": following.id, **of_branch(info.identifier.branch)}
+
+        def work(connection: Connection) -> None:
+            lock_branch(connection, info.id, MAIN_BRANCH)
+            record_event(connection, self._context, EventType.ALTER_TABLE, subject, details)
+
+        try:
+            self._context.database.write(work)
+        except HeadwaterError as error:
+            _LOG.warning(
+                "table %s: there is no event of its new schema: %s", info.identifier, error
+            )
 
     def begin(self, identifier: Identifier, location: str, schema: TableSchema) -> None:
         """Put the first schema file of a new table.

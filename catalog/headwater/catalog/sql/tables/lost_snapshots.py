@@ -13,9 +13,11 @@ from functools import partial
 from sqlalchemy import select, update
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.reconcile import Finding, Step
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, PartitionRow, SnapshotRow
+from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.branch_history import delete_branch_rows
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.mirror_files import put_snapshot
@@ -128,6 +130,7 @@ class LostSnapshots:
         def work(connection: Connection) -> None:
             self._locked(connection, seen)
             put_snapshot(self._context.files, seen.layout, number, document)
+            self._recorded(connection, seen, Step.WRITE, f"snapshot {number}")
 
         self._context.database.write(work)
 
@@ -143,8 +146,14 @@ class LostSnapshots:
             # They may be left of the snapshots that are gone, and the first commit would heed them.
             for hint in (seen.layout.latest_hint, seen.layout.earliest_hint):
                 self._context.files.delete(hint)
+            self._recorded(connection, seen, Step.GIVE_UP, "all snapshots")
 
         self._context.database.write(work)
+
+    def _recorded(self, connection: Connection, record: TableRecord, step: Step, what: str) -> None:
+        subject = Subject.table(record.identifier, record.id)
+        details = {"step": step.value, "what": what, **of_branch(record.branch)}
+        record_event(connection, self._context, EventType.RECONCILE_TABLE, subject, details)
 
     def _locked(self, connection: Connection, seen: TableRecord) -> None:
         """Lock the branch; raises Conflict when it is not what it was."""

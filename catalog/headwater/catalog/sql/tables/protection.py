@@ -5,10 +5,12 @@ from __future__ import annotations
 from sqlalchemy import select, update
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.model.events import EventType, ObjectKind, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, TableRow
-from headwater.catalog.sql.queries.lookup import database_not_found, find_table
+from headwater.catalog.sql.events.record import record_event
+from headwater.catalog.sql.queries.lookup import database_not_found, find_table, lock_branch
 from headwater.storage.errors import Forbidden, Invalid, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH
 
@@ -62,6 +64,10 @@ class SqlProtection:
             connection.execute(
                 update(DatabaseRow).where(DatabaseRow.id == found).values(is_protected=protected)
             )
+            subject, details = Subject(ObjectKind.DATABASE, name, found), {"protected": protected}
+            record_event(
+                connection, self._context, EventType.SET_DATABASE_PROTECTION, subject, details
+            )
 
         self._sql.write(work)
 
@@ -70,8 +76,13 @@ class SqlProtection:
 
         def work(connection: Connection) -> None:
             table_id = self._table_id(connection, identifier)
+            lock_branch(connection, table_id, MAIN_BRANCH)
             connection.execute(
                 update(TableRow).where(TableRow.id == table_id).values(is_protected=protected)
+            )
+            subject, details = Subject.table(identifier, table_id), {"protected": protected}
+            record_event(
+                connection, self._context, EventType.SET_TABLE_PROTECTION, subject, details
             )
 
         self._sql.write(work)

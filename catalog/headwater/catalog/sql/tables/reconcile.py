@@ -20,12 +20,14 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.branches import branch_of, check_branch_name
+from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.reconcile import Finding, Reconciliation, Step, Watch
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, DatabaseRow, TableRow
+from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
 from headwater.catalog.sql.outbox.outbox import Outbox
@@ -222,6 +224,9 @@ class SqlReconciler:
             if find_table(connection, self._context, main.identifier).is_pending:
                 raise table_busy(main.identifier)
             insert_branch(connection, self._context, main.identifier, main.id, branch, found)
+            subject = Subject.table(main.identifier, main.id)
+            details = {"step": "adopt", "what": f"branch {branch}"}
+            record_event(connection, self._context, EventType.RECONCILE_TABLE, subject, details)
 
         try:
             self._context.database.write(work)

@@ -15,6 +15,7 @@ from functools import partial
 from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.reconcile import Finding, Step
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
@@ -26,6 +27,7 @@ from headwater.catalog.sql.database.models import (
     SnapshotRow,
     TableRow,
 )
+from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.branch_history import delete_branch_rows
 from headwater.catalog.sql.history.manifest_sizes import insert_measured, measure
 from headwater.catalog.sql.history.snapshot_reads import settled_table
@@ -241,6 +243,7 @@ class BranchReconciler:
             if (record.id, record.schema_id) != (seen.id, seen.schema_id):
                 raise table_busy(seen.identifier)
             put(self._context.files, seen.layout.schema(schema_id), document)
+            self._recorded(connection, seen, Step.WRITE, f"schema {schema_id}")
 
         self._context.database.write(work)
 
@@ -292,6 +295,7 @@ class BranchReconciler:
             connection.execute(
                 update(TableRow).where(TableRow.id == seen.id).values(**updated(now))
             )
+            self._recorded(connection, seen, Step.ADOPT, f"schema {schema_id}")
 
         self._context.database.write(work)
 
@@ -360,8 +364,14 @@ class BranchReconciler:
                 .where(BranchRow.table_id == record.id, BranchRow.branch == record.branch)
                 .values(snapshot_id=snapshot.id, snapshot_uuid=snapshot.uuid)
             )
+            self._recorded(connection, seen, Step.ADOPT, f"snapshot {number}")
 
         self._context.database.write(work)
+
+    def _recorded(self, connection: Connection, record: TableRecord, step: Step, what: str) -> None:
+        subject = Subject.table(record.identifier, record.id)
+        details = {"step": step.value, "what": what, **of_branch(record.branch)}
+        record_event(connection, self._context, EventType.RECONCILE_TABLE, subject, details)
 
     def _stuck(self, record: TableRecord) -> Finding:
         """The snapshot, or the schema, that was decided on where something else is on storage."""

@@ -15,9 +15,11 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.branches import branch_of
+from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
+from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.history.manifest_sizes import insert_measured
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
 from headwater.catalog.sql.queries.audit import created
@@ -174,6 +176,9 @@ class Registrations(TableReads):
         claim_data_places(connection, context, owner, data)
         for name, found in branches.items():
             insert_branch(connection, context, identifier, table_id, name, found)
+        record_event(
+            connection, context, EventType.REGISTER_TABLE, Subject.table(identifier, table_id)
+        )
 
 
 def read_branch(

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from sqlalchemy import ColumnElement, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
+from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, PartitionRow, SchemaRow, TableRow
+from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.history.commit import Offer
 from headwater.catalog.sql.history.snapshot_reads import settled_table
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
@@ -207,6 +209,9 @@ class Replacements(TableReads):
         }
         connection.execute(update(TableRow).where(TableRow.id == info.id).values(values))
         self._outbox.add(connection, Action.SCHEMA, info.id, MAIN_BRANCH, number=following.id)
+        subject = Subject.table(info.identifier, info.id)
+        details = {"schema": following.id}
+        record_event(connection, self._context, EventType.REPLACE_TABLE, subject, details)
 
     def _is_done(self, connection: Connection, info: TableInfo, following: TableSchema) -> bool:
         """True if the answer to this very change was lost."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
@@ -18,6 +20,7 @@ from headwater.catalog.sql.database.models import (
     SchemaRow,
     TableRow,
 )
+from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.mirror_files import PlaceTaken
 from headwater.catalog.sql.outbox.outbox import Action, Outbox
@@ -146,8 +149,15 @@ class SqlTables(Replacements, Registrations):
         except HeadwaterError:
             # Nothing half done: without its schema file the table must not stay. Other decisions
             # cannot be taken back like this, and wait for storage to follow (`Outbox.finish`).
-            self._sql.write(lambda connection: drop_table_rows(connection, self._outbox, table_id))
+            self._sql.write(partial(self._take_back, identifier, table_id))
             raise
+
+    def _take_back(self, identifier: Identifier, table_id: str, connection: Connection) -> None:
+        """Undo a creation, of which there is an event already."""
+        drop_table_rows(connection, self._outbox, table_id)
+        details = {"reason": "storage refused the files of the new table"}
+        subject = Subject.table(identifier, table_id)
+        record_event(connection, self._context, EventType.DROP_TABLE, subject, details)
 
     def _check_place(self, identifier: Identifier, path: str) -> None:
         """Refuse a name or a place that is taken, before anything is looked for at the place."""
@@ -260,6 +270,8 @@ class SqlTables(Replacements, Registrations):
             claim_data_places(connection, self._context, owner, data)
             if external_path is None and kind.has_snapshots:
                 self._outbox.add(connection, Action.SCHEMA, table_id, MAIN_BRANCH)
+            subject = Subject.table(identifier, table_id)
+            record_event(connection, self._context, EventType.CREATE_TABLE, subject)
 
         self._sql.write(work)
         return table_id
@@ -336,6 +348,9 @@ class SqlTables(Replacements, Registrations):
                 self._outbox.add(
                     connection, Action.SCHEMA, record.id, record.branch, number=following.id
                 )
+            subject, details = Subject.table(identifier, record.id), of_branch(record.branch)
+            details["schema"] = following.id
+            record_event(connection, self._context, EventType.ALTER_TABLE, subject, details)
             return True
 
         return self._sql.write(work)
@@ -345,22 +360,24 @@ class SqlTables(Replacements, Registrations):
         check_table_name(destination)
 
         def work(connection: Connection) -> None:
-            record = self._main(connection, source)
-            lock_table(connection, record)
-            if self._main(connection, source) != record:
+            table_id = self._main(connection, source)
+            lock_table(connection, table_id)
+            if self._main(connection, source) != table_id:
                 # Dropped and kept meanwhile, it must not come back by another name.
                 raise Conflict(f"table {source} is being dropped and created again; retry")
             database_id, _ = find_database(connection, self._context, destination.database)
             refuse_taken_name(connection, database_id, destination)
             connection.execute(
                 update(TableRow)
-                .where(TableRow.id == record)
+                .where(TableRow.id == table_id)
                 .values(
                     database_id=database_id,
                     name=destination.table,
                     **updated(self._context.runtime.now_millis()),
                 )
             )
+            subject, to = Subject.table(source, table_id), {"to": str(destination)}
+            record_event(connection, self._context, EventType.RENAME_TABLE, subject, to)
 
         try:
             self._sql.write(work)
@@ -389,6 +406,8 @@ class SqlTables(Replacements, Registrations):
                 drop_table_rows(connection, self._outbox, table_id)
             else:
                 self._dropped.put_away(connection, place, table_id, identifier)
+            subject = Subject.table(identifier, table_id)
+            record_event(connection, self._context, EventType.DROP_TABLE, subject)
             return table_id
 
         try:
