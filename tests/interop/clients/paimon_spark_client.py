@@ -55,10 +55,13 @@ def sql(request: dict[str, Any]) -> dict[str, Any]:
 def follow(request: dict[str, Any]) -> dict[str, Any]:
     """Stream what there is of one table to another; the answer has the number of rows read."""
     stream = session(request).readStream.options(**request["options"]).table(request["source"])
-    # The JAR's own sink knows tables by their path only: it would commit behind the catalog.
-    writer = stream.writeStream.foreachBatch(lambda df, _: df.writeTo(request["target"]).append())
-    writer = writer.option("checkpointLocation", request["checkpoint"])
-    query = writer.trigger(availableNow=True).start()
+    writer = stream.writeStream.option("checkpointLocation", request["checkpoint"])
+    # Without these three the sink would take the table by its path, and commit behind the catalog.
+    database, table = request["target"].split(".")
+    writer = writer.options(catalog="paimon", database=database, table=table)
+    properties = session(request).sql(f"SHOW TBLPROPERTIES {request['target']}").collect()
+    (path,) = [row["value"] for row in properties if row["key"] == "path"]
+    query = writer.format("paimon").trigger(availableNow=True).start(path)
     query.awaitTermination()
     return {"rows": sum(progress["numInputRows"] for progress in query.recentProgress)}
 
