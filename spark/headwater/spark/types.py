@@ -27,7 +27,14 @@ from headwater.storage.types.data_type import (
     refuse_kept,
 )
 
-__all__ = ["conform", "paimon_schema", "spark_arrow_schema", "spark_schema", "spark_type"]
+__all__ = [
+    "conform",
+    "nullable_type",
+    "paimon_schema",
+    "spark_arrow_schema",
+    "spark_schema",
+    "spark_type",
+]
 
 _PLAIN: dict[Root, st.DataType] = {
     Root.BOOLEAN: st.BooleanType(),
@@ -139,3 +146,17 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if not columns:
         return batch.select([])
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def nullable_type(data_type: st.DataType) -> st.DataType:
+    """A type whose fields, elements and values may be null, however deep they are."""
+    match data_type:
+        case st.StructType(fields=fields):
+            return st.StructType(
+                [st.StructField(each.name, nullable_type(each.dataType)) for each in fields]
+            )
+        case st.ArrayType(elementType=element):
+            return st.ArrayType(nullable_type(element))
+        case st.MapType(keyType=key, valueType=value):
+            return st.MapType(key, nullable_type(value))
+    return data_type

@@ -230,3 +230,48 @@ def test_rows_of_one_source_are_inserted_into_several_tables(lake: SparkLake) ->
     assert len(content(lake, "u")) == 2
     lake.sql("WITH c AS (SELECT 7 AS id) FROM c INSERT INTO u (id, p) SELECT id, 'w'")
     assert [row[0] for row in content(lake, "u")] == [1, 2, 7]
+
+
+def test_values_of_nested_types_go_by_place_and_have_defaults(lake: SparkLake) -> None:
+    lake.sql("USE db")
+    lake.sql(
+        "CREATE TABLE n (id INT, s STRUCT<c1: INT, c2: STRING> DEFAULT STRUCT(42, 'x'), "
+        "l ARRAY<STRING> DEFAULT ARRAY('a', 'b'), m MAP<STRING, STRUCT<v: INT>> "
+        "DEFAULT MAP('k', STRUCT(1)))"
+    )
+    lake.sql("INSERT INTO n (id) VALUES (1)")
+    lake.sql("INSERT INTO n VALUES (2, struct(7L, 'y'), DEFAULT, map('j', struct(2)))")
+    lake.write(lake.spark.sql("SELECT 3 AS id, CAST(NULL AS ARRAY<STRING>) AS l"), "db.n")
+    lake.sql("MERGE INTO n USING (SELECT 4 AS id) s ON false WHEN NOT MATCHED THEN INSERT (id) "
+             "VALUES (s.id)")  # fmt: skip
+    lake.sql("ALTER TABLE n ALTER COLUMN l SET DEFAULT ARRAY('c')")
+    lake.sql("UPDATE n SET l = DEFAULT WHERE id = 1")
+    found = lake.sql("SELECT id, s.c1, s.c2, l, m['k'].v, m['j'].v FROM n")
+    assert rows(found) == [
+        (1, 42, "x", ["c"], 1, None),
+        (2, 7, "y", ["a", "b"], None, 2),
+        (3, 42, "x", ["a", "b"], 1, None),
+        (4, 42, "x", ["a", "b"], 1, None),
+    ]
+    for text in ("struct(1)", "struct('one', 'y')"):
+        with pytest.raises(Invalid, match="column 's"):
+            lake.sql(f"INSERT INTO n (id, s) VALUES (5, {text})")
+
+
+def test_inserts_by_name_add_columns_if_the_session_says_so(lake: SparkLake) -> None:
+    make(lake, keyed=False)
+    text = "INSERT INTO t BY NAME SELECT 'z' AS p, 4 AS id, named_struct('a', 1) AS more"
+    with pytest.raises(NotFound, match="no column 'more'"):
+        lake.sql(text)
+    lake.sql("SET spark.paimon.write.merge-schema=true")
+    try:
+        lake.sql(text)
+        lake.sql("INSERT INTO t BY NAME SELECT 5 AS id, named_struct('b', 2) AS more")
+        with pytest.raises(Invalid, match="too many columns"):
+            lake.sql("INSERT INTO t SELECT 1, 'a', 1, 'x', named_struct('a', 1), 2")
+    finally:
+        lake.sql("RESET spark.paimon.write.merge-schema")
+    assert rows(lake.sql("SELECT id, p, more.a, more.b FROM t")) == [
+        (4, "z", 1, None),
+        (5, None, None, 2),
+    ]

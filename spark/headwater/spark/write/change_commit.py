@@ -17,6 +17,7 @@ from headwater.spark.options import WriteOptions
 from headwater.spark.row_change import RowChange, RowCounts, writer_of
 from headwater.spark.write.bucket_rows import check_columns, cluster
 from headwater.spark.write.changes import Changes
+from headwater.spark.write.nested_defaults import with_nested_defaults
 from headwater.spark.write.rewrite import rewrite_rows
 from headwater.spark.write.save import save_frame
 from headwater.storage.capabilities import Operation
@@ -156,6 +157,7 @@ def _inserted(
     options: WriteOptions,
     change: RowChange,
 ) -> Snapshot | None:
+    rows = with_nested_defaults(rows, table.schema, table.name)
     check_columns(rows, table.storage)
     base = table.pointer.latest()
     placed = cluster(rows, table.storage)

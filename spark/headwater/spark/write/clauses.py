@@ -15,6 +15,7 @@ from headwater.spark.names import quoted
 from headwater.spark.row_change import LOSES, MATCHED, MOVES
 from headwater.spark.types import spark_type
 from headwater.spark.write.join_condition import column_of
+from headwater.spark.write.nested_defaults import nested_default
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.maintenance.key_rewrite import rewrites_files
@@ -353,7 +354,7 @@ class Projection:
         storage = self._storage
         where = f"table {storage.name}, column '{field.name}'"
         if not isinstance(field.type, AtomicType):
-            raise Invalid(f"{where}: a default value of type {field.type} is not supported")
+            return nested_default(field, storage.name)
         value = default_value(where, field.type, text, storage.runtime.time_zone)
         return sf.lit(value.as_py()).cast(spark_type(field.type))
 

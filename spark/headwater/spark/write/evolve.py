@@ -6,7 +6,7 @@ import pyspark.sql.types as st
 
 from headwater.catalog.table.table import Table
 from headwater.spark.schema_merging import SchemaMerging
-from headwater.spark.types import paimon_schema
+from headwater.spark.types import nullable_type, paimon_schema
 from headwater.spark.write.join_condition import column_of
 from headwater.storage.errors import AlreadyExists, Conflict
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
@@ -20,12 +20,14 @@ _ATTEMPTS = 3
 def evolve(table: Table, rows: st.StructType, merging: SchemaMerging) -> Table:
     """As `merge_columns`, for columns whose names may differ from the table's in case.
 
+    Fields of structs are nullable: those of a query are not where it writes constants.
+
     Raises:
         Invalid, Unsupported, AlreadyExists, Conflict: As `merge_columns`.
     """
     names = list(table.schema.field_by_name)
     fields = [
-        st.StructField(column_of(each.name, names) or each.name, each.dataType)
+        st.StructField(column_of(each.name, names) or each.name, nullable_type(each.dataType))
         for each in rows.fields
     ]
     return merge_columns(table, st.StructType(fields), merging)

@@ -16,6 +16,7 @@ from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.types import spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
 from headwater.spark.write.evolve import merge_columns
+from headwater.spark.write.nested_defaults import with_nested_defaults
 from headwater.spark.write.save import save_frame
 from headwater.spark.write.update import replace_where as replace_rows
 from headwater.storage.capabilities import Operation
@@ -86,6 +87,7 @@ def write_frame(
             data_type = table.schema.column(column).type
             literal = sf.lit(arrow_scalar(value, data_type).as_py())
             df = df.withColumn(column, literal.cast(spark_type(data_type)))
+    df = with_nested_defaults(df, table.schema, table.name)
     check_columns(df, table.storage)
     options = WriteOptions(
         session.connection,

@@ -25,12 +25,16 @@ class StoreAssignment:
         spark: The session, whose ``spark.sql.storeAssignmentPolicy`` must be ANSI.
         table: The table's name in error messages.
         fills: True if fields that a struct lacks are null.
+        by_position: True if a struct's fields stand for the column's by their places, and not by
+            their names, as in Spark's ``INSERT`` without ``BY NAME``.
 
     Raises:
         Unsupported: The policy is another.
     """
 
-    def __init__(self, spark: SparkSession, table: str, *, fills: bool = False) -> None:
+    def __init__(
+        self, spark: SparkSession, table: str, *, fills: bool = False, by_position: bool = False
+    ) -> None:
         policy = spark.conf.get("spark.sql.storeAssignmentPolicy") or "ANSI"
         if policy.upper() != "ANSI":
             raise Unsupported(
@@ -40,6 +44,7 @@ class StoreAssignment:
         self._is_ansi = spark.conf.get("spark.sql.ansi.enabled") == "true"
         self._table = table
         self._fills = fills
+        self._by_position = by_position
 
     def assigned(
         self, value: Column, source: st.DataType, target: st.DataType, where: str
@@ -59,7 +64,7 @@ class StoreAssignment:
             return value
         if isinstance(source, st.StructType) and isinstance(target, st.StructType):
             return self._struct(value, source, target, where)
-        if self._fills and not _is_assignable(source, target):
+        if (self._fills or self._by_position) and not _is_assignable(source, target):
             match source, target:
                 case st.ArrayType(elementType=given), st.ArrayType(elementType=wanted):
                     return sf.transform(
@@ -93,7 +98,15 @@ class StoreAssignment:
     def _struct(
         self, value: Column, source: st.StructType, target: st.StructType, where: str
     ) -> Column:
-        """A struct field by field, by name."""
+        """A struct field by field."""
+        if self._by_position and len(source) == len(target):
+            parts = [
+                self.assigned(
+                    value.getField(own.name), own.dataType, field.dataType, f"{where}.{field.name}"
+                ).alias(field.name)
+                for own, field in zip(source.fields, target.fields, strict=True)
+            ]
+            return sf.when(value.isNotNull(), sf.struct(*parts))
         given = {field.name.casefold(): field for field in source.fields}
         wanted = {field.name.casefold() for field in target.fields}
         odd_names = given.keys() - wanted if self._fills else given.keys() ^ wanted

@@ -10,18 +10,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
+from headwater.spark.schema_merging import MERGE_OPTIONS, SchemaMerging
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.dml.parts import counted
 from headwater.spark.sql.query.frame import query_frame
+from headwater.spark.sql.query.relations import paimon_settings
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.statement import Statement, read_words, split_statements
 from headwater.spark.types import spark_type
 from headwater.spark.write.change_commit import insert_rows
+from headwater.spark.write.evolve import evolve
 from headwater.spark.write.join_condition import column_of
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.update import replace_where
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.rows.partition import static_partition
+from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.values import arrow_scalar
 
 __all__ = ["HANDLERS"]
@@ -93,10 +97,14 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
     by_name = statement.accept("BY", "NAME")
     if not by_name and statement.peek("(") and not _begins_query(statement):
         columns = _columns(statement, table)
-    made = _Rows(table, context, fixed)
     if by_name:
-        rows = made.by_name(_query(statement, prefix, context, table, None))
+        given = _query(statement, prefix, context, table, None)
+        merging = SchemaMerging.parse(_merge_settings(context))
+        if merging is not None:
+            table = evolve(table, given.schema, merging)
+        rows = _Rows(table, context, fixed, fills=merging is not None).by_name(given)
     else:
+        made = _Rows(table, context, fixed)
         wanted = made.wanted if columns is None else columns
         rows = made.positional(_query(statement, prefix, context, table, wanted), columns)
     if not overwrites:
@@ -114,6 +122,12 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
         ),
         "inserted",
     )
+
+
+def _merge_settings(context: SqlContext) -> dict[str, str]:
+    """The session's settings of the changes that a write may make to a table's columns."""
+    settings = paimon_settings(context)
+    return {key: settings[key] for key in MERGE_OPTIONS if key in settings}
 
 
 def _is_dynamic(table: Table, context: SqlContext) -> bool:
@@ -177,6 +191,8 @@ def _default_text(table: Table, name: str) -> str:
     if item.default_value is None:
         return f"CAST(NULL AS {kind})"
     text = item.default_value
+    if not isinstance(item.type, AtomicType):
+        return f"CAST(({text}) AS {kind})"
     if len(text) > 1 and text.startswith("'") and text.endswith("'"):
         text = text[1:-1]
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -239,13 +255,20 @@ class _Rows:
         table: The table.
         context: The user's.
         fixed: Values of partition columns, which the query then lacks.
+        fills: True if fields that a struct of rows by name lacks are null.
     """
 
     def __init__(
-        self, table: Table, context: SqlContext, fixed: Mapping[str, object] | None = None
+        self,
+        table: Table,
+        context: SqlContext,
+        fixed: Mapping[str, object] | None = None,
+        *,
+        fills: bool = False,
     ) -> None:
         self._table = table
-        self._assignment = StoreAssignment(context.session.spark, table.name)
+        self._spark = context.session.spark
+        self._fills = fills
         given = {name: value for name, value in (fixed or {}).items() if value is not _OPEN}
         # Also refuses what is no value of a column.
         self._fixed = static_partition(table.storage, given) if given else {}
@@ -267,20 +290,24 @@ class _Rows:
                 f"{len(rows.columns)} ({', '.join(rows.columns)}), where {len(names)} are needed "
                 f"({', '.join(names)})"
             )
-        return self._assigned(rows, names)
+        assignment = StoreAssignment(self._spark, self._table.name, by_position=True)
+        return self._assigned(rows, names, assignment)
 
     def by_name(self, rows: DataFrame) -> DataFrame:
         """The rows whose columns have the names of the table's."""
         names = [_column(self._table, name) for name in rows.columns]
         if len(set(names)) < len(names) or self._fixed.keys() & set(names):
             raise Invalid(f"table {self._table.name}: the query gives a column twice")
-        return self._assigned(rows, names)
+        assignment = StoreAssignment(self._spark, self._table.name, fills=self._fills)
+        return self._assigned(rows, names, assignment)
 
-    def _assigned(self, rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    def _assigned(
+        self, rows: DataFrame, names: Sequence[str], assignment: StoreAssignment
+    ) -> DataFrame:
         places = [f"_headwater_{at}" for at in range(len(names))]
         schema = self._table.schema
         columns = [
-            self._assignment.assigned(
+            assignment.assigned(
                 sf.col(place), item.dataType, spark_type(schema.column(name).type), name
             ).alias(name)
             for place, name, item in zip(places, names, rows.schema.fields, strict=True)
@@ -289,6 +316,9 @@ class _Rows:
             kind = schema.column(name).type
             literal = sf.lit(arrow_scalar(value, kind).as_py())
             columns.append(literal.cast(spark_type(kind)).alias(name))
+        # Rows are told apart by their partitions before their other columns are filled in.
+        absent = set(schema.partition_keys).difference(names, self._fixed)
+        columns += [sf.expr(_default_text(self._table, name)).alias(name) for name in absent]
         return rows.toDF(*places).select(columns)
 
 
