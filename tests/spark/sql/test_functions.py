@@ -26,6 +26,12 @@ def test_functions_of_sql_are_kept_and_called(lake: SparkLake) -> None:
     lake.sql("DROP FUNCTION more")
     lake.sql("CREATE TABLE rooms (id INT, w DOUBLE)")
     lake.sql("INSERT INTO rooms VALUES (1, 2.0), (2, 3.0)")
+    lake.sql("CREATE FUNCTION floor(x DOUBLE) RETURN -1")
+    short = lake.sql(
+        "SELECT area(max(w), floor(1.5D)) FROM rooms WHERE (id) IN (1) OR volume(w, 1) > 9"
+    )
+    assert rows(short) == [(2.0,)]
+    lake.sql("DROP FUNCTION floor")
     frame = lake.sql("SELECT id, db.area(w, 2D), main.db.volume(w, 1D) AS v FROM rooms")
     assert frame.columns[1].startswith("db.area(")
     assert rows(frame) == [(1, 4.0, 4.0), (2, 6.0, 6.0)]
@@ -46,10 +52,39 @@ def test_functions_of_sql_are_kept_and_called(lake: SparkLake) -> None:
         "Body:          w + h",
     ]
     assert rows(lake.sql("SHOW USER FUNCTIONS")) == [("db.area",), ("db.volume",)]
+    assert rows(lake.sql("SHOW FUNCTIONS LIKE 'ar*a|volume|array_max'")) == [
+        ("array_max",),
+        ("db.area",),
+        ("db.volume",),
+    ]
     lake.sql("DROP FUNCTION area")
     with pytest.raises(NotFound):
         lake.sql("DROP FUNCTION area")
     lake.sql("DROP FUNCTION IF EXISTS area")
+
+
+def test_max_pt_is_the_greatest_partition_with_files(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, day DATE, p INT) PARTITIONED BY (day, p)")
+    with pytest.raises(NotFound, match=r"no partition of table db\.t has files"):
+        lake.sql("SELECT sys.max_pt('db.t')")
+    lake.sql(
+        "INSERT INTO db.t VALUES (1, DATE'2026-01-09', 1), (2, DATE'2026-01-10', 3), (3, NULL, 9)"
+    )
+    lake.sql("USE db")
+    assert rows(lake.sql("SELECT sys.max_pt('t')")) == [("2026-01-10",)]
+    wanted = "SELECT id FROM t WHERE day = main.sys.MAX_PT('main.db.t') AND p > 0"
+    assert rows(lake.sql(wanted)) == [(2,)]
+    lake.sql("CREATE TABLE n (id INT, p INT) PARTITIONED BY (p)")
+    lake.sql("INSERT INTO n VALUES (1, 9), (2, 10)")
+    lake.sql("DELETE FROM n WHERE p = sys.max_pt('n')")
+    assert rows(lake.sql("TABLE n")) == [(1, 9)]
+    for text, kind, message in (
+        ("sys.max_pt(id)", Invalid, "one table's name in quotes"),
+        ("sys.max_pt('nowhere')", NotFound, "nowhere"),
+        ("sys.descriptor_to_string(id)", Unsupported, "sys.max_pt alone"),
+    ):
+        with pytest.raises(kind, match=message):
+            lake.sql(f"SELECT {text} FROM n")
 
 
 def test_functions_that_queries_cannot_call_are_refused_by_name(lake: SparkLake) -> None:

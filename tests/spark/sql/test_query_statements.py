@@ -82,8 +82,15 @@ def test_statements_about_the_session_are_sparks(spark: SparkSession, shop: Spar
     assert spark.conf.get("spark.headwater.test") == "7"
     shop.sql("RESET spark.headwater.test")
     assert spark.conf.get("spark.headwater.test", None) is None
-    assert ("abs",) in [(str(name).rpartition(".")[2],) for (name,) in rows(
-        shop.sql("SHOW FUNCTIONS LIKE 'abs'"))]  # fmt: skip
+    assert rows(shop.sql("SHOW FUNCTIONS LIKE 'abs'")) == [("abs",)]
+    for key in ("spark.paimon.scan.snapshot-id", "spark.paimon.*.db.orders.scan.snapshot-id"):
+        shop.sql(f"SET {key}=1")
+        try:
+            assert rows(shop.sql("SELECT name FROM orders WHERE id = 3")) == [("n3",)]
+            assert rows(shop.sql(f"SET {key}")) == [(key, "1")]
+        finally:
+            shop.sql(f"RESET {key};")
+    assert rows(shop.sql("SELECT name FROM orders WHERE id = 3")) == [("new",)]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,22 @@ def test_use_chooses_a_database(spark: SparkSession, lake: SparkLake) -> None:
         lake.sql("USE DATABASE missing")
     with pytest.raises(Invalid, match="where the end of the statement is expected"):
         lake.sql("USE db now")
+    current = "SHOW CURRENT NAMESPACE"
+    lake.sql("CREATE DATABASE `catalog`")
+    for text, database in {
+        "USE main.db": "db",
+        "USE NAMESPACE main.db": "db",
+        "USE catalog": "catalog",
+        "USE main": None,
+    }.items():
+        lake.sql(text)
+        assert rows(lake.sql(current)) == [("main", database)]
+    lake.sql("CREATE DATABASE default")
+    lake.sql("SET CATALOG main")
+    assert rows(lake.sql(current)) == [("main", "default")]
+    with pytest.raises(Unsupported, match="catalog 'other' is not the warehouse"):
+        lake.sql("USE CATALOG other")
+    assert rows(lake.sql("SHOW CATALOGS LIKE 'm*'")) == [("main",)]
 
 
 def test_a_query_reads_tables_of_the_database_in_use(

@@ -96,8 +96,8 @@ def _own_condition(table: Table, where: str | None) -> Predicate | None:
         return Constant(True)
     try:
         return parse_predicate(where, table.schema)
-    except Unsupported:
-        return None
+    except (Unsupported, Invalid):
+        return None  # Spark casts what differs in type, or says what is wrong.
 
 
 def delete_counted(

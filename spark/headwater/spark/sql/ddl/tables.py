@@ -141,8 +141,9 @@ def _refresh(statement: Statement, context: SqlContext) -> None:
 
 def _repair(statement: Statement, context: SqlContext) -> None:
     raise Unsupported(
-        "MSCK REPAIR TABLE is for tables of files alone; for a table that other engines wrote "
-        "without the catalog write CALL sys.repair('database.table')"
+        "MSCK REPAIR TABLE is for tables of files alone (USING csv and the like), which other "
+        "engines read: run it there. For a table that other engines wrote without the catalog "
+        "write CALL sys.repair('database.table')"
     )
 
 

@@ -15,9 +15,11 @@ from headwater.catalog.model.functions import (
     SqlDefinition,
 )
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.page import all_pages
 from headwater.spark.names import quoted
 from headwater.spark.sql.context import SqlContext
-from headwater.spark.sql.statement import WordKind, read_words
+from headwater.spark.sql.query.paimon_functions import is_paimon_function, max_partition
+from headwater.spark.sql.statement import Word, WordKind, read_words
 from headwater.spark.types import spark_type
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
@@ -35,23 +37,34 @@ DIALECT = "spark"
 QUERY_OPTION = "spark.sql-function.is-query"
 """The option that says of a definition if it is a query."""
 
+# What stands before brackets often, and is no function's name.
+_BEFORE_BRACKETS = frozenset(
+    {
+        "ALL", "AND", "AS", "BY", "CUBE", "DISTINCT", "EXCEPT", "EXISTS", "FROM", "IN", "INTERSECT",
+        "JOIN", "NOT", "ON", "OR", "OVER", "ROLLUP", "SELECT", "SETS", "TABLESAMPLE", "THEN",
+        "UNION", "USING", "VALUES", "WHEN", "WHERE", "WITH",
+    }
+)  # fmt: skip
+
 
 def called_functions(
-    text: str, context: SqlContext, around: Sequence[str] = ()
+    text: str, context: SqlContext, database: str | None, around: Sequence[str] = ()
 ) -> list[tuple[int, int, str]]:
     """The places of a text where functions of the catalog are called, and what to write there.
 
     Args:
         text: A query or an expression.
         context: The user's.
+        database: The database of names that say none; there, functions of Spark's session go first.
         around: The functions in whose definitions the text stands.
 
     Raises:
-        Invalid: A function calls itself.
+        Invalid: A function calls itself, or has arguments that it cannot have.
         Unsupported: A function's definition is none that queries here can call.
     """
     words = read_words(text)
     found: list[tuple[int, int, str]] = []
+    short: list[tuple[int, int, str]] = []
     at = 0
     while at < len(words):
         first = at
@@ -62,28 +75,81 @@ def called_functions(
             at += 2
         at += 1
         parts = [word.text for word in words[first:at:2]]
-        called = at < len(words) and words[at].kind is WordKind.SYMBOL and words[at].text == "("
+        if at == len(words) or words[at].kind is not WordKind.SYMBOL or words[at].text != "(":
+            continue
         if len(parts) == 3 and parts[0] == context.catalog.warehouse:
             parts = parts[1:]
-        if not called or len(parts) != 2:
+        start, end = words[first].start, words[at - 1].end
+        if len(parts) == 1 and words[first].text.upper() not in _BEFORE_BRACKETS:
+            short.append((start, end, parts[0]))
+        if len(parts) != 2:
+            continue
+        if is_paimon_function(*parts):
+            close = _closing(words, at)
+            arguments = text[words[at].end : words[close].start]
+            literal = max_partition(arguments, context, database)
+            found.append((start, words[close].end, literal))
             continue
         name = Identifier(*parts)
         try:
             spec = context.catalog.catalog.functions.get(name).spec
         except NotFound:
             continue  # It may be Spark's.
-        end = words[at - 1].end
-        found.append((words[first].start, end, register(context, name, spec, around)))
-    return found
+        found.append((start, end, register(context, name, spec, around)))
+    return sorted([*found, *_short_calls(short, context, database, around)])
 
 
-def with_functions(text: str, context: SqlContext, around: Sequence[str] = ()) -> str:
+def _short_calls(
+    calls: Sequence[tuple[int, int, str]],
+    context: SqlContext,
+    database: str | None,
+    around: Sequence[str],
+) -> list[tuple[int, int, str]]:
+    """The calls of functions by names without a database, and what to write there."""
+    if not calls or database is None:
+        return []
+    functions = context.catalog.catalog.functions
+    try:
+        names = set(all_pages(lambda token: functions.list(database, page_token=token)))
+    except NotFound:
+        return []
+    known = context.session.spark.catalog.functionExists
+    registered: dict[str, str] = {}
+    for name in names.intersection(each for _, _, each in calls):
+        if not known(quoted(name)):
+            identifier = Identifier(database, name)
+            spec = functions.get(identifier).spec
+            registered[name] = register(context, identifier, spec, around)
+    return [(start, end, registered[name]) for start, end, name in calls if name in registered]
+
+
+def _closing(words: Sequence[Word], opening: int) -> int:
+    """The place of the bracket that closes one."""
+    depth = 0
+    for at in range(opening, len(words)):
+        if words[at].kind is WordKind.SYMBOL:
+            depth += (words[at].text == "(") - (words[at].text == ")")
+            if depth == 0:
+                return at
+    raise Invalid(f"the bracket after '{words[opening - 1].text}' is not closed")
+
+
+def with_functions(
+    text: str, context: SqlContext, around: Sequence[str] = (), database: str | None = None
+) -> str:
     """A text that calls the catalog's functions by their names in Spark's session.
+
+    Args:
+        text: An expression.
+        context: The user's.
+        around: The functions in whose definitions it stands.
+        database: The database of names that say none; None for the one in use.
 
     Raises:
         Invalid, Unsupported: As `called_functions`.
     """
-    for start, end, call in reversed(called_functions(text, context, around)):
+    database = context.database if database is None else database
+    for start, end, call in reversed(called_functions(text, context, database, around)):
         text = text[:start] + call + text[end:]
     return text
 
@@ -106,7 +172,7 @@ def register(
     if str(name) in around:
         raise Invalid(f"function {name} calls itself: {' -> '.join([*around, str(name)])}")
     body = _body(name, spec)
-    body = with_functions(body, context, [*around, str(name)])
+    body = with_functions(body, context, [*around, str(name)], name.database)
     parameters = ", ".join(
         f"{quoted(each.name)} {spark_type(each.data_type).simpleString()}"
         + ("" if each.default_value is None else f" DEFAULT {each.default_value}")

@@ -76,7 +76,7 @@ class _Splicer:
         changes += _requalified(qualifiers, unaliased)
         changes += [
             (start, end, _plain(call))
-            for start, end, call in called_functions(text, self.opened.context)
+            for start, end, call in called_functions(text, self.opened.context, database)
         ]
         pieces: list[str] = []
         at = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -167,6 +168,17 @@ def _cache(statement: Statement, context: SqlContext) -> DataFrame:
     return spark.sql(f"CACHE{lazy} TABLE {name}{options}")
 
 
+def _setting(statement: Statement, context: SqlContext) -> DataFrame:
+    """``SET [key [= value]]`` and ``RESET [key]``.
+
+    Spark reads keys with a ``-`` or ``*``, as Paimon's options are, in backquotes alone.
+    """
+    named = _SETTING.fullmatch(statement.text)
+    if named is None:
+        return _sparks(statement, context)
+    return context.session.spark.sql(f"{named[1]} {quoted(named[2])}{named[3]}")
+
+
 def _sparks(statement: Statement, context: SqlContext) -> DataFrame:
     """A statement about the session, which reads no table."""
     words = read_words(statement.text)
@@ -177,6 +189,7 @@ def _sparks(statement: Statement, context: SqlContext) -> DataFrame:
     return context.session.spark.sql(statement.text)
 
 
+_SETTING = re.compile(r"(SET|RESET)\s+(spark\.[\w.*-]*[*-][\w.*-]*)(\s*(?:=.*)?)", re.I | re.S)
 _TEMPORARY = [
     ("CREATE", *replaces, *reach, word)
     for replaces in ((), ("OR", "REPLACE"))
@@ -184,15 +197,10 @@ _TEMPORARY = [
     for word in ("TEMP", "TEMPORARY")
 ]
 _OF_SESSION = [
-    ("SET",),
-    ("RESET",),
     ("DECLARE",),
     ("DROP", "TEMPORARY"),
     ("DROP", "TEMP"),
-    ("SHOW", "FUNCTIONS"),
-    ("SHOW", "USER", "FUNCTIONS"),
     ("SHOW", "SYSTEM", "FUNCTIONS"),
-    ("SHOW", "ALL", "FUNCTIONS"),
     ("UNCACHE", "TABLE"),
     ("CLEAR", "CACHE"),
     ("ADD",),
@@ -204,6 +212,8 @@ HANDLERS: Mapping[tuple[str, ...], Handler] = {
        if word != "TABLE"},
     **dict.fromkeys(_TEMPORARY, _temporary_view),
     **dict.fromkeys(_OF_SESSION, _sparks),
+    ("SET",): _setting,
+    ("RESET",): _setting,
     ("EXPLAIN",): _explain,
     ("CACHE",): _cache,
 }  # fmt: skip

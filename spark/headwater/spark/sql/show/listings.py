@@ -118,15 +118,38 @@ def _views(statement: Statement, context: SqlContext) -> pa.Table:
     return answer(columns, [(database, name, False) for name in matching(names, pattern)])
 
 
+def _catalogs(statement: Statement, context: SqlContext) -> pa.Table:
+    """``SHOW CATALOGS [LIKE 'pattern']``: the warehouse."""
+    statement.expect("SHOW", "CATALOGS")
+    names = matching([context.catalog.warehouse], _pattern(statement))
+    return answer({"catalog": str}, [(name,) for name in names])
+
+
 def _functions(statement: Statement, context: SqlContext) -> pa.Table:
-    """``SHOW USER FUNCTIONS [{FROM | IN} d] [LIKE 'pattern']``: those of the catalog."""
-    statement.expect("SHOW", "USER", "FUNCTIONS")
-    database = _in_database(statement, context)
+    """``SHOW [USER | ALL] FUNCTIONS [{FROM | IN} d] [LIKE 'pattern']``.
+
+    Those of users are the catalog's, named with their databases.
+    """
+    statement.expect("SHOW")
+    only_users = statement.accept("USER")
+    if not only_users:
+        statement.accept("ALL")
+    statement.expect("FUNCTIONS")
+    database = context.database
+    if only_users or statement.peek("IN") or statement.peek("FROM"):
+        database = _in_database(statement, context)
     pattern = _pattern(statement)
-    functions = context.catalog.catalog.functions
-    names = all_pages(lambda token: functions.list(database, page_token=token))
-    found = matching(names, pattern)
-    return answer({"function": str}, [(f"{database}.{name}",) for name in found])
+    names: list[str] = []
+    if database is not None:
+        functions = context.catalog.catalog.functions
+        own = all_pages(lambda token: functions.list(database, page_token=token))
+        names = [f"{database}.{name}" for name in matching(own, pattern)]
+    if not only_users:
+        listed = context.session.spark.sql("SHOW ALL FUNCTIONS").collect()
+        # Those of the catalog that were called have names there, too.
+        of_spark = [name for (name,) in listed if "." not in name]
+        names = sorted([*names, *matching(of_spark, pattern)])
+    return answer({"function": str}, [(name,) for name in names])
 
 
 def _partitions(statement: Statement, context: SqlContext) -> pa.Table:
@@ -243,6 +266,9 @@ HANDLERS: Mapping[tuple[str, ...], Handler] = {
     ("SHOW", "TABLE", "EXTENDED"): _table_extended,
     ("SHOW", "VIEWS"): _views,
     ("SHOW", "USER", "FUNCTIONS"): _functions,
+    ("SHOW", "ALL", "FUNCTIONS"): _functions,
+    ("SHOW", "FUNCTIONS"): _functions,
+    ("SHOW", "CATALOGS"): _catalogs,
     ("SHOW", "PARTITIONS"): _partitions,
     ("SHOW", "TBLPROPERTIES"): _properties,
     ("SHOW", "COLUMNS"): _columns,

@@ -1,0 +1,82 @@
+"""Paimon's own functions of queries: ``sys.max_pt('table')``.
+
+Source: ``PaimonFunctions.scala``, ``ReplacePaimonFunctions.scala``.
+"""
+
+from __future__ import annotations
+
+from headwater.catalog.model.identifier import SYSTEM_DATABASE
+from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.names import string_literal
+from headwater.spark.sql.statement import split_statements
+from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.options import TableOptions
+from headwater.storage.rows.partition import static_partition
+from headwater.storage.types.values import arrow_scalar, partition_text
+
+__all__ = ["is_paimon_function", "max_partition"]
+
+_MAX_PT = "max_pt"
+_READABLE = TableOptions({"partition.legacy-name": "false"})
+
+
+def is_paimon_function(database: str, name: str) -> bool:
+    """True for ``sys.max_pt``.
+
+    Raises:
+        Unsupported: It is another one of the database ``sys``, none of which queries here call.
+    """
+    if database.casefold() != SYSTEM_DATABASE:
+        return False
+    if name.casefold() == _MAX_PT:
+        return True
+    raise Unsupported(
+        f"function {database}.{name} is not supported: of Paimon's functions queries call "
+        f"{SYSTEM_DATABASE}.{_MAX_PT} alone, as BLOB columns and global indexes are not read"
+    )
+
+
+def max_partition(arguments: str, context: SqlContext, database: str | None) -> str:
+    """The literal in the place of ``sys.max_pt('table')``.
+
+    That is the greatest value of the first partition column among the partitions with files, as a
+    string.
+
+    Args:
+        arguments: The text between the brackets.
+        context: The user's.
+        database: The database of a name that says none.
+
+    Raises:
+        Invalid: It is not one table's name as a string, or the table has no partition columns.
+        NotFound: The table does not exist, or no partition of it has files.
+    """
+    words = split_statements(arguments)
+    if len(words) != 1 or not words[0].peek_string():
+        raise Invalid(
+            f"{SYSTEM_DATABASE}.{_MAX_PT}({arguments}): write one table's name in quotes, as in "
+            f"{SYSTEM_DATABASE}.{_MAX_PT}('database.table')"
+        )
+    name = words[0].string()
+    words[0].end()
+    parts = [part.strip("`") for part in name.split(".")]
+    if len(parts) == 1 and database is not None:
+        parts = [database, *parts]
+    table = context.catalog.table(context.full_name(parts))
+    if not table.schema.partition_keys:
+        raise Invalid(f"{SYSTEM_DATABASE}.{_MAX_PT}: table {table.name} has no partitions")
+    field = table.schema.partition_fields[0]
+    values = [
+        static_partition(table.storage, each.spec)[field.name]
+        for each in table.partitions()
+        if each.file_count > 0
+    ]
+    known = [value for value in values if value is not None]
+    if not known:
+        raise NotFound(
+            f"{SYSTEM_DATABASE}.{_MAX_PT}: no partition of table {table.name} has files",
+            resource_type=ResourceType.PARTITION,
+            resource_name=table.name,
+        )
+    greatest = max(known, key=lambda value: arrow_scalar(value, field.type).as_py())
+    return string_literal(partition_text(greatest, field, _READABLE))
