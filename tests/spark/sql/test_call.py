@@ -199,6 +199,36 @@ def test_snapshots_and_tags_expire(run: Run, table: Table) -> None:
     ]
 
 
+def test_changelogs_expire_by_themselves(run: Run, context: SqlContext) -> None:
+    run(
+        "CREATE TABLE c (id INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1', "
+        "'changelog-producer' = 'input', 'snapshot.num-retained.min' = '2', "
+        "'snapshot.num-retained.max' = '2', 'changelog.num-retained.max' = '100', "
+        "'consumer.changelog-only' = 'true', 'write-only' = 'true')"
+    )
+    table = context.catalog.table("db.c")
+    for number in range(9):
+        table.write({"id": [number]})
+    assert run("CALL sys.expire_changelogs('c')") == [(0,)]
+    run("CALL sys.reset_consumer(table => 'c', consumerId => 'slow', nextSnapshotId => 4)")
+    assert run("CALL sys.expire_snapshots('c')") == [(7,)]
+    call = "CALL sys.expire_changelogs(table => 'c', {})"
+    assert run(call.format("older_than => '2020-01-01 00:00:00', retain_min => 1")) == [(0,)]
+    assert run(call.format("retain_max => 8, max_deletes => 5")) == [(1,)]
+    assert run(call.format("retain_max => 4")) == [(2,)]
+    assert run(call.format("delete_all => true")) == [(0,)]
+    assert table.changes(since=3, until=9).to_arrow().num_rows == 6
+    run("CALL sys.clear_consumers('c')")
+    assert run(call.format("retain_max => 4, retain_min => 4")) == [(2,)]
+    assert run(call.format("delete_all => true")) == [(2,)]
+    assert [each.id for each in table.snapshots()] == [9, 8]
+    assert table.scan().count() == 9
+    with pytest.raises(Invalid, match="leave out the other arguments"):
+        run(call.format("delete_all => true, retain_max => 1"))
+    with pytest.raises(Invalid, match="at most 1 changelogs cannot be retained"):
+        run(call.format("retain_min => 2, retain_max => 1"))
+
+
 def test_partitions_expire_and_are_marked_done(run: Run, context: SqlContext) -> None:
     run("CREATE TABLE d (id INT, dt STRING) PARTITIONED BY (dt)")
     table = context.catalog.table("db.d")

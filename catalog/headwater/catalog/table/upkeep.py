@@ -211,6 +211,59 @@ class TableUpkeep(TableLifecycle):
         watched = self._watched("deleting files", executor)
         return expire_snapshots(self._storage, latest, rules, dry_run=dry_run, executor=watched)
 
+    def expire_changelogs(
+        self,
+        *,
+        retain_min: int | None = None,
+        retain_max: int | None = None,
+        retain: timedelta | None = None,
+        limit: int | None = None,
+        delete_all: bool = False,
+        dry_run: bool = False,
+        executor: Executor = FILE_DELETION,
+    ) -> ExpireResult:
+        """Forget old changelogs that outlived their snapshots, with the files of theirs alone.
+
+        Snapshots stay, and consumers hold back what they have not consumed. What is not given is
+        taken from the table's ``changelog.…`` options. The latest of these changelogs stays, as in
+        Paimon, unless all are to go.
+
+        Args:
+            retain_min: The number of latest changelogs that stay in any case, those of snapshots
+                included.
+            retain_max: The number beyond which the oldest go even when they are young.
+            retain: The age at which a changelog goes.
+            limit: The number of changelogs that go at most.
+            delete_all: All go that no consumer needs.
+            dry_run: Only say what would go.
+            executor: Deletes the data files; this process unless given.
+
+        Raises:
+            Invalid: The arguments, or the options, contradict each other.
+        """
+        given = (retain_min, retain_max, retain, limit)
+        if delete_all and any(each is not None for each in given):
+            raise Invalid("delete_all retains no changelogs: leave out the other arguments")
+        options = self._storage.schema.table_options
+        least = options.changelog_retained_min if retain_min is None else retain_min
+        if retain_min is None and retain_max is not None:
+            least = min(least, retain_max)
+        millis = None if retain is None else retain // timedelta(milliseconds=1)
+        rules = Retention(
+            least,
+            options.changelog_retained_max if retain_max is None else retain_max,
+            options.changelog_time_retained if millis is None else millis,
+            options.snapshot_expire_limit if limit is None else limit,
+        )
+        return expire_snapshots(
+            self._storage,
+            self.pointer.latest(),
+            Retention.everything(),
+            changelogs=lambda _: None if delete_all else rules,
+            dry_run=dry_run,
+            executor=self._watched("deleting files", executor),
+        )
+
     def remove_orphan_files(
         self,
         *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.file_deletion import FILE_DELETION, delete_files
 from headwater.storage.maintenance.expire import (
+    ChangelogRetention,
     ExpireResult,
     Retention,
     finish_expiry,
@@ -22,6 +23,7 @@ def expire_snapshots(
     latest: Snapshot | None,
     retention: Retention | None = None,
     *,
+    changelogs: ChangelogRetention = Retention.of_changelogs,
     dry_run: bool = False,
     executor: Executor = FILE_DELETION,
 ) -> ExpireResult:
@@ -31,6 +33,7 @@ def expire_snapshots(
         storage: The table.
         latest: Its latest snapshot.
         retention: The snapshots to keep; None takes the table's options.
+        changelogs: The changelogs to keep; the table's options say it unless given.
         dry_run: Delete nothing, and only tell the outcome.
         executor: Deletes the data files; unless given this process, with some threads.
 
@@ -39,7 +42,7 @@ def expire_snapshots(
         CorruptData: A tag, a branch or a manifest cannot be read; nothing was deleted.
         Unsupported: The table has options that Headwater does not follow.
     """
-    plan = plan_expiry(storage, latest, retention, dry_run=dry_run)
+    plan = plan_expiry(storage, latest, retention, changelogs=changelogs, dry_run=dry_run)
     if not dry_run:
         _delete_data(storage, plan.unneeded, executor)
         finish_expiry(storage, plan)

@@ -12,8 +12,9 @@ Source: ``ExpireSnapshotsImpl.java``, ``SnapshotDeletion.java``, ``ExpireChangel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.maintenance.retention import (
@@ -28,6 +29,7 @@ from headwater.storage.maintenance.unneeded import (
     collect_unneeded,
     read_snapshots,
 )
+from headwater.storage.options import TableOptions
 from headwater.storage.snapshot.changelog import (
     changelog_file_ids,
     delete_changelog_file,
@@ -100,21 +102,25 @@ class ExpiryPlan:
     is_hinted: bool = True
 
 
+ChangelogRetention: TypeAlias = Callable[[TableOptions], Retention | None]
+"""The changelogs to keep by a table's options; None for those of the snapshots that stay."""
+
+
 def plan_expiry(
     storage: TableStorage,
     latest: Snapshot | None,
     retention: Retention | None = None,
     *,
+    changelogs: ChangelogRetention = Retention.of_changelogs,
     dry_run: bool = False,
 ) -> ExpiryPlan:
     """The work that the expiry of a table's oldest snapshots is; nothing is deleted yet.
-
-    Changelogs expire as the table's ``changelog.…`` options say.
 
     Args:
         storage: The table.
         latest: Its latest snapshot.
         retention: The snapshots to keep; None takes the table's options.
+        changelogs: The changelogs to keep; the table's ``changelog.…`` options say it unless given.
         dry_run: Noted in the result.
 
     Raises:
@@ -126,7 +132,7 @@ def plan_expiry(
     storage.refuse(Operation.EXPIRE)
     rules = Retention.of(options) if retention is None else retention
     rules.check()
-    changelog_rules = Retention.of_changelogs(options)
+    changelog_rules = changelogs(options)
     if changelog_rules is not None:
         changelog_rules.check("changelog")
     if latest is None:

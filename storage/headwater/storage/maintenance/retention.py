@@ -20,6 +20,8 @@ from headwater.storage.table_storage import TableStorage
 
 __all__ = ["Consumers", "Retention", "first_kept_changelog", "first_kept_snapshot"]
 
+_NEVER = 2**63 - 1
+
 
 @dataclass(frozen=True)
 class Retention:
@@ -70,6 +72,11 @@ class Retention:
             options.changelog_time_retained,
             options.snapshot_expire_limit,
         )
+
+    @staticmethod
+    def everything() -> Retention:
+        """The retention by which nothing goes."""
+        return Retention(_NEVER, _NEVER, 0, _NEVER)
 
     def check(self, kept: str = "snapshot") -> None:
         """Refuse a retention that contradicts itself; raises Invalid.

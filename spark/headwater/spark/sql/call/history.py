@@ -12,6 +12,7 @@ from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = [
+    "expire_changelogs",
     "expire_partitions",
     "expire_snapshots",
     "purge_files",
@@ -100,21 +101,39 @@ def _latest(table: Table) -> Snapshot:
 def expire_snapshots(arguments: Arguments) -> Rows:
     """Forget old snapshots and delete the files that only they needed."""
     table = arguments.table()
-    older_than = arguments.moment("older_than", table)
-    retain: timedelta | None = None
-    if older_than is not None:
-        age = table.storage.runtime.now_millis() - millis_of(older_than)
-        retain = timedelta(milliseconds=age)
-        if age < 0:
-            raise Invalid(f"older_than must be before now, and {older_than} is not")
     result = table.expire_snapshots(
         retain_min=arguments.integer("retain_min"),
         retain_max=arguments.integer("retain_max"),
-        retain=retain,
+        retain=_retained(arguments, table),
         limit=arguments.integer("max_deletes"),
         executor=arguments.context.session.executor,
     )
     return [(len(result.expired),)]
+
+
+def expire_changelogs(arguments: Arguments) -> Rows:
+    """Forget old changelogs whose snapshots have expired."""
+    table = arguments.table()
+    result = table.expire_changelogs(
+        retain_min=arguments.integer("retain_min"),
+        retain_max=arguments.integer("retain_max"),
+        retain=_retained(arguments, table),
+        limit=arguments.integer("max_deletes"),
+        delete_all=arguments.flag("delete_all"),
+        executor=arguments.context.session.executor,
+    )
+    return [(len(result.expired_changelogs),)]
+
+
+def _retained(arguments: Arguments, table: Table) -> timedelta | None:
+    """The age of what is older than the argument ``older_than``; None where it is not given."""
+    older_than = arguments.moment("older_than", table)
+    if older_than is None:
+        return None
+    age = table.storage.runtime.now_millis() - millis_of(older_than)
+    if age < 0:
+        raise Invalid(f"older_than must be before now, and {older_than} is not")
+    return timedelta(milliseconds=age)
 
 
 def expire_partitions(arguments: Arguments) -> Rows:

@@ -68,6 +68,13 @@ _ROWS: Sequence[tuple[str, str, _Work, Mapping[str, type], str]] = (
         "Forget old snapshots and delete the files that only they needed.",
     ),
     (
+        "expire_changelogs",
+        "table retain_max:int? retain_min:int? older_than? max_deletes:int? delete_all:bool?",
+        history.expire_changelogs, {"deleted_changelogs_count": int},
+        "Forget old changelogs whose snapshots have expired; `delete_all` all that no consumer "
+        "needs.",
+    ),
+    (
         "expire_partitions",
         "table expiration_time? timestamp_formatter? timestamp_pattern? expire_strategy? "
         "max_expires:int? options?",
@@ -191,7 +198,6 @@ LEFT_OUT: Mapping[str, str] = {
     "drop_privileged_user": "users are the names of tokens: headwater token revoke",
     "create_global_index": "Headwater writes no global indexes",
     "drop_global_index": "Headwater writes no global indexes",
-    "expire_changelogs": "sys.expire_snapshots expires changelogs, by the options 'changelog.…'",
     "grant_privilege_to_user": "GRANT SELECT ON TABLE d.t TO user",
     "init_file_based_privilege": "a server asks for permissions from the start",
     "materialize_deletion_vectors": "Headwater does not write data evolution tables",
