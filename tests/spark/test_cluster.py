@@ -1,4 +1,4 @@
-"""A standalone cluster: executors that get the package from the program, and that die."""
+"""Executors that get the package from the program; on a standalone cluster they die, too."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from headwater.client import connect
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("cluster_program.py")
+ARTIFACT_PROGRAM = Path(__file__).with_name("artifact_program.py")
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -46,6 +47,44 @@ def archive(place: Path) -> str:
     return shutil.make_archive(str(place / "headwater"), "zip", place / "packed")
 
 
+def run(
+    program: Path, place: Path, catalog: str, room: Path, packed: str, programs: Path
+) -> subprocess.CompletedProcess[str]:
+    """A program's end; its executors find `programs` before others."""
+    variables = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": "python3",
+        "SPARK_HOME": str(spark_home(place / "home")),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    return subprocess.run(
+        [sys.executable, program, catalog, room, packed, f"{programs}:{os.environ['PATH']}"],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_server_of_spark_connect_gets_the_package_from_its_client(
+    tmp_path: Path, serve: Callable[..., str]
+) -> None:
+    programs = bare_environment(tmp_path / "bare")
+    packed = archive(tmp_path)
+    room = tmp_path / "room"
+    room.mkdir()
+    with connect(tmp_path / "lake") as lake:
+        lake.create_database("db")
+        ended = run(ARTIFACT_PROGRAM, tmp_path, serve(lake.catalog), room, packed, programs)
+        assert ended.returncode == 0, ended.stderr
+        found = lake.table("db.t").scan().to_arrow().sort_by("id").to_pydict()
+        assert found == {
+            "id": list(range(10, 110)),
+            "n": [int(number >= 90) for number in range(10, 110)],
+        }
+
+
 def test_each_write_is_one_commit_whatever_becomes_of_its_tasks(
     tmp_path: Path, serve: Callable[..., str]
 ) -> None:
@@ -55,27 +94,7 @@ def test_each_write_is_one_commit_whatever_becomes_of_its_tasks(
     room.mkdir()
     with connect(tmp_path / "lake") as lake:
         lake.create_database("db")
-        variables = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PYSPARK_PYTHON": "python3",
-            "SPARK_HOME": str(spark_home(tmp_path / "home")),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        }
-        ended = subprocess.run(
-            [
-                sys.executable,
-                PROGRAM,
-                serve(lake.catalog),
-                room,
-                packed,
-                f"{programs}:{os.environ['PATH']}",
-            ],
-            env=variables,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ended = run(PROGRAM, tmp_path, serve(lake.catalog), room, packed, programs)
         assert ended.returncode == 0, ended.stderr
         keyed = lake.table("db.keyed")
         assert [str(each.commit_kind) for each in reversed(keyed.snapshots())] == [
