@@ -203,6 +203,22 @@ def test_rows_in_any_order_become_a_sorted_run(
     assert result == _model([rows], rules, False, keep_deletes=True)
 
 
+def test_rows_that_are_a_sorted_run_are_not_copied() -> None:
+    rules = MergeRules.of(_schema(keys=("k",)))
+    rows = [
+        {"k": key, "s": "", "v": str(key), "_SEQUENCE_NUMBER": key, "_VALUE_KIND": _INSERT}
+        for key in range(4)
+    ]
+    run = pa.RecordBatch.from_pylist(rows, _ARROW)
+    places = [buffer.address for buffer in run.column("v").buffers() if buffer is not None]
+    merged = merge_rows(run, rules)
+    assert merged.equals(run)
+    assert places == [each.address for each in merged.column("v").buffers() if each is not None]
+    # Of a key's two rows, next to each other in order, the newer stays.
+    twice = pa.RecordBatch.from_pylist([*rows, {**rows[-1], "_SEQUENCE_NUMBER": 4}], _ARROW)
+    assert merge_rows(twice, rules)["_SEQUENCE_NUMBER"].to_pylist() == [0, 1, 2, 4]
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
 @given(data=st.data(), ordered=st.booleans())
 def test_the_oldest_rows_stay_with_first_row(

@@ -28,6 +28,9 @@ def merge_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:
     if rows.num_rows == 0:
         return rows
     keys = rules.key_order.encode([rows.column(name) for name in rules.keys])
+    if bool(np.all(np.greater(keys[1:], keys[:-1]))):
+        # A sorted run already, as Spark's clustered writes hand it in: no need to copy it.
+        return rows
     newness = rules.newness(rows)
     in_order = bool(np.all(np.greater_equal(newness[1:], newness[:-1])))
     by_age = None if in_order else np.argsort(newness, kind="stable")
