@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import httpx
 import pytest
 from tests import plain_http
 from tests.conftest import NewSqlite
+from tests.processes import serving
 
 from headwater.catalog.model.events import EventType
 from headwater.catalog.model.principal import Scope
@@ -292,3 +294,22 @@ def test_a_caller_needs_to_administer_or_to_manage(boss: httpx.Client) -> None:
     listed = boss.get(of_main).json()["events"]
     assert [event["type"] for event in listed] == ["claimWarehouse"]
     assert {event["warehouse"] for event in _read(boss, principal="boss")} == {""}
+
+
+def test_the_sweep_deletes_events_whose_retention_has_ended(tmp_path: Path) -> None:
+    settings = {
+        "port": 0,
+        "database_url": f"sqlite:///{tmp_path}/headwater.db",
+        "warehouses": {"main": str(tmp_path / "lake")},
+        "event_retention": "1 ms",
+        "sweep_interval": "10 ms",
+    }
+    with serving(settings) as address, plain_http.Client(base_url=address) as client:
+        events = "/management/v1/warehouses/main/events"
+        assert client.post("/v1/main/databases", json={"name": "sales"}).status_code == 200
+        deadline = time.monotonic() + 60
+        while client.get(f"{events}?after=1").status_code != 404:
+            assert time.monotonic() < deadline
+        assert "go on after 2" in client.get(f"{events}?after=1").json()["message"]
+        oldest = client.get(events).json()
+        assert oldest == {"events": [], "nextAfter": 2, "isEnd": True}

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli import (
+    audit,
     branch,
     consumer,
     database,
@@ -75,6 +76,7 @@ app.command("fsck", rich_help_panel=_CATALOG)(fsck.fsck)
 app.command("reconcile", rich_help_panel=_CATALOG)(reconcile.reconcile)
 app.command("protect", rich_help_panel=_CATALOG)(protection.protect)
 app.command("unprotect", rich_help_panel=_CATALOG)(protection.unprotect)
+app.command("audit", rich_help_panel=_CATALOG)(audit.audit)
 app.command("demo")(demo.demo)
 
 

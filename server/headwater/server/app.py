@@ -21,6 +21,7 @@ from headwater.server.config import routes as config
 from headwater.server.consumers import routes as consumers
 from headwater.server.data_tokens import DataTokens
 from headwater.server.databases import routes as databases
+from headwater.server.denials import Denials
 from headwater.server.dependencies import Principals, Services
 from headwater.server.envelope import Envelope, RequestIds
 from headwater.server.errors import install_error_handlers
@@ -89,6 +90,7 @@ def create_app(
     managed: ManagedCatalogs | None = None,
     principals: Principals | None = None,
     feed: EventFeed | None = None,
+    denials: Denials | None = None,
     metrics: Metrics | None = None,
     probes: Mapping[str, Probe] | None = None,
     at_end: Callable[[], None] | None = None,
@@ -105,6 +107,7 @@ def create_app(
         managed: The catalogs of the database's warehouses, beside `catalogs`.
         principals: The tokens and groups that are managed over HTTP.
         feed: The change feed of all warehouses of the catalog's database.
+        denials: Notes requests that are refused to their callers; None to note none.
         metrics: The counts; its own when there are none.
         probes: The probes behind `/readyz`, by name.
         at_end: Called when the server stops, after the last answer.
@@ -181,7 +184,7 @@ def create_app(
     if tracing is not None:
         app.add_middleware(Traces, tracing=tracing)
     requests = RequestLog(metrics, runtime)
-    app.add_middleware(Envelope, ids=RequestIds(runtime), requests=requests)
+    app.add_middleware(Envelope, ids=RequestIds(runtime), requests=requests, denials=denials)
     return app
 
 

@@ -12,10 +12,11 @@ from headwater.catalog.model.principal import Principal, Scope, current_principa
 from headwater.catalog.sql import SqlCatalog
 from headwater.server.access.needs import Call
 from headwater.server.access.operations import OPERATIONS, Rule
+from headwater.server.denials import DENIED
 from headwater.server.dependencies import Services, decode_segment
 from headwater.server.large_bodies import MOST_ON_LOOP
 from headwater.server.request_body import BODY
-from headwater.storage.errors import Forbidden, Invalid
+from headwater.storage.errors import Forbidden, Invalid, NotFound
 
 __all__ = ["EndedRights", "authorize"]
 
@@ -71,7 +72,12 @@ async def authorize(request: Request) -> None:
         if rule.scope is Scope.MANAGE:
             raise HTTPException(401, _NO_TOKEN, headers={"www-authenticate": "Bearer"})
     else:
-        await _check(request, services, caller, rule)
+        try:
+            await _check(request, services, caller, rule)
+        except NotFound:
+            # It hides what the caller may not see, if there is such a thing.
+            request.scope["state"][DENIED] = True
+            raise
     state = request.scope["state"]
     if rule.ends_rights and _ENDING not in state:
         state[_ENDING] = ending = services.decisions.ending_rights()

@@ -9,10 +9,18 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater.catalog.model.origin import ORIGIN, Origin
+from headwater.server.authentication import ANYBODY
+from headwater.server.denials import (
+    DENIED,
+    Denials,
+    Refused,
+    refused_subject,
+    refused_warehouse,
+)
 from headwater.server.errors import REQUEST_ID_HEADER
 from headwater.server.logs import REQUEST_ID
 from headwater.server.operation_metrics import WAREHOUSE
-from headwater.server.request_log import RequestLog
+from headwater.server.request_log import Begun, RequestLog
 from headwater.storage.runtime import Runtime
 
 __all__ = ["Envelope", "RequestIds"]
@@ -20,6 +28,7 @@ __all__ = ["Envelope", "RequestIds"]
 _ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
 # All of a UUID but its last group.
 _RANDOM_CHARACTERS = 24
+_REFUSED = frozenset({401, 403})
 
 
 class RequestIds:
@@ -49,17 +58,27 @@ class Envelope:
     - A body is JSON whatever its content type says: Paimon's clients send ``text/plain``, or none.
     - One line is logged for each request, and the request is counted, under the template and the
       operation of the route that answered: all paths that lead nowhere have one name.
+    - Requests that are refused to their callers are noted for the change feed.
 
     Args:
         app: The application inside.
         ids: The source of request ids.
         requests: The log and the counts.
+        denials: Notes refused requests; None to note none.
     """
 
-    def __init__(self, app: ASGIApp, *, ids: RequestIds, requests: RequestLog) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        ids: RequestIds,
+        requests: RequestLog,
+        denials: Denials | None = None,
+    ) -> None:
         self._app = app
         self._ids = ids
         self._requests = requests
+        self._denials = denials
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
@@ -93,6 +112,8 @@ class Envelope:
                 return
             is_over = True
             state, route = scope["state"], inner.get("route")
+            if self._denials is not None and (status in _REFUSED or DENIED in state):
+                self._denials.add(_refused(request, inner, status), request_id)
             self._requests.end(
                 request,
                 str(getattr(route, "path", "none")),
@@ -111,3 +132,16 @@ class Envelope:
             ORIGIN.reset(origin)
             REQUEST_ID.reset(token)
             end()
+
+
+def _refused(request: Begun, scope: Scope, status: int) -> Refused:
+    principal = scope["state"].get("principal")
+    parameters = scope.get("path_params") or {}
+    return Refused(
+        None if principal == ANYBODY else principal,
+        request.client,
+        refused_warehouse(parameters),
+        refused_subject(request.path, parameters),
+        str(getattr(scope.get("route"), "unique_id", "none")),
+        status,
+    )

@@ -30,6 +30,7 @@ from headwater.catalog.sql.database.open_database import opened_database
 from headwater.catalog.sql.events.feed import EventFeed
 from headwater.server.app import create_app
 from headwater.server.connections import Connections, allow_open_files
+from headwater.server.denials import Denials, recording_denials
 from headwater.server.dependencies import Principals
 from headwater.server.http_protocol import HttpProtocol
 from headwater.server.logs import log_to_stderr
@@ -265,10 +266,22 @@ def _application(
     def catalogs() -> Mapping[str, SqlCatalog]:
         return {**given, **{k: v for k, v in managed.all().items() if k not in given}}
 
-    with (
-        _tracing(traces) as tracing,
-        sweeping(catalogs, settings.sweep_interval.total_seconds(), metrics),
-    ):
+    feed, denials = EventFeed(database), Denials(runtime)
+
+    def expire() -> int:
+        # By a clock that has been set forward, all events would be old.
+        return feed.expire(database.certain_now_millis() - settings.event_retention_millis)
+
+    with _tracing(traces) as tracing, ExitStack() as background:
+        sweep_seconds = settings.sweep_interval.total_seconds()
+        background.enter_context(sweeping(catalogs, expire, sweep_seconds, metrics))
+        background.enter_context(recording_denials(denials, feed.record_refusals))
+
+        def end() -> None:
+            background.close()
+            if tracing is not None:
+                tracing.close()
+
         app = create_app(
             given,
             settings,
@@ -276,11 +289,12 @@ def _application(
             find_token=principals.tokens.find,
             managed=managed,
             principals=principals,
-            feed=EventFeed(database),
+            feed=feed,
+            denials=denials,
             metrics=metrics,
             probes=probes_of(database, catalogs),
             # The process may be ended by a signal right after it has stopped.
-            at_end=at_end or (None if tracing is None else tracing.close),
+            at_end=at_end or end,
             tracing=tracing,
         )
         # What is there now stays: to look through it again and again for what is garbage would

@@ -134,6 +134,7 @@ class ServerSettings(BaseSettings):
             database.
         undrop_retention: The time during which dropped tables can be restored, such as ``7 d``;
             0 deletes them at once.
+        event_retention: The time for which events of the change feed are kept, such as ``90 d``.
         sweep_interval: The interval of the sweep, which repairs what a crash left half done and
             deletes what has expired, such as ``1 min``; 0 means never.
         shutdown_timeout: The longest time that running requests may take once the server is told to
@@ -209,6 +210,7 @@ class ServerSettings(BaseSettings):
     oidc_administrators: Annotated[tuple[str, ...], NoDecode] = ()
     workers: int = Field(default=1, ge=1, le=256)
     undrop_retention: Duration = timedelta(days=7)
+    event_retention: TimeLimit = timedelta(days=90)
     sweep_interval: Duration = timedelta(minutes=1)
     shutdown_timeout: Duration = timedelta(seconds=30)
     max_body_size: Size = Field(default=16 * 1024 * 1024, ge=1024, le=2**31)
@@ -326,6 +328,11 @@ class ServerSettings(BaseSettings):
     def undrop_millis(self) -> int:
         """`undrop_retention` in milliseconds."""
         return self.undrop_retention // timedelta(milliseconds=1)
+
+    @property
+    def event_retention_millis(self) -> int:
+        """`event_retention` in milliseconds."""
+        return self.event_retention // timedelta(milliseconds=1)
 
     @property
     def connection_limits(self) -> ConnectionLimits:

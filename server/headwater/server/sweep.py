@@ -39,13 +39,33 @@ def sweep_all(catalogs: Mapping[str, SqlCatalog], metrics: Metrics) -> None:
             )
 
 
+def _expire(expire_events: Callable[[], int], metrics: Metrics) -> None:
+    try:
+        expired = expire_events()
+    except (HeadwaterError, SQLAlchemyError) as error:
+        metrics.swept("", None)
+        _LOG.warning("events were not expired: %s", error)
+        return
+    if expired:
+        _LOG.info("%s events are deleted, as their retention had ended", expired)
+
+
 @contextmanager
 def sweeping(
-    catalogs: Callable[[], Mapping[str, SqlCatalog]], seconds: float, metrics: Metrics
+    catalogs: Callable[[], Mapping[str, SqlCatalog]],
+    expire_events: Callable[[], int],
+    seconds: float,
+    metrics: Metrics,
 ) -> Iterator[None]:
     """Sweep every so many seconds while the block runs; 0 is never.
 
     Any number of servers may do so at the same time: each step can be repeated.
+
+    Args:
+        catalogs: The warehouses that there are now.
+        expire_events: Deletes the events whose retention has ended; how many there were.
+        seconds: The seconds between two sweeps.
+        metrics: The counts.
     """
     if not seconds:
         yield
@@ -61,6 +81,7 @@ def sweeping(
                 _LOG.warning("nothing was swept: %s", error)
                 continue
             sweep_all(found, metrics)
+            _expire(expire_events, metrics)
 
     thread = threading.Thread(target=work, name="sweep", daemon=True)
     thread.start()

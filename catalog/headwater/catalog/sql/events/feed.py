@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Row, delete, or_, select, update
@@ -30,6 +30,7 @@ from headwater.catalog.sql.events.numbering import (
     position_of,
 )
 from headwater.catalog.sql.events.record import ADDRESS, DETAILS, REQUEST
+from headwater.catalog.sql.events.refusals import Refusals, record_refusals
 from headwater.storage.errors import Invalid, NotFound
 
 __all__ = ["EventFeed", "WarehouseEvents"]
@@ -99,6 +100,10 @@ class EventFeed:
             and end >= self._bounds().numbered
         )
         return EventPage(events, end, is_end=is_end)
+
+    def record_refusals(self, refusals: Sequence[Refusals]) -> None:
+        """Write an event for each; raises Unavailable."""
+        record_refusals(self._database, refusals)
 
     def number(self) -> int:
         """Number all events that can be seen; how many there were."""
