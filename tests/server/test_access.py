@@ -164,6 +164,8 @@ REQUESTS: dict[str, tuple[str, str, Body | None, list[tuple[PermissionTarget, Ac
     "getTable": ("GET", T, None, [(ORDERS, Access.GRANT)]),
     "authTableQuery": ("POST", f"{T}/auth", {"select": ["id"]}, [(COLUMNS, Access.SELECT)]),
     "getTableToken": ("GET", f"{T}/token", None, [(ORDERS, Access.SELECT)]),
+    "signTableRequests": ("POST", f"{T}/sign", {"requests": [{"method": "GET", "path": "x"}]},
+                          [(ORDERS, Access.SELECT)]),
     "readTable": ("POST", f"{T}/read", {"select": ["id"]}, [(COLUMNS, Access.SELECT)]),
     "createTable": ("POST", f"{D}/tables", {"identifier": {"database": "sales", "object": "new"},
                     "schema": FIELDS}, [(SALES, Access.CREATETABLE)]),

@@ -36,7 +36,10 @@ CHANGING = {
     for method, operation in methods.items()
     if method != "get"
 }
-NO_CHANGE = {"authTableQuery", "readTable", "listPartitionsByNames", "listPartitionsByFilter"}
+NO_CHANGE = {
+    *("authTableQuery", "readTable", "listPartitionsByNames", "listPartitionsByFilter"),
+    "signTableRequests",
+}
 NO_EVENT = {
     # Readers take and renew them every few seconds.
     "leaseConsumer",

@@ -1,4 +1,4 @@
-"""A lake on an S3-compatible store that Spark's workers reach with the server's data tokens."""
+"""A lake on an S3-compatible store that Spark's workers reach as the server opens it to them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,32 @@ from headwater.spark import SparkLake, connect
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
+@pytest.fixture(params=["data tokens", "signed requests"])
 def stored(
-    spark: SparkSession, s3_endpoint: str, tmp_path: Path, serve: Callable[..., str]
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    s3_endpoint: str,
+    tmp_path: Path,
+    serve: Callable[..., str],
 ) -> Iterator[SparkLake]:
     """A lake behind a server that alone knows the store's place and keys."""
     url = f"sqlite:///{tmp_path}/headwater.db"
     upgrade(url)
     options = {"s3.endpoint": s3_endpoint, "s3.access-key": "test", "s3.secret-key": "test"}
-    options["s3.sts.role-arn"] = "arn:aws:iam::123456789012:role/lake"
+    settings = {"signed_request_seconds": 900}
+    if request.param == "data tokens":
+        options["s3.sts.role-arn"] = "arn:aws:iam::123456789012:role/lake"
+        settings = {"data_token_seconds": 7200}
     behind = SqlCatalog.open(
         url, warehouse="main", location="s3://lake/warehouse", storage_options=options
     )
-    lake = connect(spark, serve(behind, data_token_seconds=7200))
+    lake = connect(spark, serve(behind, **settings))
     lake.catalog.create_database("db")
     yield lake
     behind.close()
 
 
-def test_tasks_read_write_and_delete_with_data_tokens(
+def test_tasks_read_write_and_delete_without_credentials(
     stored: SparkLake, numbered: Numbered
 ) -> None:
     stored.create_table("db.t", numbered(0, 1).schema, primary_keys=["id"], options={"bucket": "1"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headwater.catalog.model.tables import TableInfo
+from headwater.catalog.wire.signed_requests import SIGNED_REQUESTS
 from headwater.client.branches import RestBranches
 from headwater.client.consumers import RestConsumers
 from headwater.client.data_token import AskForToken
@@ -18,6 +19,7 @@ from headwater.client.policies import RestPolicies
 from headwater.client.protection import RestProtection
 from headwater.client.reconcile import RestReconciler
 from headwater.client.requests import DATA_TOKENS, HEADER_PREFIX, TABLE_DEFAULT_PREFIX, Requests
+from headwater.client.signed_files import SignedFiles
 from headwater.client.snapshots import RestSnapshots
 from headwater.client.tables import RestTables
 from headwater.client.tags import RestTags
@@ -31,7 +33,10 @@ from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 __all__ = ["RestCatalog"]
 
 # Options of a catalog that file access has no use for.
-_NOT_FOR_STORAGE = ("prefix", "uri", "metastore", "warehouse", "token", DATA_TOKENS)
+_NOT_FOR_STORAGE = (
+    *("prefix", "uri", "metastore", "warehouse", "token"),
+    *(DATA_TOKENS, SIGNED_REQUESTS),
+)
 
 
 class RestCatalog:
@@ -119,11 +124,14 @@ class RestCatalog:
         }
 
     def table_files(self, info: TableInfo) -> FileAccess:
-        """Access to a table's files, with data tokens where the server hands them out.
+        """Access to a table's files, as the server opens them: by signed requests or data tokens.
 
-        External tables have none: they are reached with the storage options.
+        External tables have neither: they are reached with the storage options.
         """
-        enabled = self._requests.connected().options.get(DATA_TOKENS, "").strip().lower()
+        told = self._requests.connected().options
+        if told.get(SIGNED_REQUESTS) == "true" and not info.is_external:
+            return SignedFiles(self._requests, info.identifier, info.path)
+        enabled = told.get(DATA_TOKENS, "").strip().lower()
         if enabled != "true" or info.is_external:
             # Its schema is there already, unless other engines are to write it.
             root = None if info.is_external else info.path

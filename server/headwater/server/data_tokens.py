@@ -20,7 +20,15 @@ from headwater.storage.errors import Unsupported
 from headwater.storage.files.location import Place
 from headwater.storage.runtime import Runtime
 
-__all__ = ["SECRET_PREFIX", "STS_OPTIONS", "DataToken", "DataTokens", "session_policy"]
+__all__ = [
+    "SECRET_PREFIX",
+    "STS_OPTIONS",
+    "DataToken",
+    "DataTokens",
+    "first_option",
+    "own_credentials",
+    "session_policy",
+]
 
 SECRET_PREFIX = "s3.sts."
 """The beginning of the options that say how short-lived credentials are had."""
@@ -139,8 +147,8 @@ class DataTokens:
                 f"short-lived credentials could be given ({_ROLE}). Set it, or give clients their "
                 "own credentials; the warehouse's are not handed out"
             )
-        region = _first(options, _REGIONS) or "us-east-1"
-        endpoint = options.get(_ENDPOINT) or _first(options, _S3_ENDPOINTS)
+        region = first_option(options, _REGIONS) or "us-east-1"
+        endpoint = options.get(_ENDPOINT) or first_option(options, _S3_ENDPOINTS)
         service = TokenService(
             endpoint or f"https://sts.{region}.amazonaws.com",
             region,
@@ -149,7 +157,7 @@ class DataTokens:
         )
         return assume_role(
             service,
-            _own_credentials(options),
+            own_credentials(options),
             policy=session_policy(place, may_write=may_write),
             session=caller,
             seconds=self._seconds,
@@ -186,21 +194,26 @@ def _literal(path: str) -> str:
     return "".join(f"${{{each}}}" if each in "*?$" else each for each in path)
 
 
-def _first(options: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+def first_option(options: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    """The value of the first of several names that has one."""
     return next((options[name] for name in names if options.get(name)), None)
 
 
-def _own_credentials(options: Mapping[str, str]) -> Credentials:
-    """The warehouse's credentials, or without any those of the server's environment."""
-    has_own = any(_first(options, names) for names, _ in _KEYS.values())
+def own_credentials(options: Mapping[str, str]) -> Credentials:
+    """The warehouse's credentials, or without any those of the server's environment.
+
+    Raises:
+        Unsupported: There are none.
+    """
+    has_own = any(first_option(options, names) for names, _ in _KEYS.values())
     found = {
-        field: _first(options, names) if has_own else os.environ.get(variable)
+        field: first_option(options, names) if has_own else os.environ.get(variable)
         for field, (names, variable) in _KEYS.items()
     }
     access, secret = found["access_key"], found["secret_key"]
     if not access or not secret:
         raise Unsupported(
-            "this warehouse has no data tokens: neither its storage options nor the server's "
-            "environment have keys (s3.access-key and s3.secret-key) to ask for them with"
+            "this warehouse's files can be opened to nobody: neither its storage options nor the "
+            "server's environment have keys (s3.access-key and s3.secret-key) to do so with"
         )
     return Credentials(access, secret, found["session_token"])

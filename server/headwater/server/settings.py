@@ -161,6 +161,8 @@ class ServerSettings(BaseSettings):
             Clients ask anew an hour before the end, so it is more than that.
         data_token_shares_warehouse_credentials: Hand out the warehouse's own storage options
             instead, credentials included, which reach all that the server reaches.
+        signed_request_seconds: Sign requests to the files of tables for clients, good for so many
+            seconds, where a warehouse's store has no security token service; None signs none.
         read_concurrency: The most reads that each server process does at a time for callers who
             are not shown all of a table.
         read_batch_rows: The rows of a batch that it reads for them: with `read_concurrency` a bound
@@ -226,6 +228,7 @@ class ServerSettings(BaseSettings):
     storage_options: dict[str, SecretStr] = Field(default_factory=dict)
     data_token_seconds: int | None = Field(default=None, gt=3600, le=366 * 24 * 3600)
     data_token_shares_warehouse_credentials: bool = False
+    signed_request_seconds: int | None = Field(default=None, ge=60, le=3600)
     read_concurrency: int = Field(default=4, ge=1, le=1000)
     read_batch_rows: int = Field(default=16_384, ge=1, le=1_048_576)
     read_wait: TimeLimit = timedelta(minutes=1)
@@ -277,6 +280,11 @@ class ServerSettings(BaseSettings):
             raise ValueError(
                 "data_token_shares_warehouse_credentials needs data_token_seconds: how long a "
                 "client may use what it got before it asks again"
+            )
+        if shares and self.signed_request_seconds is not None:
+            raise ValueError(
+                "with data_token_shares_warehouse_credentials clients sign requests by themselves; "
+                "leave signed_request_seconds out"
             )
         if seconds is not None and seconds > LONGEST_SECONDS and not shares:
             raise ValueError(

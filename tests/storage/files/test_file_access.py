@@ -5,29 +5,50 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql import SqlCatalog
+from headwater.client.rest import RestCatalog
+from headwater.migrations import upgrade
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.local import local_path, local_uri
 from headwater.storage.files.open_files import open_file_access
+from headwater.storage.schema.table_schema import Schema
 
 KEYS = {"s3.access-key": "test", "s3.secret-key": "test"}
 
 
-@pytest.fixture(params=["local", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileAccess, str]:
+@pytest.fixture(params=["local", "s3", "signed"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[FileAccess, str]]:
     if request.param == "local":
         location = local_uri(tmp_path / "lake")
-        return open_file_access(location), location
-    endpoint = request.getfixturevalue("s3_endpoint")
-    location = "s3://lake/lake"
-    return open_file_access(location, {"s3.endpoint": endpoint, **KEYS}), location
+        yield open_file_access(location), location
+        return
+    options = {"s3.endpoint": request.getfixturevalue("s3_endpoint"), **KEYS}
+    if request.param == "s3":
+        location = "s3://lake/lake"
+        yield open_file_access(location, options), location
+        return
+    serve, name = request.getfixturevalue("serve"), Identifier("sales", "orders")
+    url = f"sqlite:///{tmp_path}/catalog.db"
+    upgrade(url)
+    place = "s3://lake/warehouse"
+    opened = SqlCatalog.open(url, warehouse="main", location=place, storage_options=options)
+    with closing(opened) as catalog:
+        catalog.databases.create("sales")
+        catalog.tables.create(name, Schema.from_arrow(pa.schema([("n", pa.int64())])))
+        address = serve(catalog, signed_request_seconds=60)
+        with closing(RestCatalog(address, warehouse="main")) as client:
+            client.connect()
+            info = client.tables.get(name)
+            yield client.table_files(info), f"{info.path}/below"
 
 
 def test_what_is_written_is_read(place: tuple[FileAccess, str]) -> None:

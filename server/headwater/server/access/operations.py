@@ -78,6 +78,7 @@ OPERATIONS: Mapping[str, Rule] = {
     "getTable": _read(_SEE_TABLE),
     "authTableQuery": _read(needs.of_a_query),
     "getTableToken": _read(needs.on(_TABLE, Access.SELECT, Access.UPDATE, some_columns=True)),
+    "signTableRequests": _read(needs.on(_TABLE, Access.SELECT, Access.UPDATE, some_columns=True)),
     "readTable": _read(needs.of_a_read),
     "createTable": _write(needs.on(_DATABASE, Access.CREATETABLE)),
     "registerTable": _write(needs.on(_DATABASE, Access.CREATETABLE)),

@@ -7,10 +7,12 @@ from urllib.parse import unquote_plus
 
 from fastapi import Query, Request
 
+from headwater.catalog.wire.signed_requests import SIGNED_REQUESTS
 from headwater.catalog.wire.tables import ConfigResponse
 from headwater.server.dependencies import Services, ServicesOf, list_of
 from headwater.server.error_responses import failures
 from headwater.server.operation_metrics import WAREHOUSE
+from headwater.server.request_signing import can_sign
 from headwater.server.resource_router import ResourceRouter
 from headwater.storage.errors import Invalid, NotFound
 
@@ -38,9 +40,11 @@ async def get_config(
     settings = services.settings
     prefix = await _resolve(services, warehouse)
     request.scope["state"][WAREHOUSE] = prefix
+    signs = settings.signed_request_seconds is not None and can_sign(await services.find(prefix))
+    signed = {SIGNED_REQUESTS: "true"} if signs else {}
     tokens = {} if settings.data_token_seconds is None else {_DATA_TOKENS: "true"}
     return ConfigResponse(
-        defaults={**tokens, **settings.plain_client_options()},
+        defaults={**tokens, **signed, **settings.plain_client_options()},
         overrides={"prefix": prefix},
     )
 

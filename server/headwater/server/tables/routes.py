@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
-from headwater.catalog.model.catalog import Catalog
-from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.permissions import Access, TargetType
-from headwater.catalog.model.principal import Principal, Scope, current_principal
-from headwater.catalog.model.rights import Thing
+from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.wire.signed_requests import (
+    SignTableRequestsRequest,
+    SignTableRequestsResponse,
+)
 from headwater.catalog.wire.tables import (
     AlterTableRequest,
     AuthTableQueryRequest,
@@ -37,6 +37,8 @@ from headwater.server.dependencies import (
     TableName,
 )
 from headwater.server.error_responses import Failure, failures
+from headwater.server.file_rights import may_write_files, refuse_withheld_files
+from headwater.server.request_signing import CHANGES, RequestSigning, can_sign
 from headwater.server.resource_router import ResourceRouter
 from headwater.storage.errors import Forbidden, NotFound, ResourceType, Unsupported
 from headwater.storage.schema.change import schema_change_from_json
@@ -260,15 +262,9 @@ def get_table_token(
     that `/v1/config` returns. Whoever is shown only a part of the table is answered 403.
     """
     info = catalog.tables.get(name)
-    access = catalog.policies.access(name)
     # The warehouse's own credentials open its other tables, too.
     is_shared = services.settings.data_token_shares_warehouse_credentials
-    if access.restriction or (is_shared and access.files_withheld):
-        which = f"table {name}" if access.restriction else "another table of its warehouse"
-        raise Forbidden(
-            f"policies restrict what you see of {which}, and a token for the files of {name} would "
-            f"show all of it; read rows with POST …/tables/{name.name}/read"
-        )
+    refuse_withheld_files(catalog, name, reaches_all=is_shared)
     if services.data_tokens is None:
         raise Unsupported(
             "this server hands out no data tokens; do not set data-token.enabled, and give the "
@@ -285,25 +281,45 @@ def get_table_token(
         info.path,
         catalog.storage_options,
         caller="anybody" if caller is None else caller.name,
-        may_write=caller is None or _may_write(catalog, name, caller),
+        may_write=may_write_files(catalog, name),
     )
     return GetTableTokenResponse(token=dict(token.options), expires_at_millis=token.expires_at)
 
 
-def _may_write(catalog: Catalog, name: Identifier, caller: Principal) -> bool:
-    """True if a caller may write to a table.
+@router.post(
+    "/databases/{database}/tables/{table}/sign",
+    summary="Sign requests to a table's files",
+    responses=failures("no table", "unsupported", _WITHHELD),
+)
+def sign_table_requests(
+    services: ServicesOf, catalog: CatalogOf, name: TableName, body: SignTableRequestsRequest
+) -> SignTableRequestsResponse:
+    """Requests to the object store as URLs, each good for one file and for a while.
 
-    Raises:
-        Forbidden: The caller may not read all of it, as its files show all.
+    An addition of Headwater's, for stores without a security token service. The files are those
+    below the table's directory; PUT and DELETE are for callers who may write to the table. LIST is
+    a GET of the bucket's list, for one folder of the table.
     """
-    if not caller.asks_permission:
-        return caller.has(Scope.WRITE)
-    thing = Thing(TargetType.TABLE, name.database, name.table)
-    # Without permissions in the catalog, nobody who asks for them is let in.
-    rights = catalog.access.rights(caller, thing).own if isinstance(catalog, SqlCatalog) else ()
-    if Access.SELECT not in rights and Access.UPDATE not in rights:
-        raise Forbidden(
-            f"'{caller.name}' may select some columns of table {name}, and a token for its files "
-            f"would show all; read rows with POST …/tables/{name.name}/read"
+    info = catalog.tables.get(name)
+    refuse_withheld_files(catalog, name, reaches_all=False)
+    seconds = services.settings.signed_request_seconds
+    if seconds is None or not can_sign(catalog) or not isinstance(catalog, SqlCatalog):
+        raise Unsupported(
+            "this server signs no requests to the files of this warehouse: it does so if it is "
+            "started with HEADWATER_SIGNED_REQUEST_SECONDS, for warehouses in an S3-compatible "
+            "store that name no role for data tokens (s3.sts.role-arn)"
         )
-    return caller.has(Scope.WRITE) and Access.UPDATE in rights
+    if info.is_external:
+        raise Unsupported(
+            f"table {name} is external: the warehouse's credentials are not for {info.path}; give "
+            "the client its own"
+        )
+    may_write = may_write_files(catalog, name)
+    if not may_write and any(asked.method in CHANGES for asked in body.requests):
+        raise Forbidden(f"you may read the files of table {name}, but not write or delete any")
+    now = services.runtime.now_millis()
+    signing = RequestSigning(info.path, catalog.storage_options, seconds)
+    return SignTableRequestsResponse(
+        requests=[signing.sign(asked, now) for asked in body.requests],
+        expires_at_millis=now + seconds * 1000,
+    )

@@ -1,0 +1,360 @@
+"""File access by requests that the server signs, for stores without a security token service.
+
+Each request to the store is signed by the server for the one file that it is about, so neither the
+client nor Spark's workers have credentials. A read of a file is signed once, and again when that
+has expired.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from urllib.parse import unquote_plus
+from xml.etree import ElementTree
+
+import httpx
+import pyarrow as pa
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.wire.signed_requests import (
+    FileRequestModel,
+    SignedRequestModel,
+    SignTableRequestsRequest,
+    SignTableRequestsResponse,
+)
+from headwater.client.requests import Requests, table_path
+from headwater.storage.errors import Forbidden, NotFound, Unavailable
+from headwater.storage.files.access import FileStatus
+from headwater.storage.files.random_reads import RandomReads
+
+__all__ = ["SignedFiles"]
+
+_TIMEOUT = httpx.Timeout(60.0, connect=10.0)
+_ATTEMPTS = 3
+_WAIT_SECONDS = 0.2
+# Signed reads that are kept, and the time before its end when one is not begun any more.
+_MOST_KEPT = 4096
+_MARGIN_MILLIS = 20_000
+_AT_ONCE = 500
+_CHUNK = 1 << 20
+_PROBE = ".headwater-probe"
+_SIGNATURE = "X-Amz-Signature"
+
+
+def _without_signature(record: logging.LogRecord) -> bool:
+    """Leave out of httpx's line about a request what would let its reader send it again."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            each.copy_with(query=None)
+            if isinstance(each, httpx.URL) and _SIGNATURE in each.params
+            else each
+            for each in record.args
+        )
+    return True
+
+
+logging.getLogger("httpx").addFilter(_without_signature)
+
+
+class SignedFiles:
+    """Implements `headwater.storage.files.access.FileAccess` below a table's directory.
+
+    Args:
+        requests: Speaks to the server.
+        identifier: The table.
+        location: Its directory, a URI.
+    """
+
+    def __init__(self, requests: Requests, identifier: Identifier, location: str) -> None:
+        self._requests = requests
+        self._identifier = identifier
+        self._location = location.rstrip("/")
+        self._begin()
+
+    def _begin(self) -> None:
+        self._http: httpx.Client | None = None
+        self._kept: dict[str, tuple[SignedRequestModel, int]] = {}
+        self._lock = Lock()
+
+    def __repr__(self) -> str:
+        return f"SignedFiles({self._location!r})"
+
+    def __reduce__(self) -> tuple[type[SignedFiles], tuple[Requests, Identifier, str]]:
+        return SignedFiles, (self._requests, self._identifier, self._location)
+
+    def read(self, path: str) -> bytes:
+        """The object's content; raises NotFound."""
+        return self._get(path, {}).content
+
+    def exists(self, path: str) -> bool:
+        """True if the object exists."""
+        try:
+            self.size(path)
+        except NotFound:
+            return False
+        return True
+
+    def size(self, path: str) -> int:
+        """The object's size in bytes; raises NotFound."""
+        inner = self._below(path)
+        asked = FileRequestModel(method="HEAD", path=inner)
+        # Whoever asks is about to read it.
+        signed, until = self._sign([asked, FileRequestModel(method="GET", path=inner)])
+        self._keep(path, signed[1], until)
+        return int(self._repeated(asked, path, signed=signed[0]).headers["content-length"])
+
+    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Create or replace an object; what a store has taken it keeps."""
+        self._repeated(FileRequestModel(method="PUT", path=self._below(path)), path, data)
+
+    def write_if_absent(self, path: str, data: bytes) -> bool:
+        """Create an object; False, changing nothing, when it exists.
+
+        Raises:
+            Unavailable: The store did not answer, or does not know: it may have been created.
+        """
+        asked = FileRequestModel(method="PUT", path=self._below(path), if_absent=True)
+        signed, _ = self._sign([asked])
+        # Once: a second request would find what the first one has created.
+        answer = self._send(signed[0], path, content=data)
+        if answer.status_code == 412:
+            return False
+        _check(answer, path)
+        return True
+
+    def delete(self, path: str) -> None:
+        """Delete an object; nothing happens when it does not exist."""
+        try:
+            self._repeated(FileRequestModel(method="DELETE", path=self._below(path)), path)
+        except NotFound:
+            return
+
+    def make_directory(self, directory: str) -> None:
+        """Nothing: a directory is there as soon as an object is in it."""
+        self._below(directory)
+
+    def check_directory(self, directory: str) -> None:
+        """Raise unless the bucket is there and answers."""
+        try:
+            self.list(f"{directory.rstrip('/')}/{_PROBE}")
+        except NotFound as error:
+            raise Unavailable(f"the bucket of {directory} does not exist") from error
+
+    def delete_tree(self, directory: str) -> None:
+        """Delete everything below a directory."""
+        found = [status.path for status in self.walk(directory)]
+        for start in range(0, len(found), _AT_ONCE):
+            paths = found[start : start + _AT_ONCE]
+            asked = [FileRequestModel(method="DELETE", path=self._below(path)) for path in paths]
+            for path, signed in zip(paths, self._sign(asked)[0], strict=True):
+                answer = self._send(signed, path)
+                if answer.status_code != 404:
+                    _check(answer, path)
+
+    def list(self, directory: str) -> list[FileStatus]:
+        """The objects directly in a directory, by name."""
+        found = [file for files, _ in self._pages(directory, is_deep=False) for file in files]
+        return sorted(found, key=lambda status: status.path)
+
+    def folders(self, directory: str) -> Sequence[str]:
+        """The names that stand for directories directly in a directory, in their order."""
+        found = [name for _, names in self._pages(directory, is_deep=False) for name in names]
+        return sorted(found)
+
+    def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:
+        """All objects below a directory; an unfinished one is none."""
+        for files, _ in self._pages(directory, is_deep=True):
+            yield from files
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """Open for random reads; raises NotFound."""
+        return pa.PythonFile(_ObjectInput(self, path, self.size(path)), mode="r")
+
+    def range(self, path: str, start: int, end: int) -> bytes:
+        """The bytes of an object from `start` to `end`; raises NotFound."""
+        answer = self._get(path, {"range": f"bytes={start}-{end - 1}"})
+        # A store may send the whole object.
+        return answer.content if answer.status_code == 206 else answer.content[start:end]
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
+        """Open a new object for writing; it appears when the context ends without an exception."""
+        asked = FileRequestModel(method="PUT", path=self._below(path))
+        # Spooled to the local disk: an aborted upload must leave nothing behind.
+        with tempfile.TemporaryDirectory(prefix="headwater-") as folder:
+            spool = Path(folder) / "upload"
+            with pa.OSFile(str(spool), "wb") as sink:
+                yield sink
+            self._repeated(asked, path, spool)
+
+    def _below(self, path: str) -> str:
+        """The path below the table's directory; raises Forbidden for any other."""
+        inner = path.rstrip("/").removeprefix(self._location)
+        if inner == path or (inner and not inner.startswith("/")):
+            raise Forbidden(
+                f"{path} does not lie below {self._location}, and the server signs requests to a "
+                "table's own directory alone"
+            )
+        return inner.strip("/")
+
+    def _sign(self, asked: Sequence[FileRequestModel]) -> tuple[Sequence[SignedRequestModel], int]:
+        path = (*table_path(self._identifier), "sign")
+        body = SignTableRequestsRequest(requests=[*asked])
+        answer = self._requests.post(SignTableRequestsResponse, body, *path)
+        return answer.requests, answer.expires_at_millis
+
+    def _get(self, path: str, headers: Mapping[str, str]) -> httpx.Response:
+        """Read by a request that was signed before, or a new one."""
+        with self._lock:
+            signed, until = self._kept.get(path, (None, 0))
+        if signed is not None and self._requests.runtime.now_millis() < until - _MARGIN_MILLIS:
+            answer = self._send(signed, path, headers=headers)
+            # It may have expired after all, by the store's clock.
+            if answer.status_code < 500 and answer.status_code != 403:
+                _check(answer, path)
+                return answer
+        asked = FileRequestModel(method="GET", path=self._below(path))
+        found, until = self._sign([asked])
+        self._keep(path, found[0], until)
+        return self._repeated(asked, path, headers=headers, signed=found[0])
+
+    def _keep(self, path: str, signed: SignedRequestModel, until: int) -> None:
+        with self._lock:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[path] = signed, until
+
+    def _repeated(
+        self,
+        asked: FileRequestModel,
+        path: str,
+        content: bytes | Path | None = None,
+        headers: Mapping[str, str] | None = None,
+        signed: SignedRequestModel | None = None,
+    ) -> httpx.Response:
+        """Send what may be sent again, until the store answers."""
+        signed = signed or self._sign([asked])[0][0]
+        for attempt in range(_ATTEMPTS - 1):
+            try:
+                answer = self._send(signed, path, content, headers)
+            except Unavailable:
+                answer = None
+            if answer is not None and answer.status_code not in (409, 429, 500, 502, 503, 504):
+                _check(answer, path)
+                return answer
+            self._requests.runtime.sleep(_WAIT_SECONDS * 4**attempt)
+        answer = self._send(signed, path, content, headers)
+        _check(answer, path)
+        return answer
+
+    def _send(
+        self,
+        signed: SignedRequestModel,
+        path: str,
+        content: bytes | Path | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        sent = {**signed.headers, **(headers or {})}
+        body: bytes | Iterator[bytes] | None = None
+        if isinstance(content, Path):
+            # With its length: stores take no body that does not announce one.
+            sent["content-length"] = str(content.stat().st_size)
+            body = _chunks(content)
+        elif content is not None:
+            body = content
+        try:
+            return self._client().request(signed.method, signed.url, headers=sent, content=body)
+        except httpx.HTTPError as error:
+            # Without the text, which may hold the URL.
+            raise Unavailable(
+                f"cannot access {path}: the object store does not answer ({type(error).__name__})"
+            ) from None
+
+    def _client(self) -> httpx.Client:
+        with self._lock:
+            if self._http is None:
+                # The bytes as they are stored, and no others.
+                as_stored = {"accept-encoding": "identity"}
+                self._http = httpx.Client(timeout=_TIMEOUT, headers=as_stored)
+            return self._http
+
+    def _pages(
+        self, directory: str, *, is_deep: bool
+    ) -> Iterator[tuple[Sequence[FileStatus], Sequence[str]]]:
+        """The files and the names of the folders in a directory, page by page."""
+        folder, after = self._below(directory), None
+        while True:
+            asked = FileRequestModel(method="LIST", path=folder, is_deep=is_deep, after=after)
+            answer = self._repeated(asked, directory)
+            try:
+                root = ElementTree.fromstring(answer.content)
+            except ElementTree.ParseError as error:
+                raise Unavailable(f"the object store's list of {directory} is no XML") from error
+            yield _page(root, directory.rstrip("/"))
+            if _text(root, "IsTruncated") != "true":
+                return
+            after = _text(root, "NextContinuationToken")
+
+
+class _ObjectInput(RandomReads):
+    """Random reads of one object."""
+
+    def __init__(self, files: SignedFiles, path: str, size: int) -> None:
+        super().__init__(size)
+        self._files = files
+        self._path = path
+
+    def range(self, start: int, end: int) -> bytes:
+        """The bytes from `start` to `end`."""
+        return self._files.range(self._path, start, end)
+
+
+def _page(root: ElementTree.Element, directory: str) -> tuple[Sequence[FileStatus], Sequence[str]]:
+    is_encoded = _text(root, "EncodingType") == "url"
+
+    def plain(text: str) -> str:
+        return unquote_plus(text) if is_encoded else text
+
+    prefix = plain(_text(root, "Prefix"))
+    files = [
+        FileStatus(
+            f"{directory}/{plain(_text(each, 'Key')).removeprefix(prefix)}",
+            int(_text(each, "Size")),
+            int(datetime.fromisoformat(_text(each, "LastModified")).timestamp() * 1000),
+        )
+        for each in root.iterfind("{*}Contents")
+    ]
+    folders = [
+        plain(_text(each, "Prefix")).removeprefix(prefix).rstrip("/")
+        for each in root.iterfind("{*}CommonPrefixes")
+    ]
+    return files, folders
+
+
+def _text(element: ElementTree.Element, name: str) -> str:
+    return element.findtext(f"{{*}}{name}") or ""
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as source:
+        while chunk := source.read(_CHUNK):
+            yield chunk
+
+
+def _check(answer: httpx.Response, path: str) -> None:
+    """Turn the store's refusal into an error that names the path."""
+    if answer.is_success:
+        return
+    if answer.status_code == 404:
+        raise NotFound(f"file {path} does not exist")
+    if answer.status_code == 403:
+        raise Forbidden(
+            f"the object store refuses {path}, though the server signed the request: see that the "
+            "warehouse's keys in s3.* may do that, and that the clocks agree"
+        )
+    raise Unavailable(f"cannot access {path}: the object store answers {answer.status_code}")

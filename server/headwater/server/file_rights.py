@@ -1,0 +1,55 @@
+"""The rights of a caller to a table's files, which show all of the table."""
+
+from __future__ import annotations
+
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.permissions import Access, TargetType
+from headwater.catalog.model.principal import Scope, current_principal
+from headwater.catalog.model.rights import Thing
+from headwater.catalog.sql import SqlCatalog
+from headwater.storage.errors import Forbidden
+
+__all__ = ["may_write_files", "refuse_withheld_files"]
+
+
+def refuse_withheld_files(catalog: Catalog, name: Identifier, *, reaches_all: bool) -> None:
+    """Refuse the files of a table of which policies show the caller only a part.
+
+    Args:
+        catalog: The table's.
+        name: The table.
+        reaches_all: True if what is given opens the warehouse's other tables, too.
+
+    Raises:
+        Forbidden: Policies restrict what the caller sees.
+    """
+    access = catalog.policies.access(name)
+    if access.restriction or (reaches_all and access.files_withheld):
+        which = f"table {name}" if access.restriction else "another table of its warehouse"
+        raise Forbidden(
+            f"policies restrict what you see of {which}, and a token for the files of {name} would "
+            f"show all of it; read rows with POST …/tables/{name.name}/read"
+        )
+
+
+def may_write_files(catalog: Catalog, name: Identifier) -> bool:
+    """True if the caller may write to a table.
+
+    Raises:
+        Forbidden: The caller may not read all of it, as its files show all.
+    """
+    caller = current_principal()
+    if caller is None:
+        return True
+    if not caller.asks_permission:
+        return caller.has(Scope.WRITE)
+    thing = Thing(TargetType.TABLE, name.database, name.table)
+    # Without permissions in the catalog, nobody who asks for them is let in.
+    rights = catalog.access.rights(caller, thing).own if isinstance(catalog, SqlCatalog) else ()
+    if Access.SELECT not in rights and Access.UPDATE not in rights:
+        raise Forbidden(
+            f"'{caller.name}' may select some columns of table {name}, and a token for its files "
+            f"would show all; read rows with POST …/tables/{name.name}/read"
+        )
+    return caller.has(Scope.WRITE) and Access.UPDATE in rights
