@@ -25,6 +25,8 @@ def test_explain_tells_what_of_each_table_is_read(shop: SparkLake) -> None:
     assert "db.items, snapshot 2\n  columns: id (1 of 4)" in tables
     assert "rows: 10 of 20, before merging and filters" in tables
     assert "files: 1 of 2 (1 by Spark's Parquet scan, 0 by Python workers)" in tables
+    assert "row groups: 2 of 2, by their statistics\ndb.items" in tables
+    assert tables.endswith("row groups: 1 of 1, by their statistics\n")
     for mode, heading in (
         ("EXTENDED", "== Parsed Logical Plan =="),
         ("FORMATTED", "== Tables =="),

@@ -19,6 +19,7 @@ from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import CorruptData, NotFound, Unsupported
 from headwater.storage.manifest.data_file import FileSource, ManifestEntry
 from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.read.row_group_count import count_row_groups
 from headwater.storage.read.split import BucketFiles, read_schema, read_split
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries, plan_delta, plan_snapshot
@@ -501,6 +502,19 @@ def test_row_groups_are_left_out_by_their_statistics(
     # Row groups of files that share keys are not judged by other columns.
     assert [row["k"] for row in read(table, where="v = 70")] == []
     assert sorted(map(len, filter(None, asked))) == [1, 10]
+
+    latest = table.pointer.latest()
+    assert latest is not None
+    splits = plan_snapshot(table.storage, latest).splits
+
+    def counted(where: str, most_files: int = 9) -> tuple[int, int, int]:
+        predicate = parse_predicate(where, table.storage.schema)
+        found = count_row_groups(table.storage, splits, predicate, most_files=most_files)
+        return found.wanted, found.total, found.files
+
+    assert counted("k = 57") == (2, 11, 2)
+    assert counted("v = 70") == (11, 11, 2)
+    assert counted("k = 200", 1)[0::2] == (0, 1)
 
 
 def test_a_column_is_not_judged_by_a_nested_field_of_the_same_path(new_table: _NewTable) -> None:

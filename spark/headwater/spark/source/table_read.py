@@ -16,6 +16,7 @@ from headwater.spark.names import quoted
 from headwater.spark.source.parquet_scan import Division
 from headwater.spark.source.table_frame import frame_of_division
 from headwater.spark.types import conform, spark_arrow_schema
+from headwater.storage.read.row_group_count import RowGroupCount, count_row_groups
 from headwater.storage.scan.split import Split
 
 __all__ = ["Relation", "TableRead", "read_frame"]
@@ -97,6 +98,17 @@ class TableRead:
     def native_files(self) -> int:
         """Those of `files` that Spark's own Parquet scan reads; Python workers read the others."""
         return _files(self.division.native)
+
+    def row_groups(self, most_files: int) -> RowGroupCount:
+        """The row groups that readers take of the first so many of `files`; reads their footers.
+
+        Those are left out by their statistics; indexes of files may leave out more.
+        """
+        if self.rows is None:
+            return RowGroupCount()
+        return count_row_groups(
+            self.rows.storage, self._splits, self.rows.predicate, most_files=most_files
+        )
 
     @property
     def _splits(self) -> tuple[Split, ...]:

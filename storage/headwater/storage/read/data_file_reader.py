@@ -195,6 +195,12 @@ class DataFileReader:
                 firsts.append(group)
         return [range(*ends) for ends in pairwise([*firsts, len(starts)])]
 
+    def row_group_counts(
+        self, predicate: Predicate | None, *, keys_only: bool = False
+    ) -> tuple[int, int]:
+        """The numbers of the row groups that may hold wanted rows, and of all."""
+        return len(self._groups(predicate, keys_only)), len(self._reader.row_groups)
+
     def _selection(self, predicate: Predicate | None, keys_only: bool) -> RowSelection | None:
         """The chosen rows that the file's indexes do not exclude; None means all."""
         if self._selected is None or self._selected[:2] != (id(predicate), keys_only):

@@ -11,6 +11,9 @@ from headwater.spark.source.table_read import TableRead
 
 __all__ = ["explained"]
 
+_MOST_FOOTERS = 32
+"""The files of a table whose footers are read."""
+
 
 def explained(frame: DataFrame, mode: str, reads: Sequence[TableRead]) -> str:
     """The text that ``EXPLAIN`` gives.
@@ -52,4 +55,8 @@ def _described(read: TableRead) -> str:
         f"  bytes: {read.bytes} of {read.bytes_of_table}",
         f"  rows: {read.row_count} of {read.row_count_of_table}, before merging and filters",
     ]
+    groups = read.row_groups(_MOST_FOOTERS)
+    if groups.files:
+        some = "" if groups.files == read.files else f", in the first {groups.files} files"
+        lines.append(f"  row groups: {groups.wanted} of {groups.total}, by their statistics{some}")
     return "\n".join(lines)
