@@ -17,9 +17,10 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import acting_as
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.events.feed import EventFeed
+from headwater.catalog.sql.events.sink_position import Lease, SinkPosition
 from headwater.catalog.sql.history.commit import Offer
 from headwater.catalog.sql.queries.lookup import TableRecord
-from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.errors import Conflict, Invalid, NotFound
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
 
@@ -205,20 +206,51 @@ def test_conditions_narrow_what_is_read(
         EventFilter(table="t1")
 
 
+def test_one_at_a_time_delivers_to_a_sink(catalog: SqlCatalog) -> None:
+    database = catalog.operation.database
+    owners = [SinkPosition(database, "file", str(number), 60_000) for number in range(4)]
+    with ThreadPoolExecutor(len(owners)) as pool:
+        leases = list(pool.map(SinkPosition.take, owners))
+    ((owner, lease),) = [(o, each) for o, each in zip(owners, leases, strict=True) if each]
+    assert owner.advance(lease, 3).position == 3
+    assert owner.take() == Lease(3, lease.fence)
+    (other, *_) = [each for each in owners if each is not owner]
+    with pytest.raises(Conflict, match="another server delivers"):
+        other.advance(lease, 4)
+    owner.give_back(lease)
+    taken = other.take()
+    assert taken == Lease(3, lease.fence + 1)
+    # The one before was paused, and comes back.
+    for late in (lease, taken):
+        with pytest.raises(Conflict):
+            owner.advance(late, 2)
+    owner.give_back(lease)
+    assert owner.take() is None
+    # A lease that is over by every clock passes to another.
+    gone = SinkPosition(database, "webhook", "gone", 0)
+    assert gone.take() is not None
+    assert SinkPosition(database, "webhook", "next", 60_000).take() == Lease(0, 2)
+
+
 def test_what_is_expired_is_missed_by_nobody(
     catalog: SqlCatalog, feed: EventFeed, snapshot: MakeSnapshot
 ) -> None:
     events = _all(feed)
     last = events[-1].offset
-    assert feed.expire(events[0].at) == 0
-    # A sink has not got the last two of them.
-    future = events[-1].at + 3_600_000
-    assert feed.expire(future, kept_after=last - 2) == last - 2
-    assert _all(feed) == events[-2:]
+    retention = 3_600_000
+    assert feed.expire(events[0].at + retention, retention) == 0
+    # A sink has not got the last two of them, which are kept for as long again.
+    sink = SinkPosition(catalog.operation.database, "file", "somebody", 60_000)
+    lease = sink.take()
+    assert lease is not None
+    sink.advance(lease, last - 2)
+    for late in (retention + 1, retention + 2):
+        feed.expire(events[-1].at + late, retention)
+        assert _all(feed) == events[-2:]
     assert _all(feed, after=last - 2) == events[-2:]
     with pytest.raises(NotFound, match=f"go on after {last - 2}"):
         feed.read(after=1)
-    assert feed.expire(future) == 2
+    assert feed.expire(events[-1].at + 2 * retention + 1, retention) == 2
     assert feed.read(after=last).is_end
     with pytest.raises(Invalid, match=f"the last one has {last}"):
         feed.read(after=last + 1)

@@ -48,6 +48,9 @@ def metrics(tmp_path: Path, new_sqlite: NewSqlite, serve: Callable[..., str]) ->
     made.request_begins()
     made.swept("main", SweepReport(RepairReport(0, ()), 0))
     made.swept("main", None)
+    made.delivered("file", 1)
+    made.delivery_failed("file")
+    made.delivery_lost("file", 1)
     files = made.count_files(_Away(), "main")  # type: ignore[arg-type]
     with pytest.raises(Exception, match="away"):
         files.read("a")

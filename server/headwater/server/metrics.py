@@ -135,6 +135,24 @@ class Metrics:
             registry=self._registry,
             multiprocess_mode="max",
         )
+        self._delivered = Counter(
+            "headwater_events_delivered",
+            "Events of the change feed that a sink has got.",
+            ["sink"],
+            registry=self._registry,
+        )
+        self._delivery_failures = Counter(
+            "headwater_event_delivery_failures",
+            "Deliveries that a sink did not take, and that are tried again.",
+            ["sink"],
+            registry=self._registry,
+        )
+        self._lost = Counter(
+            "headwater_events_expired_undelivered",
+            "Events whose retention ended before a sink had got them.",
+            ["sink"],
+            registry=self._registry,
+        )
         self._backlog = backlog
         self._token_expiry = token_expiry
         # Each series' own counters: looking them up costs more than counting.
@@ -227,6 +245,18 @@ class Metrics:
         self._purged.inc(report.purged)
         if not failures:
             self._swept_at.labels(label).set(self._runtime.now_millis() / 1000)
+
+    def delivered(self, sink: str, events: int) -> None:
+        """Count events that a sink has got."""
+        self._delivered.labels(sink).inc(events)
+
+    def delivery_failed(self, sink: str) -> None:
+        """Count a delivery that a sink did not take."""
+        self._delivery_failures.labels(sink).inc()
+
+    def delivery_lost(self, sink: str, events: int) -> None:
+        """Count events that a sink will not get, as they are deleted."""
+        self._lost.labels(sink).inc(events)
 
     def count_files(self, files: FileAccess, warehouse: str) -> FileAccess:
         """The file access to a warehouse, whose calls are counted."""

@@ -38,6 +38,8 @@ from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics, share_between_workers
 from headwater.server.probes import probes_of
 from headwater.server.settings import ServerSettings
+from headwater.server.sinks.delivery import delivering
+from headwater.server.sinks.settings import sinks_of
 from headwater.server.sweep import sweeping
 from headwater.server.trace_settings import TraceSettings, load_trace_settings
 from headwater.server.tracing import Tracing
@@ -148,6 +150,8 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
         # A key that is missing should show here, too.
         warehouses.list()
         Tokens(database, runtime, settings.option_keys()).check_secrets()
+        for sink in sinks_of(settings, runtime):
+            sink.close()
         if settings.workers == 1:
             with (
                 _application(database, settings, runtime, traces) as app,
@@ -270,11 +274,14 @@ def _application(
 
     def expire() -> int:
         # By a clock that has been set forward, all events would be old.
-        return feed.expire(database.certain_now_millis() - settings.event_retention_millis)
+        return feed.expire(database.certain_now_millis(), settings.event_retention_millis)
 
     with _tracing(traces) as tracing, ExitStack() as background:
         sweep_seconds = settings.sweep_interval.total_seconds()
         background.enter_context(sweeping(catalogs, expire, sweep_seconds, metrics))
+        # The denials of the end, too, are delivered, if not by this process then by the next one.
+        sinks = sinks_of(settings, runtime)
+        background.enter_context(delivering(sinks, database, feed, metrics, runtime))
         background.enter_context(recording_denials(denials, feed.record_refusals))
 
         def end() -> None:

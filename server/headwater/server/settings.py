@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
@@ -134,6 +135,11 @@ class ServerSettings(BaseSettings):
             database.
         undrop_retention: The time during which dropped tables can be restored, such as ``7 d``;
             0 deletes them at once.
+        event_file: A file that events of the change feed are appended to; None for none.
+        event_webhook: A URL that they are posted to; None for none.
+        event_webhook_secret: The key by which those requests are signed.
+        event_webhook_batch: The most events of such a request; 1 posts each by itself.
+        event_source: The CloudEvents attribute ``source`` of events that are delivered.
         event_retention: The time for which events of the change feed are kept, such as ``90 d``.
         sweep_interval: The interval of the sweep, which repairs what a crash left half done and
             deletes what has expired, such as ``1 min``; 0 means never.
@@ -212,6 +218,11 @@ class ServerSettings(BaseSettings):
     oidc_administrators: Annotated[tuple[str, ...], NoDecode] = ()
     workers: int = Field(default=1, ge=1, le=256)
     undrop_retention: Duration = timedelta(days=7)
+    event_file: Path | None = None
+    event_webhook: SecretStr | None = None
+    event_webhook_secret: SecretStr | None = None
+    event_webhook_batch: int = Field(default=1, ge=1, le=100)
+    event_source: str = Field(default="/headwater", pattern=r"^[!-~]{1,200}$")
     event_retention: TimeLimit = timedelta(days=90)
     sweep_interval: Duration = timedelta(minutes=1)
     shutdown_timeout: Duration = timedelta(seconds=30)
@@ -297,6 +308,7 @@ class ServerSettings(BaseSettings):
         if any(not token.isascii() for token in tokens):
             raise ValueError("a token must be ASCII, because it travels in an HTTP header")
         self._check_oidc()
+        self._check_webhook()
         if not self.needs_token and not is_loopback(self.host):
             raise ValueError(
                 f"without a token only this machine is served, but the host is '{self.host}'; "
@@ -304,6 +316,22 @@ class ServerSettings(BaseSettings):
                 "listen on 127.0.0.1"
             )
         return self
+
+    def _check_webhook(self) -> None:
+        secret = self.event_webhook_secret
+        if secret is not None and not secret.get_secret_value():
+            raise ValueError("event_webhook_secret is empty; leave it out or give it a value")
+        if self.event_webhook is None:
+            if secret is not None:
+                raise ValueError("event_webhook_secret needs an event_webhook")
+            return
+        # It is not repeated here: a part of it may be secret.
+        address, _, _ = self.event_webhook.get_secret_value().partition("?")
+        if not is_safe_address(address):
+            raise ValueError(
+                "event_webhook is not an https URL without a user and a fragment; http is for a "
+                "receiver on this machine"
+            )
 
     def _check_oidc(self) -> None:
         if self.oidc_issuer is None:

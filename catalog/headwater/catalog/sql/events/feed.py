@@ -25,15 +25,17 @@ from headwater.catalog.sql.database.models import EventPositionRow, EventRow
 from headwater.catalog.sql.events.numbering import (
     DELETED,
     NUMBERED,
+    NUMBERED_AT_ONCE,
     ensure_position,
     number_events,
     position_of,
 )
 from headwater.catalog.sql.events.record import ADDRESS, DETAILS, REQUEST
 from headwater.catalog.sql.events.refusals import Refusals, record_refusals
+from headwater.catalog.sql.events.sink_position import first_undelivered
 from headwater.storage.errors import Invalid, NotFound
 
-__all__ = ["EventFeed", "WarehouseEvents"]
+__all__ = ["Bounds", "EventFeed", "WarehouseEvents"]
 
 # Events that one page looks at, with conditions that few of them meet.
 _LOOKED_AT = 10_000
@@ -41,8 +43,13 @@ _DELETED_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
-class _Bounds:
-    """The last offset that was given out, and the last one whose event is deleted."""
+class Bounds:
+    """The ends of the feed.
+
+    Attributes:
+        numbered: The last offset that was given out.
+        deleted: The last one whose event is deleted.
+    """
 
     numbered: int
     deleted: int
@@ -106,24 +113,43 @@ class EventFeed:
         record_refusals(self._database, refusals)
 
     def number(self) -> int:
-        """Number all events that can be seen; how many there were."""
+        """Number all events that can be seen now; how many there were."""
         numbered = 0
-        while done := number_events(self._database):
+        while True:
+            # While others commit, there are always more: those are for the next time.
+            done = number_events(self._database)
             numbered += done
-        return numbered
+            if done < NUMBERED_AT_ONCE:
+                return numbered
 
-    def expire(self, before: int, kept_after: int | None = None) -> int:
-        """Delete events from before a time, the oldest first and few at a time.
+    def bounds(self) -> Bounds:
+        """The bounds of the feed, after numbering what can be seen; raises Unavailable."""
+        number_events(self._database)
+        return self._bounds()
+
+    def expire(self, now: int, retention_millis: int) -> int:
+        """Delete events whose retention has ended, the oldest first and few at a time.
+
+        Those that a sink has not got yet are kept for as long again, and no longer.
 
         Args:
-            before: The time, milliseconds since the epoch.
-            kept_after: An offset after which nothing is deleted; None for none.
+            now: The time, milliseconds since the epoch.
+            retention_millis: The time for which events are kept.
 
         Returns:
             How many were deleted.
+
+        Raises:
+            Unavailable: The database did not answer.
         """
         self.number()
         ensure_position(self._database, DELETED)
+        with self._database.read() as connection:
+            kept_after = first_undelivered(connection)
+        deleted = self._expire(now - 2 * retention_millis, None)
+        return deleted + self._expire(now - retention_millis, kept_after)
+
+    def _expire(self, before: int, kept_after: int | None) -> int:
         deleted = 0
         while done := self._database.write(
             lambda connection: _expire(connection, before, kept_after), durable=False
@@ -131,11 +157,11 @@ class EventFeed:
             deleted += done
         return deleted
 
-    def _bounds(self) -> _Bounds:
+    def _bounds(self) -> Bounds:
         with self._database.read() as connection:
             # In this order: what is deleted was numbered.
             deleted = position_of(connection, DELETED)
-            return _Bounds(position_of(connection, NUMBERED), deleted)
+            return Bounds(position_of(connection, NUMBERED), deleted)
 
 
 class WarehouseEvents:
@@ -163,7 +189,7 @@ class WarehouseEvents:
         return self._feed.read(after=after, limit=limit, only=only, warehouse=warehouse)
 
 
-def _check_offset(after: int, bounds: _Bounds) -> None:
+def _check_offset(after: int, bounds: Bounds) -> None:
     if 0 < after < bounds.deleted:
         raise NotFound(
             f"the events after {after} up to {bounds.deleted} are deleted: their retention has "

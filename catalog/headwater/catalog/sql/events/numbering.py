@@ -17,7 +17,15 @@ from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import EventPositionRow, EventRow
 from headwater.storage.errors import Unavailable
 
-__all__ = ["DELETED", "NUMBERED", "ensure_position", "number_events", "position_of"]
+__all__ = [
+    "DELETED",
+    "NUMBERED",
+    "NUMBERED_AT_ONCE",
+    "SINK_PREFIX",
+    "ensure_position",
+    "number_events",
+    "position_of",
+]
 
 NUMBERED = "numbered"
 """The name of the last offset that was given out."""
@@ -25,11 +33,16 @@ NUMBERED = "numbered"
 DELETED = "deleted"
 """The name of the last offset whose event is deleted."""
 
-_AT_ONCE = 1000
+SINK_PREFIX = "sink:"
+"""The beginning of the names of the last offsets that sinks have got."""
+
+NUMBERED_AT_ONCE = 1000
+"""The most events that one transaction numbers."""
+
 _ATTEMPTS = 3
 
 
-def number_events(database: SqlDatabase, most: int = _AT_ONCE) -> int:
+def number_events(database: SqlDatabase, most: int = NUMBERED_AT_ONCE) -> int:
     """Number the events that can be seen and have no offset yet.
 
     Args:
