@@ -20,6 +20,7 @@ from tests.server.signing import AccessKeyOf, Request, Sign
 from tests.server.test_metrics import counts
 from tests.server.test_tokens import Watch
 
+from headwater.catalog.model.events import EventType
 from headwater.catalog.model.principal import Scope
 from headwater.catalog.model.tokens import TokenKind
 from headwater.catalog.sql import SqlCatalog
@@ -28,6 +29,7 @@ from headwater.catalog.sql.admin.sealed_options import KEYS, OptionKeys, option_
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.open_database import opened_database
+from headwater.catalog.sql.events.feed import EventFeed
 from headwater.server.dependencies import Principals
 from headwater.server.recent_answers import KEPT_MILLIS
 from headwater.storage.errors import CorruptData, Invalid
@@ -394,7 +396,7 @@ def watch_runtime() -> Watch:
     return Watch()
 
 
-def test_over_http_a_key_is_made_listed_and_revoked(server: Server) -> None:
+def test_over_http_a_key_is_made_listed_and_revoked(server: Server, database: SqlDatabase) -> None:
     boss = server.make("boss", scopes=[Scope.ADMINISTER, Scope.MANAGE])
     body = {"name": "eve", "kind": "dlf", "scopes": ["read"]}
     made = server.send(signing.default, "POST", "/management/v1/tokens", body=body, key=boss)
@@ -404,3 +406,13 @@ def test_over_http_a_key_is_made_listed_and_revoked(server: Server) -> None:
     listed = server.send(signing.default, "GET", "/management/v1/tokens", key=boss).json()
     assert {each["name"]: each["accessKeyId"] for each in listed["tokens"]}["eve"] == eve.id
     assert eve.secret not in json.dumps(listed)
+    gone = server.send(signing.default, "DELETE", "/management/v1/tokens/eve", key=boss)
+    assert gone.status_code == 200
+    feed = EventFeed(database)
+    told = [each for each in feed.read().events if each.subject.name == "eve"]
+    assert [(each.type, each.principal) for each in told] == [
+        (EventType.CREATE_TOKEN, "boss"),
+        (EventType.REVOKE_TOKEN, "boss"),
+    ]
+    assert (told[0].subject.id, told[0].details["kind"]) == (eve.id, "dlf")
+    assert eve.secret not in repr(told)
