@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -24,6 +25,7 @@ from headwater.migrations import upgrade
 from headwater.server.probes import probes_of
 from headwater.server.readiness import KEPT_MILLIS, Readiness
 from headwater.storage.errors import Forbidden, Unavailable
+from headwater.storage.files.layout import WAREHOUSE_MARKER
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.runtime import Runtime
 from headwater.storage.schema.table_schema import Schema
@@ -208,6 +210,36 @@ def test_a_warehouse_whose_folder_is_gone_is_not_ready_and_not_made_anew(
     assert ask().status_code == 200
     table.write({"order_id": [1]})
     assert table.scan().to_arrow().num_rows == 1
+
+
+def test_another_warehouse_in_its_place_is_not_ready_and_not_written(
+    catalog: SqlCatalog, serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask = _readiness(catalog, serve)
+    catalog.databases.create("sales")
+    schema = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
+    catalog.tables.create(Identifier("sales", "orders"), schema)
+    lake = tmp_path / "lake"
+    lake.rename(tmp_path / "elsewhere")
+    lake.mkdir()
+    assert ask().status_code == 503
+    assert f"the marker file://{lake}/{WAREHOUSE_MARKER} of warehouse 'main' is mis" in caplog.text
+    (lake / WAREHOUSE_MARKER).write_text('{"id": "another"}')
+    assert ask().status_code == 503
+    assert "is not the marker of warehouse 'main'" in caplog.text
+    address = serve(catalog)
+    body = {
+        "identifier": {"database": "sales", "object": "more"},
+        "schema": schema.to_json(),
+    }
+    refused = plain_http.post(f"{address}/v1/main/databases/sales/tables", json=body)
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert "nothing is written" in refused.json()["message"]
+    assert [path.name for path in lake.rglob("*")] == [WAREHOUSE_MARKER]
+    shutil.rmtree(lake)
+    (tmp_path / "elsewhere").rename(lake)
+    assert ask().status_code == 200
+    assert plain_http.post(f"{address}/v1/main/databases/sales/tables", json=body).is_success
 
 
 _ON_A_SMALL_DISK = """

@@ -10,6 +10,7 @@ import pytest
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
+from headwater.storage.files.layout import WAREHOUSE_MARKER
 from headwater.storage.schema.table_schema import Schema
 
 
@@ -90,7 +91,8 @@ def test_dropping_takes_the_tables_along(
         catalog.databases.get("sales")
     with pytest.raises(NotFound):
         catalog.tables.get(Identifier("sales", "a"))
-    assert not [path for path in (tmp_path / "lake").rglob("*") if path.is_file()]
+    left = [path.name for path in (tmp_path / "lake").rglob("*") if path.is_file()]
+    assert left == [WAREHOUSE_MARKER]
 
 
 def test_lists_come_in_pages(catalog: Catalog) -> None:

@@ -17,6 +17,7 @@ from headwater.storage.errors import (
     ResourceType,
     Unsupported,
 )
+from headwater.storage.files.layout import WAREHOUSE_MARKER
 from headwater.storage.schema.change import (
     AddColumn,
     DropColumn,
@@ -106,7 +107,7 @@ def test_a_schema_that_is_not_allowed_leaves_nothing(
     with pytest.raises(Invalid, match="nowhere"):
         catalog.tables.create(orders, replace(orders_schema, primary_keys=("nowhere",)))
     assert list(catalog.tables.list("sales").items) == []
-    assert _files(tmp_path / "lake") == []
+    assert _files(tmp_path / "lake") == [WAREHOUSE_MARKER]
 
 
 def test_a_missing_table_is_named(catalog: Catalog, table: Identifier) -> None:

@@ -218,12 +218,13 @@ class SqlCatalog:
         )
 
     def begin(self) -> None:
-        """Make the folder of a new warehouse, and repair what a crash left half done.
+        """Make a new warehouse's folder and marker, and repair what a crash left half done.
 
         Storage that does not answer keeps nobody from beginning: it may do so later.
         """
         try:
             make_warehouse_folder(self._context)
+            self._outbox.marker.require()
         except HeadwaterError as error:
             _LOG.warning("warehouse %s: %s", self.warehouse, error)
         self.repair()

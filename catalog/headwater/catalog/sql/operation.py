@@ -85,5 +85,6 @@ class Operation:
             connection.execute(select(1)).scalar_one()
 
     def check_storage(self) -> None:
-        """Raise Unavailable or Forbidden unless files can be written in the warehouse."""
+        """Raise Unavailable or Forbidden unless the warehouse is there and files can be written."""
         self._context.files.check_directory(self._context.location)
+        self._outbox.marker.check()

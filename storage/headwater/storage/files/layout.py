@@ -11,6 +11,7 @@ from dataclasses import dataclass
 __all__ = [
     "MAIN_BRANCH",
     "POSTPONE_BUCKET",
+    "WAREHOUSE_MARKER",
     "TableLayout",
     "escape_path_name",
     "unescape_path_name",
@@ -19,6 +20,9 @@ __all__ = [
 MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
 """The bucket of rows that wait for a compaction, and the option ``bucket`` where there is one."""
+
+WAREHOUSE_MARKER = ".headwater-warehouse"
+"""The file in a warehouse's directory by which it is known; Paimon looks for directories there."""
 
 # PartitionPathUtils.java: the characters Hive escapes in a partition's directory name.
 _ESCAPED = frozenset(

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable
 from headwater.storage.files.access import FileStatus
+from headwater.storage.files.layout import WAREHOUSE_MARKER
 
 __all__ = ["LocalFileAccess", "local_path", "local_uri"]
 
@@ -61,10 +62,12 @@ class LocalFileAccess:
 
     Args:
         root: A directory, as a URI, that only `make_directory` makes: while it is missing, such as
-            a disk that is not mounted, nothing is written in it.
+            a disk that is not mounted, nothing is written in it. Once it was seen with a
+            warehouse's marker, no directory is made in it while that is missing, or another's.
     """
 
     _root: str | None = None
+    _marker: bytes | None = None
 
     def __init__(self, root: str | None = None) -> None:
         if root is not None:
@@ -145,12 +148,22 @@ class LocalFileAccess:
 
     def _require_root(self, path: str) -> None:
         root = self._root
-        if root is None or os.path.isdir(root):
+        if root is None or not (path == root or path.startswith(f"{root.rstrip('/')}/")):
             return
-        if path == root or path.startswith(f"{root.rstrip('/')}/"):
+        if not os.path.isdir(root):
             raise Unavailable(
                 f"the folder file://{root} is missing, and nothing is written until it is there "
                 "again: mount it, or restore it"
+            )
+        # A disk that is not mounted leaves its folder behind, but none of those below.
+        marker = Path(root, WAREHOUSE_MARKER)
+        there = marker.read_bytes() if marker.is_file() else None
+        if self._marker is None:
+            self._marker = there
+        elif self._marker != there:
+            raise Unavailable(
+                f"{marker} is missing, or another one than it was, and nothing is written until it "
+                "is there again: mount the disk, or restart what writes if this is meant"
             )
 
     def delete_tree(self, directory: str) -> None:

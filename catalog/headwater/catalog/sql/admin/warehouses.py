@@ -24,7 +24,7 @@ from headwater.catalog.sql.database.models import (
     DroppedTableRow,
     OutboxRow,
     PlaceRow,
-    TableRow,
+    WarehouseMarkerRow,
     WarehouseRow,
 )
 from headwater.catalog.sql.events.record import record_event_in
@@ -40,6 +40,7 @@ from headwater.catalog.sql.queries.claimed_places import (
     release,
     release_warehouse,
 )
+from headwater.catalog.sql.queries.lookup import has_tables
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound
 from headwater.storage.files.location import Place, new_location
@@ -343,6 +344,9 @@ class Warehouses:
                     "retry when a server has done so"
                 )
             drop_warehouse_grants(connection, name)
+            connection.execute(
+                delete(WarehouseMarkerRow).where(WarehouseMarkerRow.warehouse == name)
+            )
             for place in places:
                 release_warehouse(connection, name, place)
             now = self._runtime.now_millis()
@@ -393,12 +397,7 @@ def _is_claimed(connection: Connection, wanted: Claim) -> bool:
 def _refuse_moved(connection: Connection, wanted: Claim) -> None:
     """Refuse another place for a warehouse that has tables where it was; raises Invalid."""
     before = _places(connection, wanted.owner)
-    tables = (
-        select(TableRow.id)
-        .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
-        .where(DatabaseRow.warehouse == wanted.owner, TableRow.is_external.is_(False))
-    )
-    if before and connection.execute(tables.limit(1)).first():
+    if before and has_tables(connection, wanted.owner):
         raise Invalid(
             f"warehouse '{wanted.owner}' has tables at {before[0].uri}, not at "
             f"{wanted.place.uri}: name its location. If its files were moved there, stop all "

@@ -58,7 +58,7 @@ __all__ = [
     "WarehouseRow",
 ]
 
-REVISION = "0009"
+REVISION = "0010"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
@@ -126,6 +126,16 @@ class WarehouseRow(Base):
     options: Mapped[str] = mapped_column(_DOCUMENT)
     created_at: Mapped[int] = mapped_column(BigInteger)
     updated_at: Mapped[int] = mapped_column(BigInteger)
+
+
+class WarehouseMarkerRow(Base):
+    """The id in the marker of a warehouse, be it of this table or one that a server is given."""
+
+    __tablename__ = "hw_warehouse_markers"
+    __table_args__ = (UniqueConstraint("id"),)
+
+    warehouse: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    id: Mapped[str] = mapped_column(_ID)
 
 
 class TokenRow(Base):

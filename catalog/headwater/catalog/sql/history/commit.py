@@ -215,6 +215,7 @@ class Commits:
         while places := [at for at in range(len(offers)) if at not in answers]:
             turn = [offers[at] for at in places]
             try:
+                self._outbox.marker.require()
                 decide = partial(self._decide, turn, also)
                 with step("commit: decide"):
                     decisions = self._context.database.write(decide, by_keys=True)

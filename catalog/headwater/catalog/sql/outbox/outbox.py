@@ -43,6 +43,7 @@ from headwater.catalog.sql.outbox.line_files import (
 )
 from headwater.catalog.sql.outbox.mirror_files import put_snapshot
 from headwater.catalog.sql.outbox.stale import StorageAhead, mark_of_later, refuse_overtaken
+from headwater.catalog.sql.outbox.warehouse_marker import WarehouseMarker
 from headwater.catalog.sql.queries.lookup import lock_branch, lock_branches
 from headwater.storage.errors import Conflict, HeadwaterError, OutcomeUnknown
 from headwater.storage.files.access import FileAccess
@@ -183,6 +184,7 @@ class Outbox:
     """
 
     def __init__(self, context: CatalogContext) -> None:
+        self.marker = WarehouseMarker(context)
         self._context = context
         self._files = context.files
         # Its threads are started when they are needed, and end with this object.
@@ -203,6 +205,8 @@ class Outbox:
 
         With `layout`, the files of that branch beyond `number` are those that it has deleted.
         """
+        if action not in (Action.DROP, Action.DROP_DATA):  # which take a creation back, too
+            self.marker.refuse()
         if layout is not None:
             directory, prefix = layout.snapshot_directory, "snapshot-"
             if action is Action.SCHEMA_ROLLBACK:
@@ -237,15 +241,13 @@ class Outbox:
         return Change(_adding(len(values)), numbered(values))
 
     def settle(self, table_id: str, branch: str) -> int:
-        """Follow every open decision about a table and branch, oldest first.
-
-        Returns:
-            How many there were.
+        """Follow every open decision about a table and branch, oldest first, and count them.
 
         Raises:
             PlaceTaken: Storage holds another file where one should be written; nothing is
                 overwritten, and the decision stays open.
         """
+        self.marker.require()
         settled, more = 0, True
         with step("outbox: settle", table_id=table_id, branch=branch):
             while more:
@@ -268,6 +270,7 @@ class Outbox:
         """
         failures: dict[int, HeadwaterError] = {}
         try:
+            self.marker.require()
             left, failures = self._context.database.write(
                 lambda connection: self._follow(connection, committed),
                 durable=False,

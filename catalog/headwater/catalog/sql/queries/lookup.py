@@ -32,6 +32,7 @@ __all__ = [
     "find_database_id",
     "find_table",
     "find_tables",
+    "has_tables",
     "latest_schema",
     "lock_branch",
     "lock_branches",
@@ -254,6 +255,17 @@ def database_not_found(name: str) -> NotFound:
         resource_type=ResourceType.DATABASE,
         resource_name=name,
     )
+
+
+def has_tables(connection: Connection, warehouse: str) -> bool:
+    """True if a warehouse has tables with files in it."""
+    tables = (
+        select(TableRow.id)
+        .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+        .where(DatabaseRow.warehouse == warehouse, TableRow.is_external.is_(False))
+        .limit(1)
+    )
+    return connection.execute(tables).first() is not None
 
 
 def find_database_id(connection: Connection, context: CatalogContext, name: str) -> str:

@@ -193,6 +193,7 @@ class SqlDatabases:
 
     def drop(self, name: str) -> None:
         """Drop a database with all that is in it; the tables may be restored later."""
+        self._outbox.marker.require()
         place = self._dropped.place() if self._dropped.are_kept else None
 
         def work(connection: Connection) -> list[str]:

@@ -9,7 +9,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, TableRow
 from headwater.catalog.sql.queries.claimed_places import Claim, Kind
-from headwater.catalog.sql.queries.lookup import database_not_found
+from headwater.catalog.sql.queries.lookup import database_not_found, has_tables
 from headwater.storage.errors import AlreadyExists, Forbidden, Invalid, ResourceType
 from headwater.storage.files.location import Place, new_location
 
@@ -96,15 +96,9 @@ def make_warehouse_folder(context: CatalogContext) -> None:
     Raises:
         Forbidden, Unavailable: It cannot be made.
     """
-    tables = (
-        select(TableRow.id)
-        .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
-        .where(DatabaseRow.warehouse == context.warehouse, TableRow.is_external.is_(False))
-        .limit(1)
-    )
     with context.database.read() as connection:
-        has_tables = connection.execute(tables).first() is not None
-    if not has_tables:
+        holds_tables = has_tables(connection, context.warehouse)
+    if not holds_tables:
         context.files.make_directory(context.location)
 
 

@@ -26,7 +26,7 @@ from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.reconcile import Finding, Reconciliation, Step, Watch
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import BranchRow, DatabaseRow, TableRow
+from headwater.catalog.sql.database.models import BranchRow
 from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
@@ -35,6 +35,7 @@ from headwater.catalog.sql.queries.claimed_places import find_overlap
 from headwater.catalog.sql.queries.lookup import (
     TableRecord,
     find_table,
+    has_tables,
     lock_branch,
     read_table,
     table_busy,
@@ -76,6 +77,7 @@ class SqlReconciler:
         snapshots: SqlSnapshots,
     ) -> None:
         self._context = context
+        self._outbox = outbox
         self._databases = databases
         self._tables = tables
         self._branches = BranchReconciler(context, outbox, snapshots)
@@ -92,6 +94,8 @@ class SqlReconciler:
         """Compare tables with their files, one after another."""
         mode = Mode(apply, accept_losses)
         self._require_warehouse()
+        if apply:
+            self._outbox.marker.accept()
         found: list[Finding] = []
         if database is None:
             found += self._new_databases(mode)
@@ -113,14 +117,9 @@ class SqlReconciler:
         """
         context = self._context
         context.files.check_directory(context.location)
-        tables = (
-            select(TableRow.id)
-            .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
-            .where(DatabaseRow.warehouse == context.warehouse, TableRow.is_external.is_(False))
-        )
         with context.database.read() as connection:
-            has_tables = connection.execute(tables.limit(1)).first() is not None
-        if has_tables and not context.files.folders(context.location):
+            holds_tables = has_tables(connection, context.warehouse)
+        if holds_tables and not context.files.folders(context.location):
             raise Unavailable(
                 f"{context.location} is empty, though the catalog has tables there: mount it, or "
                 "restore its files"

@@ -218,6 +218,8 @@ class SqlTables(Replacements, Registrations):
     def _insert_once(
         self, identifier: Identifier, schema: TableSchema, external_path: str | None
     ) -> str:
+        if external_path is None:
+            self._outbox.marker.require()
         table_id = self._context.runtime.new_uuid()
         with self._sql.read() as connection:
             database_id, location = find_database(connection, self._context, identifier.database)
@@ -390,6 +392,7 @@ class SqlTables(Replacements, Registrations):
 
     def drop(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
         """Drop a table; its files, too, unless it is external or can be restored."""
+        self._outbox.marker.require()
         place = self._dropped.place() if self._dropped.are_kept else None
 
         def work(connection: Connection) -> str:
