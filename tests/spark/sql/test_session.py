@@ -49,3 +49,32 @@ def test_texts_that_are_no_statement_are_refused(spark: SparkSession, lake: Spar
         lake.sql("USE db; USE db")
     with pytest.raises(Unsupported, match="FLY TO db"):
         lake.sql("FLY TO db")
+
+
+def test_any_name_may_stand_in_backquotes(lake: SparkLake) -> None:
+    for text in (
+        "CREATE DATABASE `my-d`",
+        "CREATE TABLE `my-d`.`t 1` (`a b` INT, `select` STRING, `t``k` INT, `p.p` STRING) "
+        "PARTITIONED BY (`p.p`)",
+        "INSERT INTO `main`.`my-d`.`t 1` (`a b`, `select`, `t``k`, `p.p`) "
+        "VALUES (1, 's', 3, 'u'), (2, 't', 4, 'v')",
+        "UPDATE `my-d`.`t 1` SET `t``k` = `t``k` + 1, `a b` = 9 WHERE `select` = 's'",
+        "DELETE FROM `my-d`.`t 1` WHERE `p.p` = 'v' AND `t``k` = 4",
+        "MERGE INTO `my-d`.`t 1` AS `T-T` USING (SELECT 9 AS `k-k`) `s s` ON `T-T`.`a b` = "
+        "`s s`.`k-k` WHEN MATCHED THEN UPDATE SET `T-T`.`select` = concat(`s s`.`k-k`, '!')",
+        "CREATE VIEW `my-d`.`v-v` (`q q`) AS SELECT `t``k` FROM `t 1`",
+        "CREATE FUNCTION `my-d`.`f-f`(`x x` INT) RETURNS INT RETURN `x x` + 1",
+        "USE `my-d`",
+        "CALL `sys`.`compact`(`table` => 'my-d.t 1')",
+    ):
+        lake.sql(text)
+    read = (
+        "SELECT `t 1`.`a b`, `my-d`.`t 1`.`select`, `p.p`, `f-f`(`t``k`), `t 1`.`__paimon_bucket` "
+    )
+    found = lake.sql(read + "FROM `my-d`.`t 1` WHERE `p.p` = sys.max_pt('`t 1`')")
+    assert rows(found) == [(9, "9!", "u", 5, 0)]
+    assert rows(lake.sql("SELECT `v-v`.`q q` FROM `v-v`")) == [(4,)]
+    assert rows(lake.sql("SHOW PARTITIONS `t 1`")) == [("p.p=u",)]
+    made = str(lake.sql("SHOW CREATE TABLE `t 1`").collect()[0][0])
+    lake.sql(made.replace("`t 1`", "`t 2`"))
+    assert lake.sql("DESCRIBE `t 2`").count() == lake.sql("DESCRIBE `t 1`").count()
