@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 from collections.abc import Callable
+
+import pytest
 
 Headwater = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -25,6 +28,28 @@ def test_a_token_is_shown_once_then_listed_and_revoked(headwater: Headwater) -> 
     assert secret not in listed.stdout
     assert headwater("token", "revoke", "spark").returncode == 0
     assert "spark" not in headwater("token", "list").stdout
+
+
+def test_an_access_key_is_printed_as_its_client_needs_it(
+    headwater: Headwater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headwater("db", "upgrade")
+    without = headwater("token", "create", "flink", "--kind", "dlf")
+    assert (without.returncode, without.stderr.count("\n")) == (1, 1)
+    assert "HEADWATER_SECRET_KEYS" in without.stderr
+    monkeypatch.setenv("HEADWATER_SECRET_KEYS", f"k1:{base64.b64encode(bytes(32)).decode()}")
+    made = headwater("token", "create", "flink", "--kind", "dlf")
+    options = dict(line.split("=", 1) for line in made.stdout.splitlines())
+    assert list(options) == ["dlf.access-key-id", "dlf.access-key-secret"]
+    listed = headwater("token", "list", "--json")
+    assert json.loads(listed.stdout)["access key"] == options["dlf.access-key-id"]
+    assert options["dlf.access-key-secret"] not in listed.stdout
+    other = base64.b64encode(bytes([1]) * 32).decode()
+    monkeypatch.setenv(
+        "HEADWATER_SECRET_KEYS", f"k2:{other},k1:{base64.b64encode(bytes(32)).decode()}"
+    )
+    assert "the secrets of 1 access keys" in headwater("warehouse", "rotate-key").stdout
+    assert headwater("token", "revoke", "flink").returncode == 0
 
 
 def test_mistakes_are_one_line(headwater: Headwater) -> None:
