@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import Engine, create_engine
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 
     from headwater.catalog.model.catalog import Catalog
     from headwater.server.settings import ServerSettings
+
+# Tests never assert on time, and the first example of a suite pays for imports.
+settings.register_profile(
+    "headwater", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
+)
+settings.load_profile("headwater")
 
 LEAST_JAVA = 17
 # Java's best compiler pays off after minutes; before, it takes the processors from the tests.

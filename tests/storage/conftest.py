@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, settings
 
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.local import LocalFileAccess, local_uri
@@ -18,12 +17,6 @@ from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.files import FileSnapshotPointer
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, parse_type
-
-# Tests never assert on time, and the first example of a suite pays for imports.
-settings.register_profile(
-    "storage", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
-)
-settings.load_profile("storage")
 
 
 class Clock:
