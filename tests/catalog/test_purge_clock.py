@@ -1,10 +1,13 @@
-"""A server whose clock is ahead, and has been since it started, asks the database's."""
+"""Clocks that are wrong, and clocks that are put right, purge nothing and lose nothing."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
+from tests.conftest import NewSqlite
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -37,3 +40,49 @@ def test_a_purge_waits_for_the_databases_clock(
         expected = 1 if migrated_url.startswith("sqlite") else 0
         assert catalog.operation.sweep().purged == expected
         assert len(catalog.dropped_tables.list().items) == 1 - expected
+
+
+@pytest.mark.parametrize("days", [30, -30])
+def test_a_jump_of_the_clock_purges_and_revives_nothing(
+    new_sqlite: NewSqlite,
+    tmp_path: Path,
+    orders: Identifier,
+    orders_schema: Schema,
+    clock: Clock,
+    days: int,
+) -> None:
+    before, during = Identifier("sales", "before"), Identifier("sales", "during")
+    catalog = SqlCatalog.open(
+        new_sqlite(tmp_path / "x.db"),
+        warehouse="main",
+        location=str(tmp_path / "lake"),
+        runtime=clock.runtime,
+        undrop_millis=DAY,
+    )
+
+    def dropped() -> list[str]:
+        assert catalog.operation.sweep().repaired.failures == ()
+        return [each.identifier.table for each in catalog.dropped_tables.list().items]
+
+    with closing(catalog):
+        catalog.databases.create("sales")
+        for name in (orders, before, during):
+            catalog.tables.create(name, orders_schema)
+        catalog.consumers.lease(orders, "job", "its reader", DAY)
+        catalog.tables.drop(before)
+        clock.set_wrong(days=days)
+        catalog.tables.drop(during)
+        assert dropped() == ["before", "during"]
+        # Whoever had a consumer has it still.
+        taken = catalog.consumers.lease(orders, "job", "another", DAY)
+        assert taken is not None
+        assert taken.owner == "its reader"
+        clock.set_wrong()
+        assert dropped() == ["before", "during"]
+        clock.turn(hours=23)
+        assert dropped() == ["before", "during"]
+        # In their time, and by then the one that was dropped before.
+        clock.turn(hours=2)
+        assert dropped() == (["during"] if days > 0 else [])
+        clock.turn(days=30)
+        assert dropped() == []

@@ -127,14 +127,21 @@ class SqlDatabase:
         Raises:
             Unavailable: The database did not answer.
         """
-        now, monotonic = self._began
-        passed = now + int((self._runtime.monotonic() - monotonic) * 1000)
-        clocks = [self._runtime.now_millis(), passed]
+        clocks = list(self._own_clocks())
         query = _SERVER_CLOCKS.get(self.engine.dialect.name)
         if query is not None:
             with self.read() as connection:
                 clocks.append(int(connection.execute(query).scalar_one()))
         return min(clocks)
+
+    def latest_now_millis(self) -> int:
+        """The later of this machine's two clocks: for what is kept for some time from now on."""
+        return max(self._own_clocks())
+
+    def _own_clocks(self) -> tuple[int, int]:
+        now, monotonic = self._began
+        passed = now + int((self._runtime.monotonic() - monotonic) * 1000)
+        return self._runtime.now_millis(), passed
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:

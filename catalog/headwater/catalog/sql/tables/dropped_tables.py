@@ -121,7 +121,8 @@ class SqlDroppedTables:
                 "warehouse": self._context.warehouse,
                 "database": identifier.database,
                 "name": identifier.table,
-                "dropped_at": self._context.runtime.now_millis(),
+                # Dropped while a clock was set back, it must not be purged when that is put right.
+                "dropped_at": self._sql.latest_now_millis(),
                 "dropped_by": current_name(),
             },
         )
