@@ -226,6 +226,10 @@ def test_one_at_a_time_delivers_to_a_sink(catalog: SqlCatalog) -> None:
             owner.advance(late, 2)
     owner.give_back(lease)
     assert owner.take() is None
+    other.give_back(taken)
+    assert owner.take() == Lease(3, lease.fence + 2)
+    with pytest.raises(Conflict):
+        owner.advance(lease, 2)
     # A lease that is over by every clock passes to another.
     gone = SinkPosition(database, "webhook", "gone", 0)
     assert gone.take() is not None

@@ -143,6 +143,19 @@ def test_a_flood_leaves_few_events_that_count_it_all(flood: list[Refused]) -> No
     denials.write(fail)  # nothing is left
 
 
+def test_of_a_caller_few_things_are_told() -> None:
+    denials = Denials(SYSTEM_RUNTIME)
+    for number in range(50):
+        subject = Subject(ObjectKind.TABLE, f"t{number}")
+        refused = Refused("ada", "10.0.0.1", "main", subject, "getTable", 403)
+        denials.add(refused, f"request-{number}")
+    written: list[Refusals] = []
+    denials.write(written.extend)
+    assert [each.count for each in written] == [1] * MOST_THINGS + [50 - MOST_THINGS]
+    assert {each.principal for each in written} == {"ada"}
+    assert written[-1].operation == "others"
+
+
 def test_what_was_refused_before_the_end_is_recorded(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/headwater.db"
     settings = {

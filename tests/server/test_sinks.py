@@ -295,7 +295,7 @@ def _address(process: ServerProcess) -> str:
     pytest.fail("the server ended")
 
 
-@pytest.mark.parametrize("sink", ["webhook", "file"])
+@pytest.mark.parametrize("sink", ["webhook", pytest.param("file", marks=pytest.mark.slow)])
 def test_another_server_goes_on_when_the_one_that_delivers_is_killed(
     tmp_path: Path, receiver: Receiver, sink: str
 ) -> None:
