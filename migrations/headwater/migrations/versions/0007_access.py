@@ -107,5 +107,6 @@ def downgrade() -> None:
             .where(_tokens.c.scopes == "administer,manage")
             .values(may_manage=sa.true())
         )
-    drop_column("hw_tokens", "warehouses")
+    # First the one by which a downgrade that was interrupted knows what it has done.
     drop_column("hw_tokens", "scopes")
+    drop_column("hw_tokens", "warehouses")
