@@ -148,9 +148,12 @@ def test_what_does_not_answer_is_not_ready(catalog: SqlCatalog, serve: Serve) ->
 
     probes = {"database": lambda: None, "storage": fail}
     metrics = Metrics(token_expiry=lambda: 90_000)
+    metrics.watch_warehouses(lambda: {"main": True, "lost": False})
     found = counts(serve(catalog, parts={"metrics": metrics, "probes": probes}))
     assert found["headwater_ready", "database"] == 1
     assert found["headwater_ready", "storage"] == 0
+    assert found["headwater_warehouse_ready", "main"] == 1
+    assert found["headwater_warehouse_ready", "lost"] == 0
     assert found[("headwater_token_next_expiry_seconds",)] == 90
 
 

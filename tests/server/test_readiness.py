@@ -22,8 +22,8 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.open_database import opened_database
 from headwater.catalog.table.table import Table
 from headwater.migrations import upgrade
-from headwater.server.probes import probes_of
-from headwater.server.readiness import KEPT_MILLIS, Readiness
+from headwater.server.probes import WarehouseStorage, probes_of
+from headwater.server.readiness import KEPT_MILLIS, SECONDS_TO_WAIT, Readiness
 from headwater.storage.errors import Forbidden, Unavailable
 from headwater.storage.files.layout import WAREHOUSE_MARKER
 from headwater.storage.files.local import LocalFileAccess
@@ -153,6 +153,19 @@ class Refusing(LocalFileAccess):
         raise Forbidden(f"{directory}: access denied")
 
 
+class Hanging(LocalFileAccess):
+    """Storage that answers when a test lets it, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release = threading.Event()
+        self.asked = 0
+
+    def check_directory(self, directory: str) -> None:
+        self.asked += 1
+        self.release.wait()
+
+
 def test_one_warehouse_out_of_reach_does_not_take_the_others_out_of_service(
     catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -160,21 +173,48 @@ def test_one_warehouse_out_of_reach_does_not_take_the_others_out_of_service(
     broken = SqlCatalog.open(
         url, warehouse="broken", location=str(tmp_path / "broken"), files=Refusing()
     )
-    with opened_database(url) as database:
-        probes_of(database, lambda: {"broken": broken, "main": catalog})["storage"]()
-        assert "broken" in caplog.text
-        with pytest.raises(Forbidden):
-            probes_of(database, lambda: {"broken": broken})["storage"]()
-        probes_of(database, dict)["storage"]()
-        probes_of(database, dict)["database"]()
+    warehouses = {"broken": broken, "main": catalog}
+    storage = WarehouseStorage(lambda: warehouses, Watch().runtime)
+    storage()
+    while "broken" not in storage.states():
+        storage()
+    assert storage.states() == {"broken": False, "main": True}
+    assert "the storage of warehouse broken: " in caplog.text
+    del warehouses["main"]
+    with pytest.raises(Forbidden):
+        storage()
+    assert storage.states() == {"broken": False}
+    warehouses.clear()
+    storage()
+    assert storage.states() == {}
     broken.close()
+
+
+def test_one_warehouse_that_hangs_does_not_take_the_others_out_of_service(
+    catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    files, watch = Hanging(), Watch()
+    url = f"sqlite:///{tmp_path}/headwater.db"
+    hanging = SqlCatalog.open(url, warehouse="hang", location=str(tmp_path / "hang"), files=files)
+    storage = WarehouseStorage(lambda: {"hang": hanging, "main": catalog}, watch.runtime)
+    for _ in range(int(SECONDS_TO_WAIT)):
+        storage()
+        assert storage.states() == {"main": True}
+        watch.millis += KEPT_MILLIS
+    assert storage.states() == {"hang": False, "main": True}
+    assert files.asked == 1
+    files.release.set()
+    while not storage.states()["hang"]:
+        storage()
+    assert storage.states() == {"hang": True, "main": True}
+    hanging.close()
 
 
 def _readiness(catalog: SqlCatalog, serve: Serve) -> Callable[[], httpx.Response]:
     """Asks a server of one warehouse whether it is ready, each time anew."""
     watch = Watch()
     with opened_database(str(catalog.operation.database.engine.url)) as database:
-        probes = probes_of(database, lambda: {"main": catalog})
+        probes = probes_of(database, WarehouseStorage(lambda: {"main": catalog}, watch.runtime))
     address = serve(catalog, parts={"probes": probes, "runtime": watch.runtime})
 
     def ask() -> httpx.Response:
@@ -291,7 +331,7 @@ def test_a_database_that_went_away_shows(
     url = new_postgresql_database()
     upgrade(url)
     with opened_database(url) as database:
-        probe = probes_of(database, dict)["database"]
+        probe = probes_of(database, WarehouseStorage(dict, Watch().runtime))["database"]
         probe()
         name = url.rpartition("/")[2]
         with psycopg.connect(url.replace(name, "postgres"), autocommit=True) as connection:

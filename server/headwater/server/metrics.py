@@ -59,6 +59,7 @@ class Metrics:
     ) -> None:
         self._registry = CollectorRegistry()
         self._labels = WarehouseLabels()
+        self._warehouses: Callable[[], Mapping[str, bool]] = dict
         self._runtime = runtime
         self._operations = OperationMetrics(self._registry, self._labels)
         self._storage = StorageMetrics(self._registry, self._labels)
@@ -266,6 +267,10 @@ class Metrics:
         """Count the connections to a database, and its transactions, from now on."""
         self._database.watch(database)
 
+    def watch_warehouses(self, states: Callable[[], Mapping[str, bool]]) -> None:
+        """Show from now on, of each warehouse, whether its storage answers."""
+        self._warehouses = states
+
     def text(self, ready: Mapping[str, bool] | None = None) -> bytes:
         """All counts, in Prometheus' text format.
 
@@ -285,6 +290,12 @@ class Metrics:
         states = {name: float(is_ready) for name, is_ready in ready.items()}
         told = "1 while what the server depends on answers, as for /readyz."
         registry.register(_Sampled("headwater_ready", told, states, "dependency"))
+        found_well: dict[str, float] = {}
+        for name, is_well in sorted(self._warehouses().items()):
+            label = self._labels.of(name)
+            found_well[label] = min(float(is_well), found_well.get(label, 1.0))
+        told = "1 while the storage of the warehouse answered when it was asked last."
+        registry.register(_Sampled("headwater_warehouse_ready", told, found_well, "warehouse"))
         # That the database does not answer shows in what is ready.
         with suppress(HeadwaterError):
             if self._backlog is not None:

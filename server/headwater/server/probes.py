@@ -4,43 +4,103 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from threading import Lock
+from typing import NamedTuple
 
 from sqlalchemy import select
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.engine import SqlDatabase
-from headwater.server.readiness import Probe
+from headwater.server.readiness import SECONDS_TO_WAIT, Probe, ask
 from headwater.storage.errors import HeadwaterError
+from headwater.storage.runtime import Runtime
 
-__all__ = ["probes_of"]
+__all__ = ["WarehouseStorage", "probes_of"]
 
 _LOG = logging.getLogger("headwater.server.readiness")
 
 
-def probes_of(
-    database: SqlDatabase, catalogs: Callable[[], Mapping[str, SqlCatalog]]
-) -> Mapping[str, Probe]:
-    """Probes of the database, which is one for all, and of the warehouses' storage.
+class _Asked(NamedTuple):
+    since: float
+    answer: Future[None]
 
-    Of the storage one warehouse's must answer: every replica has the same warehouses, so that one
-    that somebody described wrongly would otherwise take all others out of service.
+
+class WarehouseStorage:
+    """The probe of the warehouses' storage, each of which is asked in a thread of its own.
+
+    One of them must answer: every replica has the same warehouses, so that one that somebody
+    described wrongly, or that hangs, would otherwise take all others out of service.
+
+    Args:
+        catalogs: The warehouses' catalogs by name; called each time.
+        runtime: The clock.
     """
+
+    def __init__(self, catalogs: Callable[[], Mapping[str, SqlCatalog]], runtime: Runtime) -> None:
+        self._catalogs = catalogs
+        self._runtime = runtime
+        # Both are changed by the thread of the probe alone, of which there is one at a time.
+        self._asked: dict[str, _Asked] = {}
+        self._states: dict[str, bool] = {}
+        self._changing = Lock()
+
+    def __call__(self) -> None:
+        """Ask all of them, and return as soon as one answers.
+
+        Raises:
+            HeadwaterError: None is well: why the last one is not.
+        """
+        catalogs = self._catalogs()
+        # What came after the last time says nothing of now.
+        self._answers()
+        now = self._runtime.monotonic()
+        with self._changing:
+            for gone in (self._asked.keys() | self._states.keys()) - catalogs.keys():
+                self._asked.pop(gone, None)
+                self._states.pop(gone, None)
+            for name, catalog in catalogs.items():
+                # One that hangs is not asked again until it answers.
+                if name not in self._asked:
+                    answer = ask(f"warehouse {name}", catalog.operation.check_storage)
+                    self._asked[name] = _Asked(now, answer)
+        last: HeadwaterError | None = None
+        while self._asked:
+            wait([asked.answer for asked in self._asked.values()], return_when=FIRST_COMPLETED)
+            answers = self._answers()
+            if None in answers:
+                return
+            last = next((error for error in answers if error is not None), last)
+        if last is not None:
+            raise last
+
+    def _answers(self) -> list[HeadwaterError | None]:
+        """The answers since the last time: errors, and None where all is well."""
+        found: list[HeadwaterError | None] = []
+        with self._changing:
+            for name in [name for name, asked in self._asked.items() if asked.answer.done()]:
+                error = self._asked.pop(name).answer.exception()
+                self._states[name] = error is None
+                if error is not None and not isinstance(error, HeadwaterError):
+                    raise error
+                if error is not None:
+                    _LOG.warning("the storage of warehouse %s: %s", name, error)
+                found.append(error)
+        return found
+
+    def states(self) -> Mapping[str, bool]:
+        """Of each warehouse, True if its storage answered when it was asked last."""
+        latest = self._runtime.monotonic() - SECONDS_TO_WAIT
+        with self._changing:
+            late = {name: False for name, asked in self._asked.items() if asked.since <= latest}
+            return {**self._states, **late}
+
+
+def probes_of(database: SqlDatabase, storage: WarehouseStorage) -> Mapping[str, Probe]:
+    """Probes of the database, which is one for all, and of the warehouses' storage."""
 
     def check_database() -> None:
         with database.read() as connection:
             connection.execute(select(1)).scalar_one()
 
-    def check_storage() -> None:
-        last: HeadwaterError | None = None
-        for name, catalog in catalogs().items():
-            try:
-                catalog.operation.check_storage()
-            except HeadwaterError as error:
-                _LOG.warning("the storage of warehouse %s: %s", name, error)
-                last = error
-            else:
-                return
-        if last is not None:
-            raise last
-
-    return {"database": check_database, "storage": check_storage}
+    return {"database": check_database, "storage": storage}

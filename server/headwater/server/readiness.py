@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.runtime import Runtime
 
-__all__ = ["KEPT_MILLIS", "Probe", "Readiness"]
+__all__ = ["KEPT_MILLIS", "SECONDS_TO_WAIT", "Probe", "Readiness", "ask"]
 
 _LOG = logging.getLogger("headwater.server.readiness")
 
@@ -21,7 +21,8 @@ Probe = Callable[[], None]
 KEPT_MILLIS = 1_000
 """The time for which an answer counts: anybody may ask `/readyz`, and must not make work by it."""
 
-_SECONDS_TO_WAIT = 5.0
+SECONDS_TO_WAIT = 5.0
+"""The longest time that a probe may take."""
 
 
 class Readiness:
@@ -39,7 +40,7 @@ class Readiness:
         self,
         probes: Mapping[str, Probe],
         runtime: Runtime,
-        seconds_to_wait: float = _SECONDS_TO_WAIT,
+        seconds_to_wait: float = SECONDS_TO_WAIT,
     ) -> None:
         self._probes = dict(probes)
         self._runtime = runtime
@@ -54,7 +55,7 @@ class Readiness:
         if self._checked_at is None or now - self._checked_at >= KEPT_MILLIS / 1000:
             for name, probe in self._probes.items():
                 if name not in self._running:
-                    self._running[name] = asyncio.wrap_future(_start(name, probe))
+                    self._running[name] = asyncio.wrap_future(ask(name, probe))
             if self._running:
                 await asyncio.wait(list(self._running.values()), timeout=self._seconds_to_wait)
             self._failed = tuple(sorted(name for name in self._probes if not self._is_well(name)))
@@ -83,7 +84,8 @@ class Readiness:
         return False
 
 
-def _start(name: str, probe: Probe) -> Future[None]:
+def ask(name: str, probe: Probe) -> Future[None]:
+    """Call a probe in a thread of its own, which does not keep the process from ending."""
     future: Future[None] = Future()
 
     def run() -> None:
@@ -94,6 +96,5 @@ def _start(name: str, probe: Probe) -> Future[None]:
         else:
             future.set_result(None)
 
-    # A daemon: one that hangs must not keep the process from ending.
     threading.Thread(target=run, name=f"readiness of {name}", daemon=True).start()
     return future

@@ -36,7 +36,7 @@ from headwater.server.http_protocol import HttpProtocol
 from headwater.server.logs import log_to_stderr
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics, share_between_workers
-from headwater.server.probes import probes_of
+from headwater.server.probes import WarehouseStorage, probes_of
 from headwater.server.settings import ServerSettings
 from headwater.server.sinks.delivery import delivering
 from headwater.server.sinks.settings import sinks_of
@@ -270,6 +270,8 @@ def _application(
     def catalogs() -> Mapping[str, SqlCatalog]:
         return {**given, **{k: v for k, v in managed.all().items() if k not in given}}
 
+    storage = WarehouseStorage(catalogs, runtime)
+    metrics.watch_warehouses(storage.states)
     feed, denials = EventFeed(database), Denials(runtime)
 
     def expire() -> int:
@@ -299,7 +301,7 @@ def _application(
             feed=feed,
             denials=denials,
             metrics=metrics,
-            probes=probes_of(database, catalogs),
+            probes=probes_of(database, storage),
             # The process may be ended by a signal right after it has stopped.
             at_end=at_end or end,
             tracing=tracing,
