@@ -19,6 +19,7 @@ from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import DroppedTableRow
 from headwater.catalog.sql.database.open_database import opened_database
 from headwater.storage.errors import HeadwaterError, Invalid, OutcomeUnknown, Unavailable
+from headwater.storage.files.layout import WAREHOUSE_MARKER
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.files.s3 import S3FileAccess
 from headwater.storage.schema.change import RemoveOption, SetOption
@@ -220,7 +221,8 @@ def test_a_place_lies_in_no_table_database_or_other_warehouse(
     _write(home / "one" / "ext", beside)
     catalog.databases.drop("sales")
     assert not beside.exists()
-    assert not _count(tmp_path / "lake")
+    left = [path.name for path in (tmp_path / "lake").rglob("*") if path.is_file()]
+    assert left == [WAREHOUSE_MARKER]
 
 
 def test_what_was_there_before_the_table_stays(

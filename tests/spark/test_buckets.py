@@ -51,6 +51,7 @@ CASES = [
 ]
 
 
+@pytest.mark.modes
 def test_the_expression_is_the_tables_own_rule(spark: SparkSession) -> None:
     """For all keys in one job, as it costs more than what it computes."""
     names = [ddl.split()[0] for ddl, _ in KEYS]

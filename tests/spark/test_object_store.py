@@ -13,7 +13,7 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.migrations import upgrade
 from headwater.spark import SparkLake, connect
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.modes]
 
 
 @pytest.fixture(params=["data tokens", "signed requests"])

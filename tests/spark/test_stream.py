@@ -147,6 +147,7 @@ def test_nothing_is_doubled_in_an_append_table_when_queries_take_over(
     assert lake.table(TARGET).count() == 60
 
 
+@pytest.mark.modes
 @pytest.mark.usefixtures("appended")
 def test_first_rows_are_written_compacted_read_and_followed(
     lake: SparkLake, numbered: Numbered, follow: Follow
@@ -374,6 +375,7 @@ def test_a_stream_reads_only_what_where_and_columns_ask_for(
     assert rows(lake.table(TARGET)) == rows(expected)
 
 
+@pytest.mark.modes
 @pytest.mark.usefixtures("keyed")
 def test_a_restarted_query_sees_a_column_that_was_added(
     lake: SparkLake, numbered: Numbered, follow: Follow
