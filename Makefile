@@ -75,8 +75,12 @@ test: java $(READY) ## Run the tests (ARGS goes to pytest); databases, other cli
 	@$(PYTEST) $(SHARED) -m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not slow and not modes" $(ARGS)
 
 .PHONY: test-modes
-test-modes: java $(READY) ## Run the storage engine through the modes of tables and their combinations
-	@$(PYTEST) $(SHARED) -m "modes and not slow and not interop and not interop_java" $(ARGS)
+test-modes: $(READY) ## Run the storage engine through the modes of tables and their combinations
+	@$(PYTEST) $(SHARED) -m "modes and not spark and not slow and not interop and not interop_java" $(ARGS)
+
+.PHONY: test-spark-modes
+test-spark-modes: java $(READY) ## Run Spark's tests that `make test` has no time for
+	@$(PYTEST) -m "modes and spark and not slow and not interop and not interop_java" $(ARGS)
 
 .PHONY: test-postgresql
 test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs are missing

@@ -29,7 +29,7 @@ from headwater.spark import SparkLake, connect
 from headwater.storage.errors import Forbidden
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
-pytestmark = pytest.mark.modes
+pytestmark = [pytest.mark.spark, pytest.mark.modes]
 
 
 @pytest.fixture
