@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
@@ -70,6 +71,26 @@ def test_deletes_in_a_single_run_are_left_out(
     frame = lake.table("db.u")
     assert "FileScan parquet" in plan(frame)
     assert rows(frame) == rows(numbered(200, 230, "more"))
+
+
+def test_a_range_that_leaves_nan_out_skips_no_row_group(lake: SparkLake) -> None:
+    """As pypaimon and Rust write it; to Spark, NaN is greater than every other number."""
+    values = "VALUES (1, double('NaN'), float('NaN')), (2, -1.5, -1.5) AS t(k, d, f)"
+    source = lake.spark.sql(
+        f"SELECT k, CAST(d AS DOUBLE) AS d, CAST(f AS FLOAT) AS f FROM {values}"
+    )
+    lake.create_table("db.numbers", source.schema)
+    lake.write(source.coalesce(1), "db.numbers")
+    location = lake.catalog.table("db.numbers").storage.layout.location.removeprefix("file://")
+    (path,) = Path(location).rglob("data-*")
+    pq.write_table(pq.read_table(path), path, store_schema=False, write_statistics=True)
+    assert pq.read_metadata(path).row_group(0).column(1).statistics.max == -1.5
+    for column in ("d", "f"):
+        for condition in (f"{column} > 0", f"NOT ({column} < 0)", f"{column} = double('NaN')"):
+            frame = lake.table("db.numbers").where(condition)
+            assert "FileScan parquet" in plan(frame)
+            assert [row.k for row in frame.select("k").collect()] == [1], condition
+    assert [row.d for row in lake.table("db.numbers").where("d < 0").collect()] == [-1.5]
 
 
 def test_only_parquet_files_go_through_sparks_own_scan(

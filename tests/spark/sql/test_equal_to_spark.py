@@ -145,6 +145,8 @@ def answer(frame: DataFrame) -> tuple[list[str], list[str]]:
 )
 # Of two uses, each needs rows that the other does not.
 @example(next(shape for shape in SHAPES if "k > 40" in shape), "plain", "plain", "b", "b")
+# A file whose numbers are all below, but for NaN, which is above.
+@example("SELECT * FROM {0} WHERE {a}", "evolved", "plain", "NOT (0 > f)", "b")
 @given(hs.sampled_from(SHAPES), NAMES, NAMES, CONDITIONS, CONDITIONS)
 def test_a_query_over_the_lake_is_spark_over_the_same_rows(
     twins: SparkLake, shape: str, first: str, second: str, a: str, b: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from decimal import Decimal
 from pathlib import Path
 
@@ -225,6 +226,32 @@ def test_statistics_are_those_of_the_column_not_of_a_path_that_reads_alike(tmp_p
     (batch,) = reader.batches([fields[1], fields[0]])
     assert batch.column(0).to_pylist() == [10, 20]
     assert batch.column(1).to_pylist() == [{"b": 100}, {"b": 200}]
+
+
+def test_the_footer_has_no_range_of_floating_point_numbers(tmp_path: Path) -> None:
+    """A range leaves NaN out, which Spark and Paimon take for the greatest number."""
+    inner: Json = {"type": "ROW", "fields": [{"id": 9, "name": "x", "type": "DOUBLE"}]}
+    fields = (
+        _field(0, "n", "INT"),
+        _field(1, "f", "FLOAT"),
+        _field(2, "d", "DOUBLE"),
+        _field(3, "r", inner),
+        _field(4, "a", {"type": "ARRAY", "element": "FLOAT"}),
+        _field(5, "v", "VARIANT"),
+        _field(6, "m", _MAP),
+    )
+    nan = math.nan
+    row = {"n": 1, "f": nan, "d": -1.5, "r": {"x": nan}, "a": [nan, 2.5], "m": [("k", 1)]}
+    _write(tmp_path / "f.parquet", fields, [{**row, "v": {"value": b"\0", "metadata": b"\1\0\0"}}])
+    group = pq.read_metadata(tmp_path / "f.parquet").row_group(0)
+    leaves = [group.column(at) for at in range(group.num_columns)]
+    assert [leaf.path_in_schema for leaf in leaves if leaf.statistics is None] == [
+        "f",
+        "d",
+        "r.x",
+        "a.list.element",
+    ]
+    assert len(leaves) == 9
 
 
 @pytest.mark.parametrize("precision", [9, 18, 38])

@@ -154,6 +154,16 @@ def _same(wanted: DataField, stored: DataField) -> bool:
     return str(kind).removesuffix(" NOT NULL") == str(stored.type).removesuffix(" NOT NULL")
 
 
+def _is_floating(field: DataField) -> bool:
+    """True for columns on which no condition may reach the files.
+
+    Writers other than Java's leave NaN out of the ranges in a file's footer. To Spark it is the
+    greatest number, so it would skip row groups for a condition that only their NaN meets. Spark
+    takes no condition through `nanvl`, which gives each value back as it is.
+    """
+    return isinstance(field.type, AtomicType) and field.type.root in (Root.FLOAT, Root.DOUBLE)
+
+
 def _scan(
     spark: SparkSession,
     storage: TableStorage,
@@ -178,6 +188,8 @@ def _scan(
         else:
             stored.append(source)
             column = sf.col(quoted(source.name))
+            if _is_floating(source):
+                column = sf.nanvl(column, column)
         selected.append(column.alias(field.name))
     if positioned:
         selected.append(sf.col("_metadata.file_name").alias(FILE_COLUMN))

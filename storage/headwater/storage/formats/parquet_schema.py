@@ -23,7 +23,7 @@ from headwater.storage.types.data_type import (
     to_arrow,
 )
 
-__all__ = ["has_nanoseconds", "leaf_paths", "nested_ids", "parquet_schema"]
+__all__ = ["has_nanoseconds", "leaves", "nested_ids", "parquet_schema"]
 
 _NESTED_ID_START = (2**31 - 1) // 4
 _NESTED_ID_STEP = 1 << 10
@@ -97,20 +97,23 @@ def has_nanoseconds(data_type: DataType) -> bool:
             return any(has_nanoseconds(child.type) for child in data_type.fields)
 
 
-def leaf_paths(path: str, data_type: DataType) -> Iterator[str]:
-    """The paths of a column's leaves, as Arrow's writer names them."""
+def leaves(path: str, data_type: DataType) -> Iterator[tuple[str, AtomicType | None]]:
+    """A column's leaves: their paths, as Arrow's writer names them, and types.
+
+    The parts of a variant have no type.
+    """
     match data_type:
         case AtomicType():
-            yield path
+            yield path, data_type
         case VariantType():
-            yield from (f"{path}.value", f"{path}.metadata")
+            yield from ((f"{path}.value", None), (f"{path}.metadata", None))
         case ArrayType():
-            yield from leaf_paths(f"{path}.list.element", data_type.element)
+            yield from leaves(f"{path}.list.element", data_type.element)
         case MultisetType():
-            yield from leaf_paths(f"{path}.key_value.key", data_type.element)
+            yield from leaves(f"{path}.key_value.key", data_type.element)
         case MapType():
-            yield from leaf_paths(f"{path}.key_value.key", data_type.key)
-            yield from leaf_paths(f"{path}.key_value.value", data_type.value)
+            yield from leaves(f"{path}.key_value.key", data_type.key)
+            yield from leaves(f"{path}.key_value.value", data_type.value)
         case RowType():
             for child in data_type.fields:
-                yield from leaf_paths(f"{path}.{child.name}", child.type)
+                yield from leaves(f"{path}.{child.name}", child.type)

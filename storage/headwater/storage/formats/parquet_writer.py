@@ -14,7 +14,7 @@ from headwater.storage.files.access import FileAccess
 from headwater.storage.formats.codecs import codec_named
 from headwater.storage.formats.file_writer import FileWriter
 from headwater.storage.formats.parquet_nulls import filled_below_nulls
-from headwater.storage.formats.parquet_schema import has_nanoseconds, leaf_paths, parquet_schema
+from headwater.storage.formats.parquet_schema import has_nanoseconds, leaves, parquet_schema
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
 
@@ -23,6 +23,7 @@ __all__ = ["CODECS", "ParquetWriter"]
 _ROW_GROUP_BYTES = 64 * 1024**2
 _ROW_GROUP_ROWS = 1 << 19
 _SAMPLE_ROWS = 1 << 14
+_FLOATING = (Root.FLOAT, Root.DOUBLE)
 CODECS = {"none": "none", "uncompressed": "none", "snappy": "snappy", "gzip": "gzip",
           "lz4": "lz4", "zstd": "zstd", "brotli": "brotli"}  # fmt: skip
 """Arrow's names of the codecs, by those that options give them."""
@@ -118,7 +119,7 @@ class ParquetWriter(FileWriter):
             compression=self._codec,
             compression_level=self._level,
             use_dictionary=_dictionary_columns(self.fields, first),
-            write_statistics=True,
+            write_statistics=_ranged_columns(self.fields),
             use_deprecated_int96_timestamps=any(has_nanoseconds(f.type) for f in self.fields),
             store_schema=False,
             store_decimal_as_integer=True,
@@ -134,6 +135,17 @@ class ParquetWriter(FileWriter):
         self._writer.close()
 
 
+def _ranged_columns(fields: Sequence[DataField]) -> list[str]:
+    """Leaf columns whose ranges the footer has: all but floating-point ones.
+
+    Arrow leaves NaN out of a range, and Spark and Paimon, to which NaN is the greatest number,
+    would skip a row group for a condition that its NaN meets. Whether there is one
+    is known with the last row only. The manifest has the range of a file without NaN.
+    """
+    found = [leaf for item in fields for leaf in leaves(item.name, item.type)]
+    return [path for path, kind in found if kind is None or kind.root not in _FLOATING]
+
+
 def _dictionary_columns(fields: Sequence[DataField], first: pa.Table) -> list[str]:
     """Leaf columns worth a dictionary: those whose first rows repeat values.
 
@@ -144,7 +156,7 @@ def _dictionary_columns(fields: Sequence[DataField], first: pa.Table) -> list[st
     chosen: list[str] = []
     for item in fields:
         if not isinstance(item.type, AtomicType):
-            chosen.extend(leaf_paths(item.name, item.type))
+            chosen.extend(path for path, _ in leaves(item.name, item.type))
         elif item.type.root is not Root.BOOLEAN:
             distinct = pc.count_distinct(sample.column(item.name), mode="all").as_py()
             if distinct * 2 <= sample.num_rows or not sample.num_rows:
