@@ -117,7 +117,7 @@ chaos: $(READY) ## Kill, freeze, cut off and starve a cluster for CHAOS_SECONDS 
 .PHONY: test-interop
 test-interop: java $(READY) ## Run the tests with pypaimon, pypaimon-rust and (where Maven is) Paimon's Java library
 	@tests/interop/environments $(BIN)/python
-	@$(PYTEST) --numprocesses=2 -m "interop or interop_java" --must-run=interop $(ARGS)
+	@$(PYTEST) --numprocesses=$(PROCESSES) -m "interop or interop_java" --must-run=interop $(ARGS)
 
 .PHONY: test-pypaimon
 test-pypaimon: $(READY) ## Run pypaimon's own REST tests against this server; PAIMON_REPOSITORY may name a clone

@@ -10,6 +10,7 @@ import pytest
 from py4j.java_gateway import JavaGateway
 
 from headwater.client import connect
+from headwater.storage.files.layout import WAREHOUSE_MARKER
 
 from .conftest import ROOT, TOKEN, serving
 
@@ -46,7 +47,7 @@ def test_clients_agree_on_where_odd_names_lead(tmp_path: Path) -> None:
                 rows = lake.table(f"sales.{name}").scan().to_arrow()["n"].to_pylist()
                 assert sorted(rows) == [len(name), 100], name
     below = {path.name for path in (tmp_path / "warehouse").iterdir()}
-    assert below == {"sales.db"}
+    assert below == {"sales.db", WAREHOUSE_MARKER}
     tables = [path for path in (tmp_path / "warehouse" / "sales.db").iterdir() if path.is_dir()]
     assert len(tables) == len(NAMES)
     assert not any(set("%?#") & set(path.name) for path in tables)
