@@ -8,9 +8,7 @@ has expired.
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
@@ -18,7 +16,6 @@ from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
 import httpx
-import pyarrow as pa
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.wire.signed_requests import (
@@ -30,7 +27,7 @@ from headwater.catalog.wire.signed_requests import (
 from headwater.client.requests import Requests, table_path
 from headwater.storage.errors import Forbidden, NotFound, Unavailable
 from headwater.storage.files.access import FileStatus
-from headwater.storage.files.random_reads import RandomReads
+from headwater.storage.files.object_store import ObjectStoreFiles
 
 __all__ = ["SignedFiles"]
 
@@ -42,7 +39,6 @@ _MOST_KEPT = 4096
 _MARGIN_MILLIS = 20_000
 _AT_ONCE = 500
 _CHUNK = 1 << 20
-_PROBE = ".headwater-probe"
 _SIGNATURE = "X-Amz-Signature"
 
 
@@ -61,7 +57,7 @@ def _without_signature(record: logging.LogRecord) -> bool:
 logging.getLogger("httpx").addFilter(_without_signature)
 
 
-class SignedFiles:
+class SignedFiles(ObjectStoreFiles):
     """Implements `headwater.storage.files.access.FileAccess` below a table's directory.
 
     Args:
@@ -90,14 +86,6 @@ class SignedFiles:
     def read(self, path: str) -> bytes:
         """The object's content; raises NotFound."""
         return self._get(path, {}).content
-
-    def exists(self, path: str) -> bool:
-        """True if the object exists."""
-        try:
-            self.size(path)
-        except NotFound:
-            return False
-        return True
 
     def size(self, path: str) -> int:
         """The object's size in bytes; raises NotFound."""
@@ -134,16 +122,9 @@ class SignedFiles:
         except NotFound:
             return
 
-    def make_directory(self, directory: str) -> None:
-        """Nothing: a directory is there as soon as an object is in it."""
-        self._below(directory)
-
-    def check_directory(self, directory: str) -> None:
-        """Raise unless the bucket is there and answers."""
-        try:
-            self.list(f"{directory.rstrip('/')}/{_PROBE}")
-        except NotFound as error:
-            raise Unavailable(f"the bucket of {directory} does not exist") from error
+    def check_path(self, path: str) -> None:
+        """Raise Forbidden unless the path lies below the table's directory."""
+        self._below(path)
 
     def delete_tree(self, directory: str) -> None:
         """Delete everything below a directory."""
@@ -171,26 +152,15 @@ class SignedFiles:
         for files, _ in self._pages(directory, is_deep=True):
             yield from files
 
-    def open_input(self, path: str) -> pa.NativeFile:
-        """Open for random reads; raises NotFound."""
-        return pa.PythonFile(_ObjectInput(self, path, self.size(path)), mode="r")
-
     def range(self, path: str, start: int, end: int) -> bytes:
         """The bytes of an object from `start` to `end`; raises NotFound."""
         answer = self._get(path, {"range": f"bytes={start}-{end - 1}"})
         # A store may send the whole object.
         return answer.content if answer.status_code == 206 else answer.content[start:end]
 
-    @contextmanager
-    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        """Open a new object for writing; it appears when the context ends without an exception."""
-        asked = FileRequestModel(method="PUT", path=self._below(path))
-        # Spooled to the local disk: an aborted upload must leave nothing behind.
-        with tempfile.TemporaryDirectory(prefix="headwater-") as folder:
-            spool = Path(folder) / "upload"
-            with pa.OSFile(str(spool), "wb") as sink:
-                yield sink
-            self._repeated(asked, path, spool)
+    def upload(self, path: str, content: Path) -> None:
+        """Create or replace an object with the content of a local file."""
+        self._repeated(FileRequestModel(method="PUT", path=self._below(path)), path, content)
 
     def _below(self, path: str) -> str:
         """The path below the table's directory; raises Forbidden for any other."""
@@ -299,19 +269,6 @@ class SignedFiles:
             if _text(root, "IsTruncated") != "true":
                 return
             after = _text(root, "NextContinuationToken")
-
-
-class _ObjectInput(RandomReads):
-    """Random reads of one object."""
-
-    def __init__(self, files: SignedFiles, path: str, size: int) -> None:
-        super().__init__(size)
-        self._files = files
-        self._path = path
-
-    def range(self, start: int, end: int) -> bytes:
-        """The bytes from `start` to `end`."""
-        return self._files.range(self._path, start, end)
 
 
 def _page(root: ElementTree.Element, directory: str) -> tuple[Sequence[FileStatus], Sequence[str]]:

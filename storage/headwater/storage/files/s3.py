@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import obstore
-import pyarrow as pa
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
@@ -22,7 +20,7 @@ from obstore.store import S3Store
 
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable
 from headwater.storage.files.access import FileStatus
-from headwater.storage.files.random_reads import RandomReads
+from headwater.storage.files.object_store import ObjectStoreFiles
 from headwater.storage.files.renewed_options import RenewedOptions
 
 if TYPE_CHECKING:
@@ -40,12 +38,10 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "session_token": ("s3.session.token", "s3.session-token", "fs.s3.securityToken"),
     "region": ("s3.region", "fs.s3.region", "s3.endpoint.region"),
 }
-# Nothing ever makes it: listing it shows that the bucket is there.
-_PROBE = ".headwater-probe"
 _PATH_STYLE = ("s3.path.style.access", "s3.path-style-access")
 
 
-class S3FileAccess:
+class S3FileAccess(ObjectStoreFiles):
     """Reads and writes objects of S3-compatible stores.
 
     A put is atomic by nature; put-if-absent is a conditional put (``If-None-Match: *``), which
@@ -92,14 +88,6 @@ class S3FileAccess:
         with _explained(path):
             return obstore.get(store, key).bytes().to_bytes()
 
-    def exists(self, path: str) -> bool:
-        """True if the object exists."""
-        try:
-            self.size(path)
-        except NotFound:
-            return False
-        return True
-
     def size(self, path: str) -> int:
         """The object's size in bytes; raises NotFound."""
         store, key = self._locate(path)
@@ -131,16 +119,9 @@ class S3FileAccess:
             except (NotFoundError, FileNotFoundError):
                 return
 
-    def make_directory(self, directory: str) -> None:
-        """Nothing: a directory is there as soon as an object is in it."""
-        self._locate(directory)
-
-    def check_directory(self, directory: str) -> None:
-        """Raise unless the bucket is there and answers."""
-        try:
-            self.list(f"{directory.rstrip('/')}/{_PROBE}")
-        except NotFound as error:
-            raise Unavailable(f"the bucket of {directory} does not exist") from error
+    def check_path(self, path: str) -> None:
+        """Raise Invalid unless the path is one of S3."""
+        self._locate(path)
 
     def delete_tree(self, directory: str) -> None:
         """Delete everything below a directory."""
@@ -174,22 +155,17 @@ class S3FileAccess:
                 for item in batch:
                     yield _status(directory, prefix, item)
 
-    def open_input(self, path: str) -> pa.NativeFile:
-        """Open for random reads; raises NotFound."""
-        return pa.PythonFile(_ObjectInput(self._locate, path, self.size(path)), mode="r")
+    def range(self, path: str, start: int, end: int) -> bytes:
+        """The bytes of an object from `start` to `end`; raises NotFound."""
+        store, key = self._locate(path)
+        with _explained(path):
+            return obstore.get_range(store, key, start=start, end=end).to_bytes()
 
-    @contextmanager
-    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        """Open a new object for writing; it appears when the context ends without an exception."""
-        self._locate(path)
-        # Spooled to the local disk: an aborted upload must leave nothing behind.
-        with tempfile.TemporaryDirectory(prefix="headwater-") as folder:
-            spool = Path(folder) / "upload"
-            with pa.OSFile(str(spool), "wb") as sink:
-                yield sink
-            store, key = self._locate(path)
-            with _explained(path):
-                obstore.put(store, key, spool)
+    def upload(self, path: str, content: Path) -> None:
+        """Create or replace an object with the content of a local file."""
+        store, key = self._locate(path)
+        with _explained(path):
+            obstore.put(store, key, content)
 
 
 def _open(bucket: str, options: Mapping[str, str]) -> S3Store:
@@ -212,21 +188,6 @@ def _open(bucket: str, options: Mapping[str, str]) -> S3Store:
         config=cast("S3Config", settings),
         client_options={"allow_http": endpoint.startswith("http://")},
     )
-
-
-class _ObjectInput(RandomReads):
-    """Random reads of one object."""
-
-    def __init__(self, locate: Callable[[str], tuple[S3Store, str]], path: str, size: int) -> None:
-        super().__init__(size)
-        self._locate = locate
-        self._path = path
-
-    def range(self, start: int, end: int) -> bytes:
-        """The bytes from `start` to `end`."""
-        store, key = self._locate(self._path)
-        with _explained(self._path):
-            return obstore.get_range(store, key, start=start, end=end).to_bytes()
 
 
 def _status(directory: str, prefix: str, item: ObjectMeta) -> FileStatus:
