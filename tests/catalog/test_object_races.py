@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -12,13 +13,16 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import Engine, event, text
 
+from headwater.catalog.model.events import EventType
 from headwater.catalog.model.functions import AddDefinition, FunctionSpec, SqlDefinition
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.named_objects import create_or_replace
 from headwater.catalog.model.permissions import Access, Grant, PermissionTarget, TargetType
 from headwater.catalog.model.views import AddDialect, ViewSchema
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.engine import open_engine
-from headwater.storage.errors import AlreadyExists, NotFound
+from headwater.catalog.sql.events.feed import EventFeed
+from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
 from headwater.storage.schema.table_schema import Schema
 
 T = TypeVar("T")
@@ -80,6 +84,36 @@ def test_changes_of_many_all_arrive(replicas: list[SqlCatalog]) -> None:
     names = {f"engine{at}" for at in range(MANY)}
     assert set(replicas[0].views.get(VIEW).schema.dialects) == names
     assert set(replicas[0].functions.get(area).spec.definitions) == names
+
+
+def test_readers_find_a_view_while_many_replace_it(replicas: list[SqlCatalog]) -> None:
+    views = [catalog.views for catalog in replicas]
+    done = threading.Event()
+
+    def replace_or_read(at: int) -> set[str]:
+        if at % 2:
+            for round_ in range(10):
+                content = ViewSchema((), f"SELECT {at}", {"spark": f"SELECT {round_}"})
+                create_or_replace(views[at // 2 % 2], ResourceType.VIEW, VIEW, content)
+            done.set()
+            return set()
+        found = set()
+        while not done.is_set():
+            found.add(views[at // 2 % 2].get(VIEW).id)
+        return found
+
+    # They begin without it, as `CREATE OR REPLACE` does not ask.
+    _at_once(
+        lambda at: create_or_replace(
+            views[at % 2], ResourceType.VIEW, VIEW, ViewSchema((), f"SELECT {at}")
+        )
+    )
+    before = views[0].get(VIEW)
+    seen = set().union(*_at_once(replace_or_read))
+    assert seen <= {before.id} == {views[1].get(VIEW).id}
+    feed = EventFeed(replicas[0].operation.database).read(limit=1000)
+    counts = Counter(event.type for event in feed.events if event.subject.name == VIEW.name)
+    assert counts == {EventType.CREATE_VIEW: 1, EventType.REPLACE_VIEW: MANY - 1 + MANY // 2 * 10}
 
 
 def test_a_view_gets_one_of_many_names(replicas: list[SqlCatalog]) -> None:

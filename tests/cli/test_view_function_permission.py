@@ -59,6 +59,13 @@ def test_a_view_from_first_to_last(run: Run, lake: Lake, tmp_path: Path) -> None
     assert (column.name, column.type, column.description) == ("n", "INT", "all")
     assert "sales.recent" in run(*create, code=1)
     run(*create, "--if-not-exists")
+    assert "exclude" in run(*create, "--if-not-exists", "--or-replace", code=2)
+    view_id = lake.catalog.views.get(VIEW).id
+    run(*create[:2], "sales.recent", "SELECT 0 AS m", "--column", "m INT", "--or-replace")
+    assert lake.catalog.views.get(VIEW).schema.query == "SELECT 0 AS m"
+    run(*create, "--or-replace")
+    assert lake.catalog.views.get(VIEW).schema == schema
+    assert lake.catalog.views.get(VIEW).id == view_id
 
     run(
         *("view", "alter", "sales.recent", "--dialect", "spark=SELECT 3", "--unset", "a"),
@@ -118,6 +125,8 @@ def test_a_function_from_first_to_last(run: Run, lake: Lake) -> None:
     assert spec.definitions["trino"] == SqlDefinition("w * l")
     assert (spec.comment, spec.options) == (None, {"a": "b"})
     assert run("function", "list") == "database\tfunction\nsales\tarea\n"
+    run("function", "create", "sales.area", "--sql", "trino=1", "--or-replace")
+    assert lake.catalog.functions.get(FUNCTION).spec.definitions == {"trino": SqlDefinition("1")}
     run("function", "drop", "sales.area")
     run("function", "drop", "sales.area", "--if-exists")
     assert run("function", "list", "sales") == "database\tfunction\n"

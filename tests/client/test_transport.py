@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headwater.catalog.model.functions import FunctionSpec
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.views import ViewSchema
 from headwater.catalog.sql import SqlCatalog
 from headwater.client.rest import RestCatalog
 from headwater.client.transport import Answer, OutcomeUnknown, encode_path, seconds_to_wait
@@ -284,3 +287,15 @@ def test_a_closed_client_connects_again(catalog: RestCatalog) -> None:
 def test_a_page_needs_room(catalog: RestCatalog) -> None:
     with pytest.raises(Invalid, match="at least 1"):
         catalog.databases.list(max_results=0)
+
+
+def test_a_server_that_cannot_replace_is_named(catalog: RestCatalog, proxy: Proxy) -> None:
+    name = Identifier("sales", "area")
+    # A path that a server does not know is about no resource.
+    answer = '{"message": "Not Found", "code": 404, "resourceType": null, "resourceName": null}'
+    proxy.reply("POST /replace", 404, answer)
+    with pytest.raises(Unsupported, match=r"view sales\.area: the server at .*drop it"):
+        catalog.views.replace(name, ViewSchema((), "SELECT 1"))
+    proxy.reply("POST /replace", 404, answer)
+    with pytest.raises(Unsupported, match=r"function sales\.area: the server at .*drop it"):
+        catalog.functions.replace(name, FunctionSpec())

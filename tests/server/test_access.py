@@ -216,6 +216,8 @@ REQUESTS: dict[str, tuple[str, str, Body | None, list[tuple[PermissionTarget, Ac
     "getView": ("GET", f"{D}/views/recent", None, [(RECENT, Access.SELECT)]),
     "createView": ("POST", f"{D}/views", {}, [(SALES, Access.CREATEVIEW)]),
     "alterView": ("POST", f"{D}/views/recent", {"changes": []}, [(RECENT, Access.ALTER)]),
+    "replaceView": ("POST", f"{D}/views/recent/replace",
+                    {"schema": {"fields": [], "query": "SELECT 2"}}, [(RECENT, Access.ALTER)]),
     "renameView": ("POST", "/v1/main/views/rename", _renamed("recent", "sales", "new"),
                    [(RECENT, Access.ALTER)]),
     "dropView": ("DELETE", f"{D}/views/recent", None, [(RECENT, Access.DROP)]),
@@ -224,6 +226,7 @@ REQUESTS: dict[str, tuple[str, str, Body | None, list[tuple[PermissionTarget, Ac
     "getFunction": ("GET", f"{D}/functions/area", None, [(AREA, Access.SELECT)]),
     "createFunction": ("POST", f"{D}/functions", {}, [(SALES, Access.CREATEFUNCTION)]),
     "alterFunction": ("POST", f"{D}/functions/area", {"changes": []}, [(AREA, Access.ALTER)]),
+    "replaceFunction": ("POST", f"{D}/functions/area/replace", {}, [(AREA, Access.ALTER)]),
     "dropFunction": ("DELETE", f"{D}/functions/area", None, [(AREA, Access.DROP)]),
     "listPermissions": ("GET", "/v1/main/permissions?resourceType=TABLE&database=sales&table="
                         "orders", None, [(ORDERS, Access.GRANT)]),

@@ -22,6 +22,7 @@ __all__ = [
     "IfNotExists",
     "MaybeDatabase",
     "Options",
+    "OrReplace",
     "Pattern",
     "TableName",
     "Unset",
@@ -56,6 +57,9 @@ Pattern = Annotated[
 IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing if it does not exist.")]
 IfNotExists = Annotated[
     bool, typer.Option("--if-not-exists", help="Do nothing if it exists already.")
+]
+OrReplace = Annotated[
+    bool, typer.Option("--or-replace", help="Replace the one that exists, in one step.")
 ]
 Comment = Annotated[
     str | None, typer.Option("--comment", metavar="TEXT", help="The comment; '' removes it.")

@@ -11,7 +11,6 @@ from headwater.catalog.model.functions import (
     AddDefinition,
     DropDefinition,
     FileDefinition,
-    FunctionChange,
     FunctionDefinition,
     FunctionSpec,
     LambdaDefinition,
@@ -25,6 +24,7 @@ from headwater.cli.arguments import (
     IfNotExists,
     MaybeDatabase,
     Options,
+    OrReplace,
     Pattern,
     Unset,
     changed_properties,
@@ -34,7 +34,9 @@ from headwater.cli.arguments import (
 )
 from headwater.cli.column_text import column_text, columns
 from headwater.cli.connection import on_lake
+from headwater.cli.named_objects import create_object, entry_changes
 from headwater.cli.output import AsJson, audit, print_objects, print_properties
+from headwater.storage.errors import ResourceType
 
 if TYPE_CHECKING:
     from headwater.client import Lake
@@ -150,6 +152,7 @@ def create(
     option: Options = None,
     comment: Comment = None,
     if_not_exists: IfNotExists = False,
+    or_replace: OrReplace = False,
 ) -> None:
     """Create a function; engines check its definitions, the catalog does not."""
     spec = FunctionSpec(
@@ -160,8 +163,14 @@ def create(
         comment=comment or None,
         options=pairs(option),
     )
-    lake.catalog.functions.create(function, spec, ignore_if_exists=if_not_exists)
-    print(f"function {function} is there")
+    create_object(
+        lake.catalog.functions,
+        ResourceType.FUNCTION,
+        function,
+        spec,
+        if_not_exists=if_not_exists,
+        or_replace=or_replace,
+    )
 
 
 @app.command()
@@ -185,15 +194,9 @@ def alter(
     require_changes([*(drop_definition or ()), *definitions, *properties])
     functions = lake.catalog.functions
     known = functions.get(function).spec.definitions
-    changes: list[FunctionChange] = [
-        *(DropDefinition(engine) for engine in drop_definition or ()),
-        *(
-            UpdateDefinition(engine, given) if engine in known else AddDefinition(engine, given)
-            for engine, given in definitions.items()
-        ),
-        *properties,
-    ]
-    functions.alter(function, changes)
+    kinds = (DropDefinition, UpdateDefinition, AddDefinition)
+    changes = entry_changes(known, definitions, drop_definition, kinds)
+    functions.alter(function, [*changes, *properties])
     print(f"function {function} is changed")
 
 

@@ -11,7 +11,6 @@ from headwater.catalog.model.views import (
     AddDialect,
     DropDialect,
     UpdateDialect,
-    ViewChange,
     ViewSchema,
 )
 from headwater.cli.arguments import (
@@ -20,6 +19,7 @@ from headwater.cli.arguments import (
     IfNotExists,
     MaybeDatabase,
     Options,
+    OrReplace,
     Pattern,
     Unset,
     changed_properties,
@@ -29,7 +29,9 @@ from headwater.cli.arguments import (
 )
 from headwater.cli.column_text import column_text, columns
 from headwater.cli.connection import on_lake
+from headwater.cli.named_objects import create_object, entry_changes
 from headwater.cli.output import AsJson, audit, print_objects, print_properties
+from headwater.storage.errors import ResourceType
 
 if TYPE_CHECKING:
     from headwater.client import Lake
@@ -109,13 +111,20 @@ def create(
     option: Options = None,
     comment: Comment = None,
     if_not_exists: IfNotExists = False,
+    or_replace: OrReplace = False,
 ) -> None:
     """Create a view; engines check its query, the catalog does not."""
     schema = ViewSchema(
         columns(column), text_of(query), _queries(dialect), comment or None, pairs(option)
     )
-    lake.catalog.views.create(view, schema, ignore_if_exists=if_not_exists)
-    print(f"view {view} is there")
+    create_object(
+        lake.catalog.views,
+        ResourceType.VIEW,
+        view,
+        schema,
+        if_not_exists=if_not_exists,
+        or_replace=or_replace,
+    )
 
 
 @app.command()
@@ -137,15 +146,8 @@ def alter(
     require_changes([*(drop_dialect or ()), *queries, *properties])
     views = lake.catalog.views
     known = views.get(view).schema.dialects
-    changes: list[ViewChange] = [
-        *(DropDialect(name) for name in drop_dialect or ()),
-        *(
-            UpdateDialect(name, query) if name in known else AddDialect(name, query)
-            for name, query in queries.items()
-        ),
-        *properties,
-    ]
-    views.alter(view, changes)
+    kinds = (DropDialect, UpdateDialect, AddDialect)
+    views.alter(view, [*entry_changes(known, queries, drop_dialect, kinds), *properties])
     print(f"view {view} is changed")
 
 

@@ -6,6 +6,7 @@ from headwater.catalog.model.functions import FunctionChange, FunctionInfo, Func
 from headwater.catalog.wire.functions import (
     AlterFunctionRequest,
     CreateFunctionRequest,
+    FunctionSpecModel,
     GetFunctionResponse,
     ListFunctionDetailsResponse,
     ListFunctionsGloballyResponse,
@@ -26,6 +27,7 @@ _FUNCTION = ObjectShape(
     info=GetFunctionResponse.info,
     create=CreateFunctionRequest.named,
     alter=AlterFunctionRequest.of,
+    replace=FunctionSpecModel.of,
 )
 
 

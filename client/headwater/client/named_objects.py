@@ -15,7 +15,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.wire.tables import Empty, IdentifierModel, Listed, RenameTableRequest
 from headwater.client.requests import Requests, paging
-from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
+from headwater.storage.errors import AlreadyExists, NotFound, ResourceType, Unsupported
 
 __all__ = ["ObjectShape", "RestNamedObjects"]
 
@@ -39,6 +39,7 @@ class ObjectShape(Generic[ContentT, ChangeT, InfoT, AnswerT]):
         info: Reads an object, given its database, which the answer leaves to be known.
         create: The request to create an object.
         alter: The request to change one.
+        replace: The request to replace one.
     """
 
     kind: ResourceType
@@ -49,6 +50,7 @@ class ObjectShape(Generic[ContentT, ChangeT, InfoT, AnswerT]):
     info: Callable[[AnswerT, str], InfoT]
     create: Callable[[Identifier, ContentT], BaseModel]
     alter: Callable[[Sequence[ChangeT]], BaseModel]
+    replace: Callable[[ContentT], BaseModel]
 
 
 class RestNamedObjects(Generic[ContentT, ChangeT, InfoT, AnswerT]):
@@ -129,6 +131,20 @@ class RestNamedObjects(Generic[ContentT, ChangeT, InfoT, AnswerT]):
     def alter(self, identifier: Identifier, changes: Sequence[ChangeT]) -> None:
         """Apply changes, all or none, each to what the one before left."""
         self._requests.post(Empty, self._shape.alter(changes), *self._path(identifier))
+
+    def replace(self, identifier: Identifier, content: ContentT) -> None:
+        """Let an object say something else; NotFound; Unsupported when the server cannot."""
+        body = self._shape.replace(content)
+        try:
+            self._requests.post(Empty, body, *self._path(identifier), "replace")
+        except NotFound as error:
+            if error.resource_type is not None:
+                raise
+            # The path, and not what it names.
+            raise Unsupported(
+                f"{self._noun} {identifier}: the server at {self._requests.url} cannot replace a "
+                f"{self._noun}; drop it, then create the other"
+            ) from error
 
     def drop(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
         """Drop an object; NotFound."""

@@ -24,7 +24,6 @@ from headwater.client.requests import (
     TABLE_DEFAULT_PREFIX,
     Requests,
     paging,
-    table_path,
     without_prefix,
 )
 from headwater.storage.errors import ResourceType
@@ -42,6 +41,7 @@ _TABLE = ObjectShape(
     info=GetTableResponse.info,
     create=CreateTableRequest.of,
     alter=AlterTableRequest.of,
+    replace=ReplaceTableRequest.of,
 )
 
 
@@ -98,8 +98,7 @@ class RestTables(RestNamedObjects[Schema, SchemaChange, TableInfo, GetTableRespo
 
     def replace(self, identifier: Identifier, schema: Schema) -> None:
         """Give a table another schema and no data; its id and history stay."""
-        body = ReplaceTableRequest(schema=self._with_defaults(schema).to_json())
-        self._requests.post(Empty, body, *table_path(identifier), "replace")
+        super().replace(identifier, self._with_defaults(schema))
 
     def register(self, identifier: Identifier, path: str) -> None:
         """Give the table whose files are at a path a name; it is external outside the warehouse."""

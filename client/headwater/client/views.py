@@ -11,6 +11,7 @@ from headwater.catalog.wire.views import (
     ListViewDetailsResponse,
     ListViewsGloballyResponse,
     ListViewsResponse,
+    ReplaceViewRequest,
 )
 from headwater.client.named_objects import ObjectShape, RestNamedObjects
 from headwater.client.requests import Requests
@@ -27,6 +28,7 @@ _VIEW = ObjectShape(
     info=GetViewResponse.info,
     create=CreateViewRequest.of,
     alter=AlterViewRequest.of,
+    replace=ReplaceViewRequest.of,
 )
 
 

@@ -18,8 +18,9 @@ from headwater.catalog.model.functions import (
     UpdateDefinition,
 )
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.named_objects import NamedObjects
+from headwater.catalog.model.named_objects import NamedObjects, create_or_replace
 from headwater.catalog.model.page import all_pages
+from headwater.catalog.model.permissions import Access, Grant, PermissionTarget, TargetType
 from headwater.catalog.model.views import AddDialect, DropDialect, UpdateDialect, ViewSchema
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
 from headwater.storage.schema.change import SetOption
@@ -121,6 +122,38 @@ def test_each_kind_has_names_of_its_own(
     catalog.tables.drop(table)
     kind.of(catalog).create(table, kind.content("c"))
     assert list(catalog.tables.list("sales").items) == []
+
+
+def test_another_content_takes_its_place(
+    catalog: Catalog, objects: Objects, kind: Kind, made: object
+) -> None:
+    before = objects.get(NAME)
+    target = PermissionTarget(
+        TargetType(kind.kind.value), "sales", **{kind.kind.value.lower(): NAME.name}
+    )
+    catalog.permissions.grant(Grant(target, Access.SELECT, "ada"))
+    other = kind.content("of last year")
+    objects.replace(NAME, other)
+    after = objects.get(NAME)
+    assert kind.content_of(after) == other
+    assert (after.id, after.owner, after.created_at) == (
+        before.id,
+        before.owner,
+        before.created_at,
+    )
+    # It is the same one, so that who may read it stays.
+    assert [grant.principal for grant in catalog.permissions.list(target).items] == ["ada"]
+    create_or_replace(objects, kind.kind, NAME, made)
+    assert kind.content_of(objects.get(NAME)) == made
+    objects.drop(NAME)
+    with pytest.raises(NotFound) as error:
+        objects.replace(NAME, other)
+    assert (error.value.resource_type, error.value.resource_name) == (kind.kind, "recent")
+    create_or_replace(objects, kind.kind, NAME, other)
+    assert kind.content_of(objects.get(NAME)) == other
+    with pytest.raises(NotFound) as error:
+        create_or_replace(objects, kind.kind, Identifier("none", "recent"), other)
+    assert error.value.resource_type is ResourceType.DATABASE
 
 
 def test_what_is_missing_is_named(objects: Objects, kind: Kind) -> None:

@@ -6,19 +6,20 @@ A kind of them is a content, the changes of it, and an object that has it beside
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Never, Protocol, TypeAlias, TypeVar
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
 from headwater.storage.schema.change import RemoveOption, SetOption, UpdateComment
 
-__all__ = ["ContentEdit", "NamedObjects", "PropertyChange"]
+__all__ = ["ContentEdit", "NamedObjects", "PropertyChange", "create_or_replace"]
 
 PropertyChange: TypeAlias = SetOption | RemoveOption | UpdateComment
 """The changes that every kind has; the others are about the entries of engines."""
 
 EntryT = TypeVar("EntryT")
+AnyContentT = TypeVar("AnyContentT")
 ContentT = TypeVar("ContentT", contravariant=True)
 ChangeT = TypeVar("ChangeT", contravariant=True)
 InfoT = TypeVar("InfoT", covariant=True)
@@ -151,6 +152,60 @@ class NamedObjects(Protocol[ContentT, ChangeT, InfoT]):
         """
         ...
 
+    def replace(self, identifier: Identifier, content: ContentT) -> None:
+        """Let an object say something else, in one step.
+
+        It stays the same object: its id, owner and permissions stay. Paimon's API can do this to
+        tables alone, so another server than Headwater's may refuse it.
+
+        Raises:
+            NotFound: No such object.
+            Unsupported: The server cannot do it.
+        """
+        ...
+
     def drop(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
         """Drop an object; NotFound."""
         ...
+
+
+# Each further look is for a race with somebody who created or dropped the object meanwhile.
+_LOOKS = 5
+
+
+def create_or_replace(
+    objects: NamedObjects[AnyContentT, Never, object],
+    kind: ResourceType,
+    identifier: Identifier,
+    content: AnyContentT,
+) -> None:
+    """Let an object say something, whether it is there or not; readers see the old or the new one.
+
+    Args:
+        objects: The objects of its kind.
+        kind: The kind.
+        identifier: The object.
+        content: Its content afterwards.
+
+    Raises:
+        Invalid: No object may have that name.
+        NotFound: There is no such database (DATABASE).
+        AlreadyExists: There is one that the caller may not see, or others keep creating and
+            dropping it.
+        Unsupported: The object exists, and the server cannot replace it.
+    """
+    for look in range(_LOOKS):
+        try:
+            objects.replace(identifier, content)
+        except NotFound as error:
+            if error.resource_type is not kind:
+                raise
+        else:
+            return
+        try:
+            objects.create(identifier, content)
+        except AlreadyExists:
+            if look == _LOOKS - 1:
+                raise
+        else:
+            return

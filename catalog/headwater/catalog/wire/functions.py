@@ -200,6 +200,8 @@ def _definition_model(definition: FunctionDefinition) -> _DefinitionModel:
 class FunctionSpecModel(WireModel):
     """The content of a function; `definitions` are by the engine's name."""
 
+    model_config = example(_FUNCTION_SPEC)
+
     input_params: list[ColumnModel] | None = None
     return_params: list[ColumnModel] | None = None
     deterministic: bool = False

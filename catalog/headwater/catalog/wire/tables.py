@@ -217,6 +217,11 @@ class ReplaceTableRequest(WireModel):
 
     table_schema: JsonObject = Field(alias="schema")
 
+    @staticmethod
+    def of(schema: Schema) -> ReplaceTableRequest:
+        """The wire form."""
+        return ReplaceTableRequest(schema=schema.to_json())
+
 
 class RegisterTableRequest(WireModel):
     """``POST …/databases/{database}/register``; `path` is the table's directory."""

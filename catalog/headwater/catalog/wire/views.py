@@ -42,6 +42,7 @@ __all__ = [
     "ListViewDetailsResponse",
     "ListViewsGloballyResponse",
     "ListViewsResponse",
+    "ReplaceViewRequest",
     "UpdateDialectModel",
     "ViewSchemaModel",
 ]
@@ -118,6 +119,23 @@ class CreateViewRequest(WireModel):
         return CreateViewRequest(
             identifier=IdentifierModel.of(identifier), schema=ViewSchemaModel.of(schema)
         )
+
+
+class ReplaceViewRequest(WireModel):
+    """``POST …/views/{view}/replace``, which Paimon's API does not have.
+
+    Attributes:
+        schema: The view's columns and queries.
+    """
+
+    model_config = example({"schema": _VIEW_SCHEMA})
+
+    view_schema: ViewSchemaModel = Field(alias="schema")
+
+    @staticmethod
+    def of(schema: ViewSchema) -> ReplaceViewRequest:
+        """The wire form."""
+        return ReplaceViewRequest(schema=ViewSchemaModel.of(schema))
 
 
 class AddDialectModel(WireModel):

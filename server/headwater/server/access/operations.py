@@ -123,6 +123,7 @@ OPERATIONS: Mapping[str, Rule] = {
     "getView": _read(needs.seeing(_VIEW)),
     "createView": _write(needs.on(_DATABASE, Access.CREATEVIEW)),
     "alterView": _write(needs.on(_VIEW, Access.ALTER)),
+    "replaceView": _write(needs.on(_VIEW, Access.ALTER)),
     "renameView": _write(needs.of_a_rename(_VIEW, Access.CREATEVIEW), ends_rights=True),
     "dropView": _write(needs.on(_VIEW, Access.DROP), ends_rights=True),
     "listFunctions": _read(_SEE_DATABASE),
@@ -131,6 +132,7 @@ OPERATIONS: Mapping[str, Rule] = {
     "getFunction": _read(needs.seeing(_FUNCTION)),
     "createFunction": _write(needs.on(_DATABASE, Access.CREATEFUNCTION)),
     "alterFunction": _write(needs.on(_FUNCTION, Access.ALTER)),
+    "replaceFunction": _write(needs.on(_FUNCTION, Access.ALTER)),
     "dropFunction": _write(needs.on(_FUNCTION, Access.DROP), ends_rights=True),
     # Permissions and policies
     "listPermissions": _read(needs.of_a_list_of_grants),

@@ -10,6 +10,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.wire.functions import (
     AlterFunctionRequest,
     CreateFunctionRequest,
+    FunctionSpecModel,
     GetFunctionResponse,
     ListFunctionDetailsResponse,
     ListFunctionsGloballyResponse,
@@ -102,6 +103,22 @@ def alter_function(
     """All changes or none, each upon what the one before left."""
     changes = [item.change() for item in body.changes]
     catalog.functions.alter(Identifier(database, function), changes)
+    return Empty()
+
+
+@router.post(
+    "/databases/{database}/functions/{function}/replace",
+    summary="Replace a function",
+    responses=failures("no function"),
+)
+def replace_function(
+    catalog: CatalogOf, database: Segment, function: Segment, body: FunctionSpecModel
+) -> Empty:
+    """Other parameters and definitions in one step: a caller finds the old ones or the new ones.
+
+    The id, the owner and the permissions stay. Headwater's own, not Paimon's.
+    """
+    catalog.functions.replace(Identifier(database, function), body.spec())
     return Empty()
 
 

@@ -15,6 +15,7 @@ from headwater.catalog.wire.views import (
     ListViewDetailsResponse,
     ListViewsGloballyResponse,
     ListViewsResponse,
+    ReplaceViewRequest,
 )
 from headwater.server.dependencies import CatalogOf, DatabasePattern, PageOf, Segment
 from headwater.server.error_responses import failures
@@ -109,6 +110,22 @@ def alter_view(
     """All changes or none, each upon what the one before left."""
     changes = [item.change() for item in body.changes]
     catalog.views.alter(Identifier(database, view), changes)
+    return Empty()
+
+
+@router.post(
+    "/databases/{database}/views/{view}/replace",
+    summary="Replace a view",
+    responses=failures("no view"),
+)
+def replace_view(
+    catalog: CatalogOf, database: Segment, view: Segment, body: ReplaceViewRequest
+) -> Empty:
+    """Other columns and queries in one step: a reader finds the old view or the new one.
+
+    The id, the owner and the permissions stay. Headwater's own, not Paimon's.
+    """
+    catalog.views.replace(Identifier(database, view), body.view_schema.view_schema())
     return Empty()
 
 

@@ -172,16 +172,34 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
     def alter(self, identifier: Identifier, changes: Sequence[ChangeT]) -> None:
         """Apply changes, all or none; nobody else changes the object meanwhile."""
 
+        def following(document: str) -> str:
+            content = self._shape.from_json(document)
+            return self._shape.to_json(self._shape.changed(identifier, content, changes))
+
+        self._rewrite("alter", identifier, following)
+
+    def replace(self, identifier: Identifier, content: ContentT) -> None:
+        """Let an object say something else; it stays the same object; NotFound."""
+        document = self._shape.to_json(content)
+        self._rewrite("replace", identifier, lambda _: document)
+
+    def _rewrite(
+        self,
+        verb: Literal["alter", "replace"],
+        identifier: Identifier,
+        following: Callable[[str], str],
+    ) -> None:
         def work(connection: Connection) -> None:
             row = self._lock(connection, identifier)
-            content = self._shape.from_json(row.document)
-            document = self._shape.to_json(self._shape.changed(identifier, content, changes))
             connection.execute(
                 update(self._model)
                 .where(self._model.id == row.id)
-                .values(document=document, **updated(self._context.runtime.now_millis()))
+                .values(
+                    document=following(row.document),
+                    **updated(self._context.runtime.now_millis()),
+                )
             )
-            self._recorded(connection, "alter", identifier, row.id)
+            self._recorded(connection, verb, identifier, row.id)
 
         self._sql.write(work)
 
@@ -225,7 +243,7 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
     def _recorded(
         self,
         connection: Connection,
-        verb: Literal["create", "alter", "rename", "drop"],
+        verb: Literal["create", "alter", "replace", "rename", "drop"],
         identifier: Identifier,
         object_id: str,
         details: Mapping[str, Detail] | None = None,

@@ -23,6 +23,7 @@ from headwater.catalog.model.functions import (
     SqlDefinition,
 )
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.named_objects import create_or_replace
 from headwater.spark.sql.answers import answer
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.column_types import read_type
@@ -30,13 +31,7 @@ from headwater.spark.sql.names import object_identifier
 from headwater.spark.sql.query.function_calls import DIALECT, QUERY_OPTION, begins_query, register
 from headwater.spark.sql.statement import Statement
 from headwater.spark.types import paimon_schema
-from headwater.storage.errors import (
-    HeadwaterError,
-    Invalid,
-    NotFound,
-    ResourceType,
-    Unsupported,
-)
+from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.types.data_type import type_json
 
 __all__ = ["HANDLERS"]
@@ -60,22 +55,10 @@ def _create(statement: Statement, context: SqlContext) -> None:
     name = object_identifier(statement, context)
     spec = _of_files(statement, name) if statement.peek("AS") else _of_sql(statement, context, name)
     functions = context.catalog.catalog.functions
-    if not replaces:
+    if replaces:
+        create_or_replace(functions, ResourceType.FUNCTION, name, spec)
+    else:
         functions.create(name, spec, ignore_if_exists=ignore)
-        return
-    try:
-        before = functions.get(name).spec
-    except NotFound as error:
-        if error.resource_type is not ResourceType.FUNCTION:
-            raise
-        functions.create(name, spec)
-        return
-    functions.drop(name)
-    try:
-        functions.create(name, spec)
-    except HeadwaterError:
-        functions.create(name, before, ignore_if_exists=True)
-        raise
 
 
 def _of_files(statement: Statement, name: Identifier) -> FunctionSpec:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from headwater.catalog.model.column import Column
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.named_objects import create_or_replace
 from headwater.catalog.model.views import ViewSchema
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.alter_table import renamed, set_properties, unset_properties
@@ -14,13 +15,7 @@ from headwater.spark.sql.names import object_identifier
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.statement import Statement
 from headwater.spark.types import paimon_schema
-from headwater.storage.errors import (
-    AlreadyExists,
-    HeadwaterError,
-    Invalid,
-    NotFound,
-    ResourceType,
-)
+from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
 from headwater.storage.types.data_type import type_json
 
 __all__ = ["DIALECT", "HANDLERS"]
@@ -55,7 +50,7 @@ def _create(statement: Statement, context: SqlContext) -> None:
         )
     schema = _view_schema(name, definition, context)
     if replaces:
-        _replace(context, name, schema)
+        create_or_replace(context.catalog.catalog.views, ResourceType.VIEW, name, schema)
     else:
         context.catalog.catalog.views.create(name, schema, ignore_if_exists=ignore)
 
@@ -117,24 +112,6 @@ def _view_schema(name: Identifier, definition: _Definition, context: SqlContext)
     return ViewSchema(columns, query, {DIALECT: query}, definition.comment, definition.options)
 
 
-def _replace(context: SqlContext, name: Identifier, schema: ViewSchema) -> None:
-    """Put a view in the place of another, which comes back when that fails."""
-    views = context.catalog.catalog.views
-    try:
-        before = views.get(name).schema
-    except NotFound as error:
-        if error.resource_type is not ResourceType.VIEW:
-            raise
-        views.create(name, schema)
-        return
-    views.drop(name)
-    try:
-        views.create(name, schema)
-    except HeadwaterError:
-        views.create(name, before, ignore_if_exists=True)
-        raise
-
-
 def _alter(statement: Statement, context: SqlContext) -> None:
     """``ALTER VIEW v {AS query | RENAME TO w | SET TBLPROPERTIES (…) | UNSET …}``."""
     statement.expect("ALTER", "VIEW")
@@ -151,7 +128,7 @@ def _alter(statement: Statement, context: SqlContext) -> None:
         before = views.get(name).schema
         options = dict(before.options)
         definition = _Definition(comment=before.comment, options=options, query=query)
-        _replace(context, name, _view_schema(name, definition, context))
+        views.replace(name, _view_schema(name, definition, context))
     else:
         raise statement.unexpected("AS, RENAME TO, SET TBLPROPERTIES or UNSET TBLPROPERTIES")
 
