@@ -69,6 +69,7 @@ def first(lake: SparkLake, text: str) -> object:
         ("SELECT a.name || b.name FROM orders VERSION AS OF 1 a JOIN orders b USING (id) "
          "WHERE id = 3", "n3new"),
         ("SELECT count(*) FROM `orders$snapshots`", 2),
+        ("SELECT count(db.orders$snapshots.snapshot_id) FROM db.orders$snapshots", 2),
         ("SELECT count(*) FROM db.`orders$files`", 4),
         ("SELECT count(DISTINCT rowkind) FROM `orders$audit_log` WHERE id < 9", 1),
         ("SELECT count(*) FROM sys.tables WHERE database_name = 'db'", 2),

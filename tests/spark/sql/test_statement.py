@@ -20,6 +20,32 @@ def test_semicolons_part_statements_outside_of_quotes_and_comments() -> None:
     assert split_statements(" ; -- nothing\n") == []
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("SELECT * FROM d.t$files f", "SELECT * FROM d.`t$files` f"),
+        ("DESCRIBE t$branch_b$files", "DESCRIBE `t$branch_b$files`"),
+        ("SELECT t$x.a, `q t`$x FROM (t$x)", "SELECT `t$x`.a, `q t$x` FROM (`t$x`)"),
+        ("SELECT 'a$b', \"c$d\", `e$f` /* g$h */", "SELECT 'a$b', \"c$d\", `e$f`"),
+        ("SELECT ${x}, a${x}b, 1 $ 2, $a$b", "SELECT ${x}, a${x}b, 1 $ 2, $`a$b`"),
+        ("SET spark.x=a$b@c", "SET spark.x=a$b@c"),
+        ("ADD JAR /a$b/c@d.jar", "ADD JAR /a$b/c@d.jar"),
+    ],
+)
+def test_names_of_system_tables_and_branches_need_no_quotes(written: str, read: str) -> None:
+    assert [each.text for each in split_statements(f"USE d; {written}; USE e$f")] == [
+        "USE d",
+        read,
+        "USE `e$f`",
+    ]
+
+
+@pytest.mark.parametrize("name", ["t@v1", "t$", "t$-b", "t$1", "t$branch_b$", "`t`@x", "t$$x"])
+def test_a_name_with_other_signs_is_to_be_quoted(name: str) -> None:
+    with pytest.raises(Invalid, match=r"' is no name: .* stands in backquotes"):
+        split_statements(f"SELECT * FROM d.{name}")
+
+
 def test_words_are_read_from_left_to_right() -> None:
     statement = only("create Table `a``b`.c(x decimal(10, 2)) tblproperties (k.l=-3, 'm'='n')")
     statement.expect("CREATE", "TABLE")

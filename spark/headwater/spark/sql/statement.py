@@ -18,6 +18,7 @@ from sqlglot import TokenType
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
+from headwater.spark.names import quoted
 from headwater.storage.errors import Invalid
 
 __all__ = ["Statement", "Word", "WordKind", "read_words", "split_statements"]
@@ -27,6 +28,8 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)", re.
 # As Spark reads them; any other escaped character is itself, and \% and \_ stay as they are.
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _KEPT = frozenset("%_")
+# What follows is Spark's to read as it stands.
+_VERBATIM = frozenset({"SET", "RESET", "ADD", "LIST"})
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
@@ -69,12 +72,18 @@ class _Tokenizer(Spark.Tokenizer):
 def split_statements(text: str) -> list[Statement]:
     """The statements of a text, which semicolons part; empty ones are left out.
 
+    A name such as ``t$snapshots`` may stand without quotes, which it has afterwards.
+
     Raises:
-        Invalid: A quotation or a comment has no end.
+        Invalid: A quotation or a comment has no end, or a name has a ``$`` or ``@`` too many.
     """
+    words = read_words(text)
+    quoted_text = _with_quotes(text, words)
+    if quoted_text != text:
+        text, words = quoted_text, read_words(quoted_text)
     statements: list[Statement] = []
     current: list[Word] = []
-    for word in read_words(text):
+    for word in words:
         if word.kind is not WordKind.SYMBOL or word.text != ";":
             current.append(word)
         elif current:
@@ -83,6 +92,63 @@ def split_statements(text: str) -> list[Statement]:
     if current:
         statements.append(Statement(text, current))
     return statements
+
+
+def _with_quotes(text: str, words: Sequence[Word]) -> str:
+    """A text in which names with ``$`` are quoted.
+
+    Spark reads no ``$`` outside of quotes but in what `_VERBATIM` begins, so that nothing else
+    can be meant.
+    """
+    pieces: list[str] = []
+    copied = at = 0
+    begins = True
+    while at < len(words):
+        if begins and words[at].text.upper() in _VERBATIM:
+            while at < len(words) and words[at].text != ";":
+                at += 1
+            continue
+        begins = words[at].kind is WordKind.SYMBOL and words[at].text == ";"
+        first, last = at, _end_of_name(words, at)
+        at = last + 1
+        if last > first:
+            name = "".join(word.text for word in words[first:at])
+            pieces += [text[copied : words[first].start], quoted(name)]
+            copied = words[last].end
+        _refuse_mark(text, words, first, at)
+    return "".join([*pieces, text[copied:]])
+
+
+def _end_of_name(words: Sequence[Word], at: int) -> int:
+    """The place of the last word of a name such as ``t$branch_b$files``."""
+    while (
+        words[at].is_name
+        and at + 2 < len(words)
+        and words[at + 1].text == "$"
+        and words[at + 1].kind is WordKind.SYMBOL
+        and words[at + 2].kind is WordKind.WORD
+        and words[at].end == words[at + 1].start
+        and words[at + 1].end == words[at + 2].start
+    ):
+        at += 2
+    return at
+
+
+def _refuse_mark(text: str, words: Sequence[Word], first: int, at: int) -> None:
+    """Refuse a ``$`` or ``@`` at the end of a name, where Spark would say no more than a place."""
+    if at == len(words) or not words[at - 1].is_name:
+        return
+    mark = words[at]
+    if mark.kind is not WordKind.SYMBOL or mark.start != words[at - 1].end:
+        return
+    if mark.text[0] not in "$@" or text[mark.start : mark.end + 1] == "${":
+        return
+    follows = at + 1 < len(words) and words[at + 1].start == mark.end
+    written = text[words[first].start : words[at + 1].end if follows else mark.end]
+    raise Invalid(
+        f"'{written}' is no name: one with '{mark.text[0]}' and other signs stands in backquotes, "
+        "as `orders$branch_a-b`; an earlier state of a table is orders VERSION AS OF 3"
+    )
 
 
 def read_words(text: str) -> list[Word]:
