@@ -15,7 +15,7 @@ from tests import plain_http
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.operation import Backlog
 from headwater.server.metrics import Metrics
-from headwater.server.sweep import sweep_all
+from headwater.server.sweep import Sweeps
 from headwater.storage.errors import OutcomeUnknown, Unavailable
 
 Serve = Callable[..., str]
@@ -195,7 +195,7 @@ def test_the_backlog_is_that_of_the_moment(catalog: SqlCatalog, serve: Serve) ->
 
 def test_sweeps_are_counted(catalog: SqlCatalog, serve: Serve) -> None:
     metrics = Metrics()
-    sweep_all({"main": catalog}, metrics)
+    Sweeps(metrics).sweep({"main": catalog})
     found = counts(serve(catalog, parts={"metrics": metrics}))
     assert found[("headwater_sweep_repaired_total",)] == 0
     assert found[("headwater_sweep_failures_total",)] == 0

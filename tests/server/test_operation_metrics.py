@@ -22,7 +22,7 @@ from headwater.server.metrics import Metrics
 from headwater.server.operation_metrics import MOST_WAREHOUSES, OTHERS, WarehouseLabels
 from headwater.server.snapshots.routes import router as snapshots
 from headwater.server.storage_metrics import CountedFiles
-from headwater.server.sweep import sweep_all
+from headwater.server.sweep import Sweeps
 from headwater.server.tables.routes import router as tables
 from headwater.storage.errors import Unavailable
 from headwater.storage.files.local import LocalFileAccess
@@ -134,7 +134,7 @@ def test_transactions_are_counted_by_outcome(catalog: SqlCatalog, serve: Serve) 
 
 def test_sweeps_are_counted_by_warehouse(catalog: SqlCatalog, serve: Serve) -> None:
     metrics = Metrics()
-    sweep_all({"main": catalog}, metrics)
+    Sweeps(metrics).sweep({"main": catalog})
     metrics.swept("main", None)
     found = counts(serve(catalog, parts={"metrics": metrics}))
     assert found["headwater_sweeps_total", "done", "main"] == 1

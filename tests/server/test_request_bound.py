@@ -19,15 +19,20 @@ from tests.server.test_metrics import counts
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.server.access.operations import OPERATIONS
+from headwater.server.dependencies import Services
+from headwater.server.metrics import Metrics
+from headwater.server.readiness import Readiness
 from headwater.server.request_bound import (
     _READS,
     LateRequests,
     RequestBound,
-    SpareThreads,
     Start,
     starting,
 )
+from headwater.server.settings import load_settings
+from headwater.server.thread_shares import ThreadShares
 from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.table_schema import Schema
 
 Serve = Callable[..., str]
@@ -35,8 +40,8 @@ Snapshot = Callable[..., dict[str, object]]
 
 ORDERS = Identifier("sales", "orders")
 TABLE = "/v1/main/databases/sales/tables/orders"
-# The threads that the framework has for requests.
-THREADS = 40
+# The threads that requests about one warehouse have.
+THREADS = 20
 
 
 @dataclass
@@ -147,7 +152,7 @@ def _see_that_the_rest_works(client: httpx.Client) -> None:
     for _ in range(3 * THREADS):
         refused = client.post("/v1/main/databases", json={"name": "never"})
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-        assert "all threads of this server wait" in refused.json()["message"]
+        assert "all threads of this server for warehouse 'main' are h" in refused.json()["message"]
         assert client.get("/healthz").status_code == 200
     assert client.get("/readyz").status_code == 200
     # What needs no thread is answered, and the counts say what goes on.
@@ -208,14 +213,18 @@ def test_who_waits_for_a_thread_is_given_up() -> None:
         assert gate.wait(120)
 
     async def scenario() -> None:
-        to_thread.current_default_thread_limiter().total_tokens = 1
+        services = Services(
+            {}, load_settings({"warehouse_threads": 1}), Metrics(), Readiness({}, SYSTEM_RUNTIME)
+        )
         late, numbers = LateRequests(), count()
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await to_thread.run_sync(endpoint, next(numbers))
             await _ok(send)
 
-        bound = RequestBound(SpareThreads(app, late=late), seconds=0.05, late=late)
+        bound = RequestBound(
+            ThreadShares(app, services=services, late=late), seconds=0.05, late=late
+        )
         exchanges = [Exchange([b""], seconds=0) for _ in range(3)]
         async with create_task_group() as tasks:
             for each in exchanges[:2]:

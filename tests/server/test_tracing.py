@@ -25,7 +25,7 @@ from tests.conftest import NewSqlite
 from headwater.catalog.sql import SqlCatalog
 from headwater.client import connect
 from headwater.server.metrics import Metrics
-from headwater.server.sweep import sweep_all
+from headwater.server.sweep import Sweeps
 from headwater.server.trace_settings import TraceSettings, load_trace_settings
 from headwater.server.tracing import Tracing
 from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unavailable
@@ -388,7 +388,7 @@ def test_a_collector_that_is_away_holds_up_no_request(
 def test_a_sweep_is_a_trace_of_its_own(catalog: SqlCatalog, collector: Collector) -> None:
     tracing = Tracing(TraceSettings(endpoint=f"{collector.endpoint}/somewhere"))
     with watching_steps(tracing):
-        sweep_all({"main": catalog}, Metrics())
+        Sweeps(Metrics()).sweep({"main": catalog})
         catalog.operation.check_storage()  # of no trace
     tracing.close()
     sweep = collector.named("sweep")

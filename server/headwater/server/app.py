@@ -49,7 +49,7 @@ from headwater.server.read_slots import ReadSlots
 from headwater.server.readiness import Probe, Readiness
 from headwater.server.reads import routes as reads_routes
 from headwater.server.request_body import RequestBody
-from headwater.server.request_bound import LateRequests, RequestBound, SpareThreads
+from headwater.server.request_bound import LateRequests, RequestBound
 from headwater.server.request_log import RequestLog
 from headwater.server.request_rates import RequestRates
 from headwater.server.settings import ServerSettings
@@ -57,6 +57,7 @@ from headwater.server.signatures.check import SignatureCheck
 from headwater.server.snapshots import routes as snapshots
 from headwater.server.tables import routes as tables
 from headwater.server.tags import routes as tags
+from headwater.server.thread_shares import ThreadShares
 from headwater.server.token_check import FindToken, TokenCheck
 from headwater.server.tracing import Traces, Tracing
 from headwater.server.version import VERSION
@@ -168,7 +169,7 @@ def create_app(
     # The last one added is the outermost.
     app.add_middleware(EndedRights)
     late = LateRequests()
-    app.add_middleware(SpareThreads, late=late)
+    app.add_middleware(ThreadShares, services=services, late=late)
     app.add_middleware(FastLane, services=services)
     app.add_middleware(RequestBody, largest=settings.max_body_size)
     token_check = _token_check(settings, find_token, runtime, principals)

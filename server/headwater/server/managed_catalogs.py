@@ -99,10 +99,14 @@ class ManagedCatalogs:
         until = self._runtime.monotonic() + KEPT_MILLIS / 1000
         with self._lock:
             known = self._known.get(info.name)
-            # One that is replaced serves the requests that have begun with it to their end.
-            catalog = (
-                known.catalog if known is not None and known.info == info else self._open(info)
-            )
+        # Without the lock: to resolve the name of a folder may wait for its disk.
+        # One that is replaced serves the requests that have begun with it to their end.
+        is_same = known is not None and known.info == info
+        catalog = known.catalog if known is not None and is_same else self._open(info)
+        with self._lock:
+            latest = self._known.get(info.name)
+            if latest is not None and latest.info == info:
+                catalog = latest.catalog
             self._known[info.name] = _Known(info, catalog, until)
         return catalog
 

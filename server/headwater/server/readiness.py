@@ -85,7 +85,7 @@ class Readiness:
 
 
 def ask(name: str, probe: Probe) -> Future[None]:
-    """Call a probe in a thread of its own, which does not keep the process from ending."""
+    """Call something in a thread of that name, which does not keep the process from ending."""
     future: Future[None] = Future()
 
     def run() -> None:
@@ -96,5 +96,5 @@ def ask(name: str, probe: Probe) -> Future[None]:
         else:
             future.set_result(None)
 
-    threading.Thread(target=run, name=f"readiness of {name}", daemon=True).start()
+    threading.Thread(target=run, name=name, daemon=True).start()
     return future

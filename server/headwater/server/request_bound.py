@@ -15,7 +15,7 @@ from inspect import iscoroutinefunction
 from threading import Lock
 from typing import Any
 
-from anyio import CancelScope, to_thread
+from anyio import CancelScope, CapacityLimiter
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -23,7 +23,7 @@ from headwater.server.authentication import OPEN_PATHS
 from headwater.server.errors import known_error_response
 from headwater.storage.errors import OutcomeUnknown, Unavailable
 
-__all__ = ["LateRequests", "RequestBound", "SpareThreads", "Start", "current_start", "starting"]
+__all__ = ["LateRequests", "RequestBound", "Start", "current_start", "starting"]
 
 _LOG = logging.getLogger("headwater.server.requests")
 # They change nothing, though they are not asked with GET.
@@ -98,14 +98,11 @@ class LateRequests:
         """Count it no more."""
         self._tasks.discard(task)
 
-    def hold_all_threads(self) -> bool:
-        """True if no thread is left for any other."""
-        if not self._tasks:
+    def hold_all(self, share: CapacityLimiter) -> bool:
+        """True if no place of a share is left for any other."""
+        if not self._tasks or share.available_tokens > 0:
             return False
-        limiter = to_thread.current_default_thread_limiter()
-        return limiter.available_tokens <= 0 and self._tasks.issuperset(
-            limiter.statistics().borrowers
-        )
+        return self._tasks.issuperset(share.statistics().borrowers)
 
 
 class RequestBound:
@@ -138,34 +135,6 @@ class RequestBound:
             await request.answer(self._app)
         finally:
             _START.reset(token)
-
-
-class SpareThreads:
-    """ASGI middleware that answers 503 at once while late requests hold all threads.
-
-    Args:
-        app: The application that needs a thread for most requests.
-        late: The late ones.
-    """
-
-    def __init__(self, app: ASGIApp, *, late: LateRequests) -> None:
-        self._app = app
-        self._late = late
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-        is_open = scope["type"] != "http" or scope["path"] in _NEED_NO_THREAD
-        if is_open or not self._late.hold_all_threads():
-            await self._app(scope, receive, send)
-            return
-        error = Unavailable(
-            "all threads of this server wait for storage or the database, which do not answer; "
-            "nothing was done, try again"
-        )
-        await known_error_response(error)(scope, receive, send)
-
-
-_NEED_NO_THREAD = OPEN_PATHS | {"/metrics"}
 
 
 class _Request:

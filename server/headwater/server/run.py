@@ -37,6 +37,7 @@ from headwater.server.logs import log_to_stderr
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics, share_between_workers
 from headwater.server.probes import WarehouseStorage, probes_of
+from headwater.server.readiness import SECONDS_TO_WAIT, ask
 from headwater.server.settings import ServerSettings
 from headwater.server.sinks.delivery import delivering
 from headwater.server.sinks.settings import sinks_of
@@ -127,7 +128,12 @@ def catalogs_on(
             external_locations=settings.external_locations,
             watch_files=watch_files,
         )
-        catalogs[name].begin()
+        begun = ask(f"start of {name}", catalogs[name].begin)
+        try:
+            begun.result(timeout=SECONDS_TO_WAIT)
+        except TimeoutError:
+            # Others are served meanwhile; whoever needs it waits, and the sweep repairs it.
+            _LOG.warning("the storage of warehouse %s has not answered yet", name)
     return catalogs
 
 

@@ -152,6 +152,9 @@ class ServerSettings(BaseSettings):
             pause in the body.
         request_timeout: The longest time that answering a request may take, from the end of its
             body on; a longer one is answered 503, or 500 where it may have changed something.
+        warehouse_threads: The most threads of each server process that requests about one warehouse
+            have at a time, so that others go on when its storage hangs.
+        warehouse_wait: The longest time a request waits for one of them, before it is answered 503.
         idle_timeout: The longest time a connection is kept open between two requests.
         max_connections: The most connections that each server process keeps open.
         max_connections_per_client: The most of them that may come from one address.
@@ -230,6 +233,8 @@ class ServerSettings(BaseSettings):
     max_header_size: Size = Field(default=64 * 1024, ge=1024, le=16 * 1024 * 1024)
     header_timeout: TimeLimit = timedelta(seconds=10)
     request_timeout: TimeLimit = timedelta(minutes=2)
+    warehouse_threads: int = Field(default=20, ge=1, le=1000)
+    warehouse_wait: TimeLimit = timedelta(seconds=30)
     idle_timeout: TimeLimit = timedelta(seconds=75)
     max_connections: int = Field(default=1000, ge=1, le=100_000)
     max_connections_per_client: int = Field(default=250, ge=1, le=100_000)

@@ -133,7 +133,7 @@ class SqlCatalog:
         database = SqlDatabase(open_engine(database_url), runtime)
         try:
             catalog = SqlCatalog.on(
-                database,
+                database.shared(),
                 warehouse=warehouse,
                 location=location,
                 storage_options=storage_options,
@@ -192,7 +192,14 @@ class SqlCatalog:
         if external_locations is not None:
             places = tuple(Place.of(each) for each in external_locations)
         context = CatalogContext(
-            database, files, runtime, warehouse, location, undrop_millis, places, is_managed
+            database.shared(),
+            files,
+            runtime,
+            warehouse,
+            location,
+            undrop_millis,
+            places,
+            is_managed,
         )
         return SqlCatalog(context, options)
 

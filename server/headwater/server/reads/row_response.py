@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from headwater.catalog.model.access import RowStream
 from headwater.catalog.wire.reads import ARROW_STREAM, metadata_of
 from headwater.server.read_slots import ReadSlots
+from headwater.server.thread_shares import give_back_place
 
 __all__ = ["RowResponse"]
 
@@ -38,6 +39,8 @@ class RowResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        # Its threads are those of reads, and it may wait long for its turn.
+        give_back_place(scope)
         async with self._slots.turn():
             async with anyio.create_task_group() as tasks:
 

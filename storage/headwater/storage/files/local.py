@@ -24,6 +24,7 @@ _counter = itertools.count()
 _TEMPORARY = ".headwater-tmp"
 # More than what a file system keeps beside a file's name.
 _PROBE_SIZE = 8192
+_DELETE_ATTEMPTS = 100
 
 
 def local_path(uri: str) -> str:
@@ -168,11 +169,15 @@ class LocalFileAccess:
 
     def delete_tree(self, directory: str) -> None:
         """Delete everything below a directory, and the directory."""
+        path = local_path(directory)
         with _explained(directory):
-            try:
-                shutil.rmtree(local_path(directory))
-            except FileNotFoundError:
-                return
+            # Others may delete the same at the same time.
+            for _ in range(_DELETE_ATTEMPTS):
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(path)
+                if not os.path.lexists(path):
+                    return
+            raise FileExistsError(errno.EEXIST, "others put files there", path)
 
     def list(self, directory: str) -> list[FileStatus]:
         """The files directly in a directory, by name; empty when there is no such directory."""

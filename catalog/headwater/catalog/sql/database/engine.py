@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -57,6 +58,9 @@ T = TypeVar("T")
 
 # The waits between them add up to a second and a quarter.
 _RETRIES = 6
+# A sharer's part of the connections for transactions, of which it needs some in any case.
+_SHARERS, _LEAST_TURNS = 3, 2
+_TURN_SECONDS = 30.0
 _DATABASE_ERRORS = (SQLAlchemyError, UnicodeEncodeError, OverflowError)
 _UNFLUSHED = "SET LOCAL synchronous_commit = off"
 _PLANNED_ONCE = "SET LOCAL plan_cache_mode = force_generic_plan"
@@ -94,11 +98,21 @@ class SqlDatabase:
         self._began = (runtime.now_millis(), runtime.monotonic())
         # SQLite has one writer at a time; its own waiting is polling and unfair among threads.
         self._writer = threading.Lock()
+        self._turns: threading.Semaphore | None = None
         self._counts = ConnectionCounts(engine)
         self._watches: list[TransactionWatch] = []
         self._async_reads: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncReads] = (
             WeakKeyDictionary()
         )
+
+    def shared(self) -> SqlDatabase:
+        """The same database for one of those who share it, with a part of its transactions.
+
+        A write transaction may wait for storage: so many that hang leave connections to others.
+        """
+        share = copy(self)
+        share._turns = threading.Semaphore(max(_LEAST_TURNS, self.most_connections // _SHARERS))
+        return share
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -185,7 +199,7 @@ class SqlDatabase:
             OutcomeUnknown: The answer to the commit was lost.
             IntegrityError: A constraint was broken; nothing is changed.
         """
-        with self._watched("write"):
+        with self._watched("write"), self._turn():
             if self._is_postgresql:
                 settings = (_UNFLUSHED,) * (not durable) + (_PLANNED_ONCE,) * by_keys
                 return self._write(self.engine.execution_options(**{SETTINGS: settings}), work)
@@ -193,6 +207,22 @@ class SqlDatabase:
                 return self._write(self.engine, work)
             with self._writer:
                 return self._write(self.engine.execution_options(**{IMMEDIATE: True}), work)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait until this sharer may begin another transaction."""
+        if self._turns is None:
+            yield
+            return
+        if not self._turns.acquire(timeout=_TURN_SECONDS):
+            raise Unavailable(
+                "the warehouse has as many transactions as it may have at a time, which wait for "
+                f"its storage or the database{_UNCHANGED}"
+            )
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     def _write(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         attempt = 0

@@ -48,7 +48,8 @@ from headwater.catalog.sql.history.snapshot_reads import (
     snapshot_not_found,
 )
 from headwater.catalog.sql.history.statistics import apply_statistics, read_schema
-from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.outbox.action import Action
+from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.lookup import (
     TableRecord,
     find_table,

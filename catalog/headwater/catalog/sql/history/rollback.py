@@ -25,7 +25,7 @@ from headwater.catalog.sql.history.snapshot_reads import (
     snapshot_not_found,
 )
 from headwater.catalog.sql.history.statistics import apply_statistics
-from headwater.catalog.sql.outbox.outbox import Action
+from headwater.catalog.sql.outbox.action import Action
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, table_busy
 from headwater.storage.errors import Conflict, NotFound, ResourceType
 from headwater.storage.snapshot.snapshot import Snapshot

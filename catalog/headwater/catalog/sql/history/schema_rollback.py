@@ -16,8 +16,8 @@ from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
 from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.snapshot_reads import SnapshotReads, settled_table
 from headwater.catalog.sql.history.statistics import read_schema
+from headwater.catalog.sql.outbox.action import Action
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
-from headwater.catalog.sql.outbox.outbox import Action
 from headwater.catalog.sql.queries.audit import updated
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, table_busy
 from headwater.storage.errors import Conflict, Invalid, NotFound

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
+from typing import NamedTuple
 
 from sqlalchemy import bindparam, delete, insert, literal_column, or_, select
 from sqlalchemy.engine import Connection
@@ -32,6 +32,7 @@ from headwater.catalog.sql.database.prepared import (
     padded,
     run_together,
 )
+from headwater.catalog.sql.outbox.action import Action
 from headwater.catalog.sql.outbox.branch_files import follow_fork, follow_forward, follow_move
 from headwater.catalog.sql.outbox.data_files import delete_data_files
 from headwater.catalog.sql.outbox.held_files import held_files
@@ -52,50 +53,9 @@ from headwater.storage.files.location import Place
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.steps import in_this_step, step
 
-__all__ = ["SCHEMA_ACTIONS", "Action", "Committed", "Outbox", "RepairReport"]
+__all__ = ["Committed", "Outbox", "RepairReport"]
 
 _LOG = logging.getLogger(__name__)
-
-
-class Action(StrEnum):
-    """An action that storage has to take.
-
-    Attributes:
-        SCHEMA: Write the schema file `number`.
-        SNAPSHOT: Write the snapshot file `number` and its hints.
-        ROLLBACK: Delete what came after snapshot `number`. In `path`, the mark of that follows a
-            line's end; see `headwater.catalog.sql.outbox.stale`.
-        SCHEMA_ROLLBACK: Delete the schema files after `number`; likewise.
-        FORK: Write a new branch's files, from snapshot `number` and the tag's file `path`.
-        MOVE: Bring a renamed branch's files from the directory `path`.
-        FORWARD: Replace what came after snapshot `number` by what the branch at `path` has; the
-            mark follows.
-        DROP: Delete the directory `path`.
-        DROP_DATA: Delete what a table that is gone has at the place `path`, if it is its own.
-    """
-
-    SCHEMA = "schema"
-    SNAPSHOT = "snapshot"
-    ROLLBACK = "rollback"
-    SCHEMA_ROLLBACK = "schema-rollback"
-    FORK = "fork"
-    MOVE = "move"
-    FORWARD = "forward"
-    DROP = "drop"
-    DROP_DATA = "drop-data"
-
-
-SCHEMA_ACTIONS = tuple(
-    action.value
-    for action in (
-        Action.SCHEMA,
-        Action.SCHEMA_ROLLBACK,
-        Action.FORK,
-        Action.MOVE,
-        Action.FORWARD,
-    )
-)
-"""What a table's schema waits for; snapshots alone do not concern it."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +84,13 @@ class Committed:
     table_id: str
     layout: TableLayout
     snapshot: Snapshot
+
+
+class _DroppedTree(NamedTuple):
+    """The directory of a table that is gone, and the row of the decision to delete it."""
+
+    row: int
+    path: str
 
 
 # A local disk is busy with a few; a store far away is waited for.
@@ -251,13 +218,25 @@ class Outbox:
         settled, more = 0, True
         with step("outbox: settle", table_id=table_id, branch=branch):
             while more:
-                done, more = self._context.database.write(
+                done, more, tree = self._context.database.write(
                     lambda connection: self._settle_one(connection, table_id, branch),
                     durable=False,
                     by_keys=True,
                 )
+                if tree is not None:
+                    self._delete(tree)
                 settled += done
         return settled
+
+    def _delete(self, tree: _DroppedTree) -> None:
+        """Delete a dropped table's directory, outside of any transaction.
+
+        It takes as long as there are files, and no other table is ever in that directory.
+        """
+        self._files.delete_tree(tree.path)
+        self._context.database.write(
+            lambda connection: _remove(connection, [tree.row]), durable=False, by_keys=True
+        )
 
     def follow(self, committed: Sequence[Committed]) -> Sequence[HeadwaterError | None]:
         """Follow snapshots of different tables that have just been committed.
@@ -453,16 +432,21 @@ class Outbox:
                 failures.append(f"table {table_id}, branch {branch}: {error}")
         return RepairReport(settled, tuple(failures))
 
-    def _settle_one(self, connection: Connection, table_id: str, branch: str) -> tuple[bool, bool]:
-        """Settle the oldest row, if any; and say whether there are more."""
+    def _settle_one(
+        self, connection: Connection, table_id: str, branch: str
+    ) -> tuple[bool, bool, _DroppedTree | None]:
+        """Settle the oldest row, if any; say whether there are more, and what is left to delete."""
         lock_branch(connection, table_id, branch)
         rows = _OLDEST.run(connection, table=table_id, branch=branch).all()
         if not rows:
-            return False, False
+            return False, False, None
         row = rows[0]
         action = Action(row.action)
         files = held_files(connection, self._files)
         if action is Action.DROP:
+            if _PATH.run(connection, table=table_id).one_or_none() is None:
+                return True, len(rows) > 1, _DroppedTree(row.id, row.path)
+            # A branch's directory, which another branch of its name may have next.
             files.delete_tree(row.path)
         elif action is Action.DROP_DATA:
             place = Place(row.path)
@@ -489,7 +473,7 @@ class Outbox:
                     source = row.path.partition("\n")[0]
                     follow_forward(connection, files, table_id, layout, row.number, source)
         _remove(connection, [row.id])
-        return True, len(rows) > 1
+        return True, len(rows) > 1, None
 
 
 def _remove(connection: Connection, rows: Sequence[int]) -> None:

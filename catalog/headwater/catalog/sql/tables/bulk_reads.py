@@ -26,7 +26,7 @@ from headwater.catalog.sql.database.models import (
     TableRow,
 )
 from headwater.catalog.sql.database.prepared import Prepared
-from headwater.catalog.sql.outbox.outbox import SCHEMA_ACTIONS
+from headwater.catalog.sql.outbox.action import SCHEMA_ACTIONS
 from headwater.catalog.sql.queries.named_tables import about_tables, place_values
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.schema.table_schema import TableSchema

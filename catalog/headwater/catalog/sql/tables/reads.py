@@ -19,7 +19,8 @@ from headwater.catalog.sql.database.models import (
     SchemaRow,
     TableRow,
 )
-from headwater.catalog.sql.outbox.outbox import SCHEMA_ACTIONS, Outbox
+from headwater.catalog.sql.outbox.action import SCHEMA_ACTIONS
+from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.audit import audit_of
 from headwater.catalog.sql.queries.listing import (
     list_globally,

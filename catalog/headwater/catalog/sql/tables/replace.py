@@ -18,7 +18,8 @@ from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.history.commit import Offer
 from headwater.catalog.sql.history.snapshot_reads import settled_table
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
-from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.outbox.action import Action
+from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.audit import updated
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, read_table, table_busy
 from headwater.catalog.sql.tables.data_places import (

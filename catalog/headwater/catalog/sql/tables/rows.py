@@ -16,7 +16,8 @@ from headwater.catalog.sql.database.models import (
     SnapshotRow,
     TableRow,
 )
-from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.outbox.action import Action
+from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.claimed_places import Kind, data_claims, release
 from headwater.storage.files.layout import MAIN_BRANCH
 

@@ -22,8 +22,9 @@ from headwater.catalog.sql.database.models import (
 )
 from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
+from headwater.catalog.sql.outbox.action import Action
 from headwater.catalog.sql.outbox.mirror_files import PlaceTaken
-from headwater.catalog.sql.outbox.outbox import Action, Outbox
+from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.audit import created, updated
 from headwater.catalog.sql.queries.claimed_places import (
     claim,
