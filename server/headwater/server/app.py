@@ -36,6 +36,7 @@ from headwater.server.management import (
     events,
     groups,
     protection,
+    readiness,
     tokens,
     warehouses,
 )
@@ -45,6 +46,7 @@ from headwater.server.oidc import OidcCheck, OidcRules
 from headwater.server.partitions import routes as partitions
 from headwater.server.permissions import routes as permissions
 from headwater.server.policies import routes as policies
+from headwater.server.probes import WarehouseStorage
 from headwater.server.read_slots import ReadSlots
 from headwater.server.readiness import Probe, Readiness
 from headwater.server.reads import routes as reads_routes
@@ -94,6 +96,7 @@ def create_app(
     denials: Denials | None = None,
     metrics: Metrics | None = None,
     probes: Mapping[str, Probe] | None = None,
+    storage: WarehouseStorage | None = None,
     at_end: Callable[[], None] | None = None,
     tracing: Tracing | None = None,
 ) -> FastAPI:
@@ -111,6 +114,7 @@ def create_app(
         denials: Notes requests that are refused to their callers; None to note none.
         metrics: The counts; its own when there are none.
         probes: The probes behind `/readyz`, by name.
+        storage: The one of them that knows each warehouse's state; None to tell of none.
         at_end: Called when the server stops, after the last answer.
         tracing: Makes a span for each request; None for no traces.
     """
@@ -129,13 +133,12 @@ def create_app(
         lifespan=_lifespan(at_end),
     )
     metrics = metrics or Metrics()
-    readiness = Readiness(probes or {}, runtime)
     reads = ReadSlots(settings.read_concurrency, settings.read_wait.total_seconds())
     services = Services(
         dict(catalogs),
         settings,
         metrics,
-        readiness,
+        Readiness(probes or {}, runtime),
         managed,
         runtime,
         Decisions(runtime),
@@ -143,6 +146,7 @@ def create_app(
         reads,
         _data_tokens(settings, runtime),
         feed,
+        storage,
     )
     app.state.services = services
     for feature in (
@@ -162,7 +166,16 @@ def create_app(
         reads_routes,
     ):
         feature.router.join(app)
-    for noun in (warehouses, tokens, groups, dropped_tables, protection, overviews, events):
+    for noun in (
+        warehouses,
+        tokens,
+        groups,
+        dropped_tables,
+        protection,
+        overviews,
+        events,
+        readiness,
+    ):
         noun.router.join(app)
     app.add_route("/docs", _docs, include_in_schema=False)
     install_error_handlers(app)

@@ -22,6 +22,7 @@ from headwater.server.data_tokens import DataTokens
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics
 from headwater.server.operation_metrics import WAREHOUSE
+from headwater.server.probes import WarehouseStorage
 from headwater.server.read_slots import ReadSlots
 from headwater.server.readiness import Readiness
 from headwater.server.settings import ServerSettings
@@ -83,6 +84,7 @@ class Services:
         reads: The reads that run at a time.
         data_tokens: Gives out data tokens; None when the settings say no.
         feed: The change feed of all warehouses; None without a database.
+        storage: Knows the state of each warehouse's storage; None where nobody asks.
     """
 
     catalogs: Mapping[str, Catalog]
@@ -96,6 +98,7 @@ class Services:
     reads: ReadSlots = field(default_factory=lambda: ReadSlots(4, 60))
     data_tokens: DataTokens | None = None
     feed: EventFeed | None = None
+    storage: WarehouseStorage | None = None
 
     async def find(self, warehouse: str) -> Catalog | None:
         """A warehouse's catalog; None when it is not served here; raises Unavailable."""

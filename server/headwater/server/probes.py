@@ -26,6 +26,9 @@ class _Asked(NamedTuple):
     answer: Future[None]
 
 
+_LATE = f"its storage has not answered for {SECONDS_TO_WAIT:g} s"
+
+
 class WarehouseStorage:
     """The probe of the warehouses' storage, each of which is asked in a thread of its own.
 
@@ -42,7 +45,7 @@ class WarehouseStorage:
         self._runtime = runtime
         # Both are changed by the thread of the probe alone, of which there is one at a time.
         self._asked: dict[str, _Asked] = {}
-        self._states: dict[str, bool] = {}
+        self._faults: dict[str, str | None] = {}
         self._changing = Lock()
 
     def __call__(self) -> None:
@@ -56,9 +59,9 @@ class WarehouseStorage:
         self._answers()
         now = self._runtime.monotonic()
         with self._changing:
-            for gone in (self._asked.keys() | self._states.keys()) - catalogs.keys():
+            for gone in (self._asked.keys() | self._faults.keys()) - catalogs.keys():
                 self._asked.pop(gone, None)
-                self._states.pop(gone, None)
+                self._faults.pop(gone, None)
             for name, catalog in catalogs.items():
                 # One that hangs is not asked again until it answers.
                 if name not in self._asked:
@@ -80,20 +83,25 @@ class WarehouseStorage:
         with self._changing:
             for name in [name for name, asked in self._asked.items() if asked.answer.done()]:
                 error = self._asked.pop(name).answer.exception()
-                self._states[name] = error is None
                 if error is not None and not isinstance(error, HeadwaterError):
+                    self._faults[name] = "internal error; the log says why"
                     raise error
+                self._faults[name] = None if error is None else error.message
                 if error is not None:
                     _LOG.warning("the storage of warehouse %s: %s", name, error)
                 found.append(error)
         return found
 
-    def states(self) -> Mapping[str, bool]:
-        """Of each warehouse, True if its storage answered when it was asked last."""
+    def faults(self) -> Mapping[str, str | None]:
+        """Of each warehouse, what was wrong with its storage when it was asked last, or None."""
         latest = self._runtime.monotonic() - SECONDS_TO_WAIT
         with self._changing:
-            late = {name: False for name, asked in self._asked.items() if asked.since <= latest}
-            return {**self._states, **late}
+            late = {name: _LATE for name, asked in self._asked.items() if asked.since <= latest}
+            return {**self._faults, **late}
+
+    def states(self) -> Mapping[str, bool]:
+        """Of each warehouse, True if its storage answered when it was asked last."""
+        return {name: fault is None for name, fault in self.faults().items()}
 
 
 def probes_of(database: SqlDatabase, storage: WarehouseStorage) -> Mapping[str, Probe]:

@@ -308,6 +308,7 @@ def _application(
             denials=denials,
             metrics=metrics,
             probes=probes_of(database, storage),
+            storage=storage,
             # The process may be ended by a signal right after it has stopped.
             at_end=at_end or end,
             tracing=tracing,

@@ -13,8 +13,10 @@ from headwater.catalog.wire.tables import Paged, WireModel
 __all__ = [
     "AddWarehouseRequest",
     "ListWarehousesResponse",
+    "ReadinessResponse",
     "SetWarehouseRequest",
     "WarehouseModel",
+    "WarehouseReadiness",
 ]
 
 _LAKE: dict[str, JsonValue] = {
@@ -93,3 +95,48 @@ class ListWarehousesResponse(Paged):
     model_config = example({"warehouses": [_LAKE], "nextPageToken": None})
 
     warehouses: list[WarehouseModel]
+
+
+class WarehouseReadiness(WireModel):
+    """The state of a warehouse's storage.
+
+    Attributes:
+        ready: True if it answered when it was asked last, and the warehouse is there.
+        message: The reason why it is not ready; null if it is.
+    """
+
+    model_config = example(
+        {"name": "lake", "ready": False, "message": "the bucket of s3://lake/main does not exist"}
+    )
+
+    name: str
+    ready: bool
+    message: str | None = None
+
+
+class ReadinessResponse(WireModel):
+    """The state of what a server depends on.
+
+    Attributes:
+        ready: True if `/readyz` answers 200.
+        failed: The names of what does not answer, as `/readyz` tells them.
+    """
+
+    model_config = example(
+        {
+            "ready": True,
+            "failed": [],
+            "warehouses": [
+                {"name": "main", "ready": True, "message": None},
+                {
+                    "name": "lake",
+                    "ready": False,
+                    "message": "the bucket of s3://lake/main does not exist",
+                },
+            ],
+        }
+    )
+
+    ready: bool
+    failed: list[str]
+    warehouses: list[WarehouseReadiness]

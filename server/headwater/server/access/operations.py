@@ -155,6 +155,7 @@ OPERATIONS: Mapping[str, Rule] = {
     "listEvents": _kept(Scope.ADMINISTER, needs.nothing),
     "listAllEvents": _MANAGE_ALL,
     # Management
+    "getServerState": Rule(Scope.MANAGE),
     "listWarehouses": _MANAGE_ALL,
     "addWarehouse": _MANAGE_ALL,
     "getWarehouse": _MANAGE_ONE,

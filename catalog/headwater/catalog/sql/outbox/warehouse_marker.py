@@ -7,6 +7,7 @@ be where the warehouse was. Without its marker nothing is written there.
 from __future__ import annotations
 
 import json
+from math import inf
 from threading import Lock
 
 from sqlalchemy import delete, insert, or_, select
@@ -24,6 +25,7 @@ __all__ = ["KEPT_SECONDS", "WarehouseMarker"]
 KEPT_SECONDS = 5.0
 """The time for which a warehouse that was found in its place counts as being there."""
 
+_WRITABLE_SECONDS = 60.0
 _LONGEST_ID = 36
 _ABOUT = "This file tells Headwater that its warehouse is here. Keep it with the warehouse's files."
 _MEANT = (
@@ -45,6 +47,8 @@ class WarehouseMarker:
     def __init__(self, context: CatalogContext) -> None:
         self._context = context
         self._path = f"{context.location.rstrip('/')}/{WAREHOUSE_MARKER}"
+        self._is_local = context.place.scheme == "file"
+        self._writable_until = -inf
         self._lock = Lock()
         self._known: str | None = None
         self._fault: Unavailable | None = None
@@ -79,10 +83,23 @@ class WarehouseMarker:
             raise Unavailable(fault.message)
 
     def check(self) -> None:
-        """Look for the warehouse now; raises Unavailable."""
+        """Look for the warehouse now, and see that an object store takes writes.
+
+        To write something new each time would cost more than to ask now and then for a put that is
+        refused for the marker which is there, or for who asks.
+
+        Raises:
+            Forbidden: The store takes no writes.
+            Unavailable: The warehouse is not in its place, or storage does not answer.
+        """
         with self._lock:
             self._look()
         self.refuse()
+        known, now = self._known, self._context.runtime.monotonic()
+        if known is None or self._is_local or now < self._writable_until:
+            return
+        self._context.files.write_if_absent(self._path, _text(known))
+        self._writable_until = now + _WRITABLE_SECONDS
 
     def accept(self) -> None:
         """Write a marker that is missing: what is there is the warehouse.
