@@ -64,7 +64,6 @@ def test_a_table_that_could_not_be_written_is_created_for_another_engine_alone(
     refused: list[tuple[str, pa.Schema | Schema, dict[str, Any]]] = [
         ("chain-table.enabled=true", SCHEMA,
          keyed | {"options": {"bucket": "1", "chain-table.enabled": "true"}}),
-        ("row-tracking.enabled=true", SCHEMA, {"options": {"row-tracking.enabled": "true"}}),
         ("file.format=csv", SCHEMA, {"options": {"file.format": "csv"}}),
         ("no codec 'lzo'", SCHEMA,
          {"options": {"file.format": "avro", "file.compression": "lzo"}}),

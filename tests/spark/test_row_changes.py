@@ -25,6 +25,7 @@ KINDS = {
     "keyed": (["part", "id"], {"bucket": "2"}),
     "appended": ([], {}),
     "marked": ([], {"deletion-vectors.enabled": "true"}),
+    "tracked": ([], {"row-tracking.enabled": "true"}),
     "dynamic": (["part", "id"], {"bucket": "-1"}),
     "across": (["id"], {"bucket": "-1"}),
     "postponed": (["part", "id"], {"bucket": "-2"}),
@@ -53,6 +54,44 @@ def make(lake: SparkLake, kind: str, name: str = "db.t") -> str:
         name,
     )
     return name
+
+
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"deletion-vectors.enabled": "true"}, marks=MODES)]
+)
+def test_rows_that_change_keep_their_row_ids(lake: SparkLake, options: dict[str, str]) -> None:
+    source = lake.spark.createDataFrame(
+        [(i, "a", i % 2) for i in range(6)], "id INT, v STRING, p INT"
+    )
+    lake.create_table(
+        "db.t",
+        source.schema,
+        partition_keys=["p"],
+        options={**options, "row-tracking.enabled": "true"},
+    )
+    lake.write(source.coalesce(1), "db.t")
+
+    def found() -> dict[int, tuple[int, str, int]]:
+        shown = "SELECT _ROW_ID, id, v, _SEQUENCE_NUMBER FROM db.`t$row_tracking`"
+        return {row[0]: tuple(row[1:]) for row in lake.sql(shown).collect()}
+
+    ids = {row[0]: row_id for row_id, row in found().items()}
+    assert sorted(ids.values()) == list(range(6))
+    lake.sql("UPDATE db.t SET v = 'b' WHERE id IN (1, 2)")
+    new = lake.spark.createDataFrame(
+        [(2, "c", 0), (3, "c", 1), (9, "c", 1)], "id INT, v STRING, p INT"
+    )
+    new.createOrReplaceTempView("new")
+    lake.sql(
+        "MERGE INTO db.t USING new ON t.id = new.id WHEN MATCHED AND t.id = 3 THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET v = new.v WHEN NOT MATCHED THEN INSERT *"
+    )
+    lake.sql("DELETE FROM db.t WHERE id = 5")
+    expected = {ids[i]: (i, "a", 1) for i in (0, 4)}
+    expected |= {ids[1]: (1, "b", 2), ids[2]: (2, "c", 3), 6: (9, "c", 3)}
+    assert found() == expected
+    lake.sql("CALL sys.compact(table => 'db.t')")
+    assert found() == expected
 
 
 @pytest.mark.parametrize("kind", EACH)

@@ -404,7 +404,6 @@ def test_messages_pickle(new_table: NewTable) -> None:
     ("key", "value"),
     [
         ("file.format", "csv"),
-        ("row-tracking.enabled", "true"),
         ("chain-table.enabled", "true"),
         ("write.sequence-number-init-mode", "snapshot"),
     ],

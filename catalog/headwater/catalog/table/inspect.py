@@ -11,6 +11,7 @@ from headwater.catalog.table.audit_log import AuditLog, Binlog
 from headwater.catalog.table.reading import ReadableTable
 from headwater.catalog.table.scan import Rows, Scan
 from headwater.catalog.table.served_rows import ServedChanges, ServedScan
+from headwater.storage.errors import Invalid
 from headwater.storage.scan.start import IncrementalMode, ReadStart, StartMode
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import Tag
@@ -178,6 +179,24 @@ class Inspect:
             where: A SQL condition.
         """
         return self.table.scan(columns, where).read_optimized()
+
+    def row_tracking(self, columns: Sequence[str] | None = None, where: str | None = None) -> Scan:
+        """The rows with their ids and versions, ``_ROW_ID`` and ``_SEQUENCE_NUMBER``.
+
+        Args:
+            columns: The columns, in this order; None means all.
+            where: A SQL condition.
+
+        Raises:
+            Invalid: The table has no row tracking.
+        """
+        schema = self.table.schema
+        if not schema.tracking_fields:
+            raise Invalid(
+                f"table {self.table.name}: its rows have no ids: 'row-tracking.enabled' is not "
+                "true, and can be set only when a table is created"
+            )
+        return self.table.scan(schema.moved_columns if columns is None else columns, where)
 
     def audit_log(
         self,

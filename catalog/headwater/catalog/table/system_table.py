@@ -10,7 +10,7 @@ import pyarrow as pa
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.inspect import Inspect
 from headwater.catalog.table.scan import Rows
-from headwater.storage.errors import NotFound, ResourceType, Unsupported
+from headwater.storage.errors import NotFound, ResourceType
 from headwater.storage.predicate.filter import (
     columns_of,
     filter_rows,
@@ -110,10 +110,10 @@ def _of_rows(
 
 
 def _own(inspect: Inspect, columns: Sequence[str] | None) -> Sequence[str] | None:
-    """Those of some columns that the table itself has."""
+    """Those of some columns that the table itself has, or keeps beside its own."""
     if columns is None:
         return None
-    return [name for name in columns if name in inspect.table.schema.field_by_name]
+    return [name for name in columns if name in inspect.table.schema.moved_columns]
 
 
 def _of_metadata(read: Callable[[Inspect], pa.Table]) -> Callable[[Inspect], _Content]:
@@ -136,14 +136,11 @@ SYSTEM_TABLES: Mapping[str, Callable[[Inspect], _Content]] = {
     "buckets": _of_metadata(Inspect.buckets),
     "statistics": _of_metadata(Inspect.statistics),
     "ro": _of_rows(Inspect.ro),
+    "row_tracking": _of_rows(Inspect.row_tracking),
     "audit_log": _of_rows(Inspect.audit_log),
     "binlog": _of_rows(Inspect.binlog),
 }
 """Paimon's names (``SystemTableLoader.java``), and what they are read from."""
-
-_REFUSED: Mapping[str, str] = {
-    "row_tracking": "it shows row ids, which Headwater does not read",
-}
 
 
 def system_table_of(identifier: Identifier, inspect: Inspect) -> SystemTable:
@@ -155,11 +152,8 @@ def system_table_of(identifier: Identifier, inspect: Inspect) -> SystemTable:
 
     Raises:
         NotFound: There is no system table of that name.
-        Unsupported: It is one of those that Headwater does not have.
     """
     name = identifier.system_table or ""
-    if name in _REFUSED:
-        raise Unsupported(f"{identifier}: {_REFUSED[name]}; use another Paimon engine to read it")
     found = SYSTEM_TABLES.get(name)
     if found is None:
         raise NotFound(

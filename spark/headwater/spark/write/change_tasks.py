@@ -9,6 +9,7 @@ are deleted when.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,12 +30,13 @@ from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.job import commit_or_delete
 from headwater.storage.jobs.write import WritePlan
+from headwater.storage.maintenance.row_changes import moved_rows_writer
 from headwater.storage.maintenance.taken_rows import TakenRows, messages_of_taken
 from headwater.storage.merge.changes import equal_rows
 from headwater.storage.merge.engine import Mask
 from headwater.storage.options import MergeEngine
 from headwater.storage.predicate.filter import parse_predicate
-from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
+from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN, RowIds
 from headwater.storage.read.split import BucketFiles
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
@@ -48,6 +50,7 @@ from headwater.storage.write.table_writer import CommitMessage, TableWriter
 __all__ = ["ChangeWriter", "ChangedFiles"]
 
 _THIS_PROCESS = LocalExecutor()
+_PLACES = [ROW_KIND_COLUMN, FILE_COLUMN, POSITION_COLUMN]
 
 
 @dataclass(frozen=True)
@@ -96,16 +99,20 @@ class _Target:
         first = 0 if self.clustered else task.partitionId() * TASK_RANGE
         taken: list[TakenRows] = []
         try:
-            with self.plan.writer(first, is_alone=False) as writer:
+            with self.plan.writer(first, is_alone=False) as writer, ExitStack() as opened:
+                moved: TableWriter | None = None
+                if self.storage.schema.table_options.tracks_rows:
+                    moved = opened.enter_context(moved_rows_writer(self.storage, self.base))
                 if self.change.is_plain:
                     counts = _write_plain(batches, writer)
                 elif keyed:
                     counts = _KeyedChanges(self.storage, self.change).write(batches, writer)
                 else:
                     positions: dict[str, list[npt.NDArray[np.int64]]] = {}
-                    counts = self._write_positioned(batches, writer, positions)
+                    counts = self._write_positioned(batches, writer, moved, positions)
                     counts = self._take(positions, taken, counts)
-                return ChangedFiles(tuple(writer.finish()), tuple(taken), counts)
+                added = [*writer.finish(), *([] if moved is None else moved.finish())]
+                return ChangedFiles(tuple(added), tuple(taken), counts)
         except BaseException:
             for part in taken:
                 if self.base is not None:
@@ -116,10 +123,15 @@ class _Target:
         self,
         batches: Iterable[pa.RecordBatch],
         writer: TableWriter,
+        moved: TableWriter | None,
         positions: dict[str, list[npt.NDArray[np.int64]]],
     ) -> RowCounts:
-        """Write new rows and new versions of rows; note the positions of those that go."""
+        """Write new rows and new versions of rows; note the positions of those that go.
+
+        With row tracking `moved` writes the new versions, which keep their ids.
+        """
         counts = RowCounts()
+        ids = RowIds(self.storage, self.splits)
         for batch in batches:
             kinds = batch.column(ROW_KIND_COLUMN)
             counts = counts.plus(_counted(kinds))
@@ -136,8 +148,13 @@ class _Target:
                 found = signed[ends[number] : ends[number + 1]]
                 positions.setdefault(name, []).append(found)
             new = batch.filter(pc.is_in(kinds, pa.array(["+I", "+U"])))
+            if moved is not None:
+                placed = new.filter(pc.is_valid(new.column(FILE_COLUMN)))
+                new = new.filter(pc.is_null(new.column(FILE_COLUMN)))
+                if placed.num_rows:
+                    moved.write(placed.drop_columns(_PLACES), row_ids=ids.of(placed))
             if new.num_rows:
-                writer.write(new.drop_columns([ROW_KIND_COLUMN, FILE_COLUMN, POSITION_COLUMN]))
+                writer.write(new.drop_columns(_PLACES))
         return counts
 
     def _take(

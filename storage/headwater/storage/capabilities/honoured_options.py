@@ -21,6 +21,11 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("partition", "the partition columns, likewise"),
     _honoured("path", "the place of an external table"),
     _honoured("auto-create", "refused at creation: there is a catalog"),
+    _honoured("row-tracking.enabled", "whether rows have ids that stay, and versions"),
+    _honoured(
+        "row-tracking.partition-group-on-commit",
+        "whether the rows that a commit adds to a partition get ids one after another",
+    ),
     _honoured("bucket-key", "the columns that a row's bucket is computed from"),
     _honoured("dynamic-bucket.target-row-num", "the keys that a dynamic bucket is for"),
     _honoured("dynamic-bucket.initial-buckets", "the number of them that a partition begins with"),

@@ -72,7 +72,7 @@ _KEPT: Mapping[str, str] = {
         cross-partition-upsert.bootstrap-parallelism
         postpone.batch-write-fixed-bucket.rescale-load-factor
         """,
-    "row tracking, data evolution and the indexes over them, all of which this engine refuses": """
+    "data evolution, and indexes of row ids, which this engine refuses": """
         bitmap-index.<setting> btree-index.<setting> data-evolution.compaction.rewrite-row-ids
         data-evolution.merge-into.file-pruning data-evolution.merge-into.source-persist
         data-evolution.reassign.skip-contiguous-row-count
@@ -83,7 +83,7 @@ _KEPT: Mapping[str, str] = {
         global-index.build.max-parallelism global-index.build.max-shard
         global-index.column-update-action global-index.enabled
         global-index.row-count-per-shard global-index.search-mode global-index.thread-num
-        row-tracking.partition-group-on-commit scalar-index.search-mode sorted-index.<setting>
+        scalar-index.search-mode sorted-index.<setting>
         vector-index.search-mode vector-search.distribute.enabled
         vector-search.lateral-join.batch-size
         """,

@@ -115,11 +115,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         "whether a MAP is stored as columns of its keys",
         one_of("default"),
     ),
-    Option(
-        "row-tracking.enabled",
-        "whether rows have ids that stay; they are read without them",
-        refusals=(Refusal(_WRITES, _FALSE),),
-    ),
     # Rows of other branches.
     *(
         Option(

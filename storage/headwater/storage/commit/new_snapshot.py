@@ -29,6 +29,7 @@ def new_snapshot(
     delta_list: tuple[str, int],
     changelog_list: tuple[str, int] | None,
     index_manifest: str | None,
+    next_row_id: int | None,
 ) -> Snapshot:
     """The snapshot of a commit.
 
@@ -43,6 +44,7 @@ def new_snapshot(
         delta_list: Those of the list of its changes.
         changelog_list: Those of the list of its changelog, if there is one.
         index_manifest: The name of the index manifest, if there is one.
+        next_row_id: The id of the next row; None where rows have none.
     """
     runtime = storage.runtime
     changed = record_count(delta)
@@ -74,6 +76,6 @@ def new_snapshot(
         "watermark": max(known_marks) if known_marks else None,
         "statistics": statistics,
         "properties": dict(attempt.properties) or None,
-        "nextRowId": None if base is None else base.next_row_id,
+        "nextRowId": next_row_id,
     }
     return Snapshot.from_document({k: v for k, v in fields.items() if v is not None})

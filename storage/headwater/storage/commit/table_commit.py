@@ -32,6 +32,7 @@ from headwater.storage.commit.message_files import (
 )
 from headwater.storage.commit.new_snapshot import new_snapshot
 from headwater.storage.commit.own_history import BATCH_IDENTIFIER, CommittedUpTo, OwnHistory
+from headwater.storage.commit.row_ids import assign_row_ids
 from headwater.storage.errors import (
     Conflict,
     CorruptData,
@@ -369,6 +370,7 @@ class TableCommit:
         if attempt.late_rows is not None and unseen:
             delta = attempt.late_rows.renumbered(delta, unseen)
             attempt.changes = lambda _: delta
+        delta, next_row_id = assign_row_ids(self._options, base, delta)
         before = [] if base is None else manifests_of(self._storage, base)
         merged = merge_manifests(self._storage, before)
         known = {manifest.file_name for manifest in before}
@@ -399,6 +401,7 @@ class TableCommit:
             delta_list,
             changelog_list,
             index_manifest,
+            next_row_id,
         )
         check_invariants(base, snapshot)
         statistics = partition_statistics(self._storage, delta)

@@ -118,13 +118,14 @@ class _Rewriter:
             source=FileSource.COMPACT,
             changelog=changelog,
             first_sequence=first_sequence,
+            keeps_row_ids=self._options.tracks_rows,
         )
         self._writers.append(writer)
         return writer
 
     def compact_append(self) -> None:
         """One file after another."""
-        columns = [field.name for field in self._storage.schema.fields]
+        columns = self._storage.schema.moved_columns
         rows = self._files.plain(self._task.files, columns, None, _BATCH_ROWS)
         first = min(file.min_sequence_number for file in self._task.files)
         self._replace(self._task.files, self._write(self._writer(0, first), rows))

@@ -188,6 +188,7 @@ def run_sort(storage: TableStorage, task: SortTask) -> CommitMessage:
         level=task.output_level,
         source=FileSource.COMPACT,
         first_sequence=min(file.min_sequence_number for file in task.files),
+        keeps_row_ids=storage.schema.table_options.tracks_rows,
     )
     memory = max(_LEAST_MEMORY, storage.schema.table_options.write_buffer_size // 2)
     try:
@@ -214,7 +215,7 @@ class _Files:
     """The rows of data files; a `RowSource`."""
 
     def __init__(self, storage: TableStorage, task: SortTask, files: Sequence[DataFile]) -> None:
-        self._columns = [field.name for field in storage.schema.fields]
+        self._columns = storage.schema.moved_columns
         self._files = files
         self._bucket = BucketFiles(
             storage,

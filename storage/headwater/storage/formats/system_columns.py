@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headwater.storage.schema.system_fields import (
+    ROW_ID_FIELD,
+    SEQUENCE_FIELD,
+    STORED_TRACKING_FIELDS,
+)
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
@@ -11,22 +16,26 @@ from headwater.storage.types.data_type import DataField
 __all__ = ["KEY_PREFIX", "KIND_FIELD", "SEQUENCE_FIELD", "data_file_fields"]
 
 KEY_PREFIX = "_KEY_"
-SEQUENCE_FIELD = DataField(2**31 - 2, "_SEQUENCE_NUMBER", AtomicType(Root.BIGINT, nullable=False))
-"""The column that orders the rows of one key."""
 KIND_FIELD = DataField(2**31 - 3, "_VALUE_KIND", AtomicType(Root.TINYINT, nullable=False))
 """The column of row kinds: 0 ``+I``, 1 ``-U``, 2 ``+U``, 3 ``-D``."""
 _KEY_ID_START = (2**31 - 1) // 2
 
 
-def data_file_fields(schema: TableSchema, *, thin: bool = False) -> tuple[DataField, ...]:
+def data_file_fields(
+    schema: TableSchema, *, thin: bool = False, tracked: bool = False
+) -> tuple[DataField, ...]:
     """The columns of a data file or changelog file of a table, in their order.
 
     Args:
         schema: The table's schema; without a primary key its columns are the answer.
         thin: Leave the ``_KEY_`` columns out (``data-file.thin-mode``).
+        tracked: True for a file of rows that keep their ids, which come last.
     """
     if not schema.primary_keys:
-        return schema.fields
+        if not tracked:
+            return schema.fields
+        sequence = STORED_TRACKING_FIELDS[SEQUENCE_FIELD.name]
+        return (*schema.fields, ROW_ID_FIELD, sequence)
     keys = () if thin else tuple(
         replace(key, id=_KEY_ID_START + key.id, name=KEY_PREFIX + key.name)
         for key in schema.key_fields

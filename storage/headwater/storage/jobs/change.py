@@ -64,6 +64,10 @@ def update_table(
         raise Invalid(f"table {storage.name}: an update needs a column and its new value")
     for name in changes:
         storage.schema.column(name)
+        if name in storage.schema.tracking_fields:
+            raise Invalid(
+                f"table {storage.name}: column '{name}' is kept by the table and cannot be updated"
+            )
         if name in storage.schema.primary_keys:
             raise Invalid(
                 f"table {storage.name}: column '{name}' is part of the primary key and cannot be "

@@ -259,7 +259,7 @@ def _without(
     predicate: Predicate,
 ) -> list[DataFile]:
     """A file's rows that do not match, as new files in the old one's place in the order."""
-    columns = [field.name for field in storage.schema.fields]
+    columns = storage.schema.moved_columns
     # Null is not true: such rows stay.
     matches = pc.coalesce(to_expression(predicate, storage.schema), pc.scalar(False))
     writer = DataFileWriter(
@@ -268,6 +268,7 @@ def _without(
         split.bucket,
         source=FileSource.APPEND,
         first_sequence=file.min_sequence_number,
+        keeps_row_ids=storage.schema.table_options.tracks_rows,
     )
     try:
         rows: Iterator[pa.RecordBatch] = files.plain([file], columns, None, _BATCH_ROWS)

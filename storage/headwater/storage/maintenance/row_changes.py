@@ -11,6 +11,7 @@ Source: ``UpdatePaimonTableCommand.scala``, ``MergeIntoPaimonTable.scala``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -32,6 +33,7 @@ from headwater.storage.rows.ingest import coerce
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import Split
+from headwater.storage.schema.system_fields import ROW_ID_FIELD
 from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.postponed import BucketsOfPartitions
@@ -40,7 +42,7 @@ from headwater.storage.write.cross_partition_writer import CrossPartitionWriter
 from headwater.storage.write.new_writer import new_writer
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
-__all__ = ["LosingRows", "change_rows"]
+__all__ = ["LosingRows", "change_rows", "moved_rows_writer"]
 
 _BATCH_ROWS = 65536
 
@@ -76,7 +78,10 @@ def change_rows(
     writer = _new_writer(storage, BucketStates(storage, snapshot))
     taken: list[CommitMessage] = []
     try:
-        with writer:
+        with writer, ExitStack() as opened:
+            moved: TableWriter | None = None
+            if storage.schema.table_options.tracks_rows:
+                moved = opened.enter_context(moved_rows_writer(storage, snapshot))
             if snapshot is not None:
                 if rewrites:
                     elsewhere = writer if isinstance(writer, CrossPartitionWriter) else None
@@ -93,15 +98,32 @@ def change_rows(
                 if storage.schema.primary_keys:
                     _upsert(storage, splits, matcher, writer)
                 else:
-                    taken += _AppendChange(storage, snapshot, matcher, writer).messages(splits)
+                    change = _AppendChange(storage, snapshot, matcher, writer, moved)
+                    taken += change.messages(splits)
             rest = matcher.rest()
             if rest is not None and rest.num_rows:
                 writer.write(rest)
-            return [*taken, *writer.finish()]
+            kept = [] if moved is None else moved.finish()
+            return [*taken, *kept, *writer.finish()]
     except BaseException:
         for message in taken:
             delete_message_files(storage, message)
         raise
+
+
+def moved_rows_writer(storage: TableStorage, snapshot: Snapshot | None) -> TableWriter:
+    """A writer of new versions of rows of a row-tracking table, which keep their ids.
+
+    Args:
+        storage: The table.
+        snapshot: The snapshot that the rows were read in.
+    """
+    return TableWriter(
+        storage,
+        max_sequence_numbers={},
+        checked_snapshot=SnapshotIdentity.of(snapshot),
+        keeps_row_ids=True,
+    )
 
 
 def _new_writer(storage: TableStorage, states: BucketStates) -> TableWriter:
@@ -162,12 +184,16 @@ def _any_loses(
 
 @dataclass
 class _AppendChange:
-    """Takes rows out of the files of an append table."""
+    """Takes rows out of the files of an append table.
+
+    New versions of rows go to `moved` if the table has row tracking, else to `writer`.
+    """
 
     storage: TableStorage
     snapshot: Snapshot
     matcher: RowMatcher
     writer: TableWriter
+    moved: TableWriter | None
     buckets: dict[tuple[bytes, int], TakenRows] = field(default_factory=dict)
 
     def messages(self, splits: Sequence[Split]) -> list[CommitMessage]:
@@ -189,18 +215,26 @@ class _AppendChange:
     def _take(self, split: Split, file: DataFile, opened: DataFileReader) -> None:
         """Take the rows that match out of one file."""
         storage = self.storage
-        columns = [item.name for item in storage.schema.fields]
+        columns = storage.schema.moved_columns
         before = opened.deletion_vector
         found: list[npt.NDArray[np.int64]] = []
         for start, batch in opened.positions(columns, self.matcher.predicate, _BATCH_ROWS):
             live = before.kept(start, start + batch.num_rows)
-            matched = self.matcher.match(batch.filter(pa.array(live)))
+            rows = batch.filter(pa.array(live))
+            matched = self.matcher.match(rows)
             if not len(matched.taken):
                 continue
             found.append(np.flatnonzero(live)[matched.taken] + start)
             if matched.added is not None:
-                self.writer.write(matched.added)
+                self._write(rows, matched.taken, matched.added)
         if not found:
             return
         bucket = self.buckets.setdefault((split.partition, split.bucket), TakenRows.of(split))
         bucket.take(storage, file, opened, DeletionVector.of(np.concatenate(found)))
+
+    def _write(self, rows: pa.RecordBatch, taken: npt.NDArray[np.int64], added: pa.Table) -> None:
+        if self.moved is None:
+            self.writer.write(added)
+            return
+        ids = rows.column(ROW_ID_FIELD.name).take(pa.array(taken))
+        self.moved.write(added.select(list(self.storage.schema.field_by_name)), row_ids=ids)

@@ -38,7 +38,7 @@ from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.snapshot.table_statistics import read_statistics
 from headwater.storage.snapshot.tag import read_tag_file, tag_names
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.data_type import Json
+from headwater.storage.types.data_type import DataField, Json
 
 __all__ = ["Damage", "TableCheck", "check_table"]
 
@@ -421,7 +421,10 @@ def _read_file(storage: TableStorage, entry: ManifestEntry, path: str, deep: boo
     reader = format_of_file(path).reader(
         storage.files, path, row_count=file.row_count, options=schema.table_options
     )
-    fields = data_file_fields(schema, thin=schema.table_options.thin_mode) if deep else ()
+    fields: tuple[DataField, ...] = ()
+    if deep:
+        thin = schema.table_options.thin_mode
+        fields = data_file_fields(schema, thin=thin, tracked=file.stores_row_ids)
     if file.write_cols is not None:
         fields = tuple(each for each in fields if each.name in file.write_cols)
     rows = sum(int(batch.num_rows) for batch in reader.batches(fields))

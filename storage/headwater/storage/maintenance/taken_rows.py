@@ -96,13 +96,14 @@ class TakenRows:
         deleted: DeletionVector,
     ) -> list[DataFile]:
         """A file's other rows, as new files in the old one's place in the order."""
-        columns = [item.name for item in storage.schema.fields]
+        columns = storage.schema.moved_columns
         writer = DataFileWriter(
             storage,
             self.partition,
             self.bucket,
             source=FileSource.APPEND,
             first_sequence=file.min_sequence_number,
+            keeps_row_ids=storage.schema.table_options.tracks_rows,
         )
         try:
             for start, batch in opened.positions(columns, None, _BATCH_ROWS):

@@ -89,6 +89,11 @@ class DataFile:
     write_cols_sequences: tuple[int, ...] | None = None
 
     @property
+    def stores_row_ids(self) -> bool:
+        """True if the file has a column of row ids: rows were moved to it and kept theirs."""
+        return self.write_cols is not None and "_ROW_ID" in self.write_cols
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of the file and of those that belong to it."""
         return (self.file_name, *self.extra_files)

@@ -214,6 +214,16 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
         return self._boolean("streaming-read-append-overwrite", False)
 
     @property
+    def tracks_rows(self) -> bool:
+        """True if rows have ids that stay (row tracking)."""
+        return self._boolean("row-tracking.enabled", False)
+
+    @property
+    def groups_row_ids(self) -> bool:
+        """True if the rows that a commit adds to a partition have row ids one after another."""
+        return self._boolean("row-tracking.partition-group-on-commit", True)
+
+    @property
     def reads_sequence_numbers(self) -> bool:
         """True if audit log and binlog have a column of sequence numbers."""
         return self._boolean("table-read.sequence-number.enabled", False)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 
 from headwater.storage.errors import CorruptData, Unsupported
@@ -20,6 +21,7 @@ from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.predicate.filter import ColumnRange, Predicate
 from headwater.storage.read.file_columns import StoredColumn, stored_column
 from headwater.storage.read.row_selection import RowSelection
+from headwater.storage.read.tracked_rows import TrackedRows
 from headwater.storage.scan.pruning import indexed_columns, matching_row_groups
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
@@ -28,7 +30,17 @@ from headwater.storage.types.values import StorageValue, arrow_scalar
 
 __all__ = ["DataFileReader", "PartitionColumns", "missing_columns"]
 
+# No column of a file has a name with this character.
+_POSITION = "\0position"
 _SYSTEM_FIELDS = {field.name: field for field in (SEQUENCE_FIELD, KIND_FIELD)}
+
+
+def with_positions(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
+    """A batch that begins at a position, with the positions of its rows as the last column."""
+    positions = pa.array(np.arange(start, start + batch.num_rows))
+    return pa.RecordBatch.from_arrays(
+        [*batch.columns, positions], names=[*batch.schema.names, _POSITION]
+    )
 
 
 def missing_columns(file: DataFile, schema: TableSchema) -> list[str]:
@@ -102,6 +114,7 @@ class DataFileReader:
             )
         self._format = format_of_file(path)
         self._file = file
+        self._tracked = TrackedRows(file, path)
         # The predicate, by its identity: a reader is asked by one.
         self._selected: tuple[int, bool, RowSelection | None] | None = None
         self._present = storage.schema
@@ -142,7 +155,8 @@ class DataFileReader:
         """Rows with these columns, under their present names, without those that are deleted.
 
         Args:
-            columns: Present columns, ``_SEQUENCE_NUMBER``, ``_VALUE_KIND``.
+            columns: Present columns, ``_SEQUENCE_NUMBER``, ``_VALUE_KIND``; with row tracking
+                ``_ROW_ID``.
             predicate: Row groups that cannot match are left out, and rows that an index of the
                 file excludes; other rows are not filtered.
             batch_rows: Rows of a batch at most.
@@ -164,7 +178,8 @@ class DataFileReader:
             batch_rows=batch_rows,
             batch_bytes=batch_bytes,
         )
-        for batch in self._batches(read, wanted, selection):
+        numbered = any(source.wanted.name in self._present.tracking_fields for source in sources)
+        for batch in self._batches(read, wanted, selection, numbered):
             if not columns:
                 yield batch
                 continue
@@ -228,9 +243,13 @@ class DataFileReader:
         read: Callable[[Sequence[int]], Iterator[pa.RecordBatch]],
         groups: Sequence[int],
         selection: RowSelection | None,
+        numbered: bool,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of row groups, those left out that are deleted or not selected."""
-        if selection is None and self._deleted is None:
+        """The rows of row groups, those left out that are deleted or not selected.
+
+        If `numbered`, with their positions as the last column.
+        """
+        if selection is None and self._deleted is None and not numbered:
             yield from read(groups)
             return
         vector = self.deletion_vector
@@ -243,6 +262,8 @@ class DataFileReader:
             if selection is not None and not selection.any_between(at, ends[group]):
                 continue
             for batch in read([group]):
+                if numbered:
+                    batch = with_positions(batch, at)
                 found = (
                     vector.without(batch, at)
                     if selection is None
@@ -278,7 +299,8 @@ class DataFileReader:
         starts = self._reader.row_group_starts
         for group in self._groups(predicate, False):
             at = starts[group]
-            for batch in self._reader.batches(list(stored.values()), [group], batch_rows):
+            for read in self._reader.batches(list(stored.values()), [group], batch_rows):
+                batch = with_positions(read, at)
                 found = [self._column(source, batch) for source in sources]
                 yield at, pa.RecordBatch.from_arrays(found, names=list(columns))
                 at += batch.num_rows
@@ -286,6 +308,9 @@ class DataFileReader:
     def _source(self, name: str) -> StoredColumn:
         if name in self._partition.values:
             return StoredColumn(self._present.column(name), None)
+        tracked = self._present.tracking_fields.get(name)
+        if tracked is not None:
+            return StoredColumn(tracked, self._tracked.stored(name))
         if name in _SYSTEM_FIELDS and name not in self._present.field_by_name:
             return StoredColumn(_SYSTEM_FIELDS[name], _SYSTEM_FIELDS[name])
         return stored_column(self._present.column(name), self._schema, self._present)
@@ -294,6 +319,9 @@ class DataFileReader:
         if source.wanted.name in self._partition.values:
             return self._partition.column(source.wanted, batch.num_rows)
         column = None if source.stored is None else batch.column(source.stored.name)
+        if source.wanted.name in self._present.tracking_fields:
+            positions = batch.column(batch.num_columns - 1)
+            return self._tracked.column(source.wanted.name, column, positions)
         return source.convert(column, batch.num_rows, f"file {self.path}", self._zone)
 
     def _groups(self, predicate: Predicate | None, keys_only: bool) -> list[int]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.read.batches import coalesced, filtered
 from headwater.storage.read.split import BucketFiles
 from headwater.storage.scan.split import Split
+from headwater.storage.schema.system_fields import ROW_ID_FIELD
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["FILE_COLUMN", "POSITION_COLUMN", "positioned_rows"]
+__all__ = ["FILE_COLUMN", "POSITION_COLUMN", "RowIds", "positioned_rows"]
 
 FILE_COLUMN = "_headwater_file"
 """The name of the data file that holds a row."""
@@ -59,3 +62,52 @@ def positioned_rows(
 
     found = rows() if predicate is None else filtered(rows(), storage.schema, predicate)
     yield from coalesced((batch.select(names) for batch in found), batch_rows)
+
+
+@dataclass
+class RowIds:
+    """The ids of rows of a row-tracking table, by the places where they stand.
+
+    Of a file that stores them all are held, 8 bytes each, one file at a time.
+
+    Attributes:
+        storage: The table.
+        splits: A split for each file, by its name.
+    """
+
+    storage: TableStorage
+    splits: Mapping[str, Split]
+    _last: tuple[str, npt.NDArray[np.int64]] | None = field(default=None, init=False)
+
+    def of(self, rows: pa.RecordBatch) -> pa.Array:
+        """The ids of some rows.
+
+        Args:
+            rows: With `FILE_COLUMN` and `POSITION_COLUMN`.
+
+        Raises:
+            CorruptData: A file is missing or damaged, or has rows without ids.
+        """
+        files = rows.column(FILE_COLUMN).dictionary_encode()
+        numbers = files.indices.to_numpy()
+        positions = rows.column(POSITION_COLUMN).to_numpy()
+        ids = np.empty(rows.num_rows, np.int64)
+        for number, name in enumerate(files.dictionary.to_pylist()):
+            own = numbers == number
+            ids[own] = self._of_file(name, positions[own])
+        return pa.array(ids)
+
+    def _of_file(self, name: str, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        split = self.splits[name]
+        (file,) = split.files
+        if file.first_row_id is not None and not file.stores_row_ids:
+            first: npt.NDArray[np.int64] = positions + file.first_row_id
+            return first
+        if self._last is None or self._last[0] != name:
+            opened = BucketFiles(self.storage, split.directory, split.partition_values).open(file)
+            parts = [
+                batch.column(0).to_numpy()
+                for batch in opened.rows([ROW_ID_FIELD.name], None, 1 << 16)
+            ]
+            self._last = name, np.concatenate(parts)
+        return self._last[1][positions]

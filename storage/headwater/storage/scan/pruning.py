@@ -41,6 +41,7 @@ from headwater.storage.predicate.filter import (
 from headwater.storage.rows.binary_row import deserialize_row, serialize_row
 from headwater.storage.rows.bucket import bucket_numbers
 from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.schema.system_fields import ROW_ID_FIELD, TRACKING_FIELDS
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -50,6 +51,8 @@ from headwater.storage.types.values import StorageValue
 __all__ = ["Pruner", "indexed_columns", "matching_row_groups"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_TRACKING_IDS = frozenset(field.id for field in TRACKING_FIELDS.values())
 
 _INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 _FLOATS = (Root.FLOAT, Root.DOUBLE)
@@ -303,7 +306,16 @@ def value_ranges(
         if any(name not in schema.field_by_name for name in stored):
             return {}
         fields = schema.columns(stored)
-    return _evolved(file, file.value_stats, fields, schema, columns)
+    own = [item for item in columns if item.id not in _TRACKING_IDS]
+    ranges = _evolved(file, file.value_stats, fields, schema, own)
+    if file.first_row_id is not None and not file.stores_row_ids:
+        first, rows = file.first_row_id, file.row_count
+        ranges |= {
+            item.name: ColumnRange(first, first + rows - 1, 0, rows)
+            for item in columns
+            if item.id == ROW_ID_FIELD.id
+        }
+    return ranges
 
 
 def _evolved(

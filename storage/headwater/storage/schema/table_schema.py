@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType
 from headwater.storage.options import TableOptions
+from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import (
     ArrayType,
@@ -145,9 +146,25 @@ class TableSchema:
         """The columns by field id."""
         return {item.id: item for item in self.fields}
 
+    @property
+    def tracking_fields(self) -> Mapping[str, DataField]:
+        """The columns of row ids and sequence numbers by name; none without row tracking."""
+        return TRACKING_FIELDS if self.table_options.tracks_rows else {}
+
+    @cached_property
+    def moved_columns(self) -> tuple[str, ...]:
+        """The names of what a row keeps when it is moved to another file: in a row-tracking table
+        its id and its version, too.
+        """
+        return (*self.field_by_name, *self.tracking_fields)
+
     def column(self, name: str) -> DataField:
-        """A column; raises NotFound (COLUMN) naming the columns there are."""
-        found = self.field_by_name.get(name)
+        """A column, with row tracking also ``_ROW_ID`` or ``_SEQUENCE_NUMBER``.
+
+        Raises:
+            NotFound: (COLUMN) It does not exist; the message names the columns there are.
+        """
+        found = self.field_by_name.get(name) or self.tracking_fields.get(name)
         if found is None:
             raise NotFound(
                 f"column '{name}' does not exist; the columns are {', '.join(self.field_by_name)}",

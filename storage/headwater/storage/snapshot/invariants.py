@@ -12,6 +12,7 @@ __all__ = [
     "INVARIANTS",
     "check_invariants",
     "record_counts_add_up",
+    "row_ids_are_not_given_twice",
     "schema_does_not_go_back",
     "snapshot_ids_are_dense",
     "time_does_not_run_backwards",
@@ -41,11 +42,17 @@ def schema_does_not_go_back(before: Snapshot | None, after: Snapshot) -> bool:
     return before is None or after.schema_id >= before.schema_id
 
 
+def row_ids_are_not_given_twice(before: Snapshot | None, after: Snapshot) -> bool:
+    """The next row id never decreases."""
+    return before is None or (after.next_row_id or 0) >= (before.next_row_id or 0)
+
+
 INVARIANTS: tuple[Invariant, ...] = (
     snapshot_ids_are_dense,
     time_does_not_run_backwards,
     record_counts_add_up,
     schema_does_not_go_back,
+    row_ids_are_not_given_twice,
 )
 
 

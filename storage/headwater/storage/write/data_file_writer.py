@@ -79,6 +79,7 @@ class DataFileWriter:
         changelog: True if the files are changelog files.
         first_sequence: Append tables: the sequence number of the first row.
         prefix: The beginning of the files' names; None is the usual one.
+        keeps_row_ids: True for rows of a row-tracking table that are moved, and so have ids.
 
     Attributes:
         next_sequence: Append tables: the sequence number of the next file's first row.
@@ -99,12 +100,14 @@ class DataFileWriter:
         changelog: bool = False,
         first_sequence: int = 0,
         prefix: str | None = None,
+        keeps_row_ids: bool = False,
     ) -> None:
         schema = storage.schema
         options = schema.table_options
         self._encoding = file_encoding(schema, level, changelog=changelog)
         self._storage = storage
-        self._fields = data_file_fields(schema, thin=options.thin_mode)
+        self._keeps_row_ids = keeps_row_ids
+        self._fields = data_file_fields(schema, thin=options.thin_mode, tracked=keeps_row_ids)
         # A thin file's schema has no _KEY_ columns; every other name is that of an input column.
         self._sources = [
             field.name.removeprefix(KEY_PREFIX)
@@ -133,7 +136,8 @@ class DataFileWriter:
 
         Args:
             rows: The table's columns; for a primary-key table also ``_SEQUENCE_NUMBER`` and
-                ``_VALUE_KIND``. The order of the columns does not matter.
+                ``_VALUE_KIND``; for rows that keep their ids ``_ROW_ID`` and ``_SEQUENCE_NUMBER``,
+                null in rows that are changed. The order of the columns does not matter.
         """
         row_bytes = rows.nbytes / max(rows.num_rows, 1)
         step = min(_MOST_ROWS, max(_LEAST_ROWS, int(self._target / 8 / max(row_bytes, 1))))
@@ -178,7 +182,8 @@ class DataFileWriter:
             block_bytes=self._encoding.block_bytes,
         )
         indexes = FileIndexBuilder(self._indexes, self._storage.schema.field_by_name)
-        return place, file, _Summary(self._storage, self._encoding.statistics_mode), indexes
+        mode = self._encoding.statistics_mode
+        return place, file, _Summary(self._storage, mode, self._keeps_row_ids), indexes
 
     def roll(self) -> None:
         """Close the file that is open; rows that follow go to another."""
@@ -211,8 +216,10 @@ class DataFileWriter:
 class _Summary:
     """The metadata of one file, gathered while its rows pass by."""
 
-    def __init__(self, storage: TableStorage, statistics_mode: str) -> None:
+    def __init__(self, storage: TableStorage, statistics_mode: str, keeps_row_ids: bool) -> None:
         schema = storage.schema
+        self._keeps_row_ids = keeps_row_ids
+        self._changed = False
         options = schema.table_options
         self._storage = storage
         self._options = options
@@ -239,6 +246,11 @@ class _Summary:
             rows, fields, self._options, self._thin_keys, self._statistics_mode
         )
         self._value_stats.append(stats)
+        if self._keeps_row_ids:
+            versions = rows.column(SEQUENCE_FIELD.name)
+            self._changed |= versions.null_count > 0
+            ends = pc.min_max(versions)
+            self._sequences += [end.as_py() for end in ends.values() if end.is_valid]
         if not self._keyed:
             return
         self._key_stats.append(column_statistics(rows, self._keys, KEY_STATISTICS))
@@ -269,6 +281,15 @@ class _Summary:
             first, last = min(self._sequences), max(self._sequences)
             key_types = [field.type for field in self._keys]
             key_stats = combine_statistics(self._key_stats, self._counts, key_types)
+        write_columns: tuple[str, ...] | None = None
+        if self._keeps_row_ids:
+            # 0 is told at the commit: the snapshot that it makes.
+            first = min(self._sequences, default=0)
+            last = 0 if self._changed else max(self._sequences)
+            own = data_file_fields(self._storage.schema, tracked=True)
+            write_columns = tuple(field.name for field in own)
+            if columns is None:
+                columns = tuple(field.name for field in fields)
         return DataFile(
             file_name=name,
             file_size=size,
@@ -287,6 +308,7 @@ class _Summary:
             delete_row_count=self._deletes,
             file_source=source,
             value_stats_cols=columns,
+            write_cols=write_columns,
         )
 
 

@@ -28,6 +28,7 @@ from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.distribute import Bucket, BucketRows, distribute
 from headwater.storage.rows.ingest import TabularData, arrow_table, coerce
 from headwater.storage.rows.kinds import take_row_kinds
+from headwater.storage.schema.system_fields import ROW_ID_FIELD
 from headwater.storage.snapshot.snapshot import SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import Assigner, FixedBuckets
@@ -109,6 +110,8 @@ class TableWriter:
         assigner: Finds the rows' buckets; None is by their bucket key.
         buffer_bytes: Bytes of rows held before files are written; None takes
             ``write-buffer-size``. A flush needs about three times as much for a moment.
+        keeps_row_ids: True for new versions of rows of a row-tracking table, each of which comes
+            with its id.
 
     Raises:
         Unsupported: The table has options that Headwater does not follow when writing.
@@ -122,6 +125,7 @@ class TableWriter:
         checked_snapshot: SnapshotIdentity | None = None,
         assigner: Assigner | None = None,
         buffer_bytes: int | None = None,
+        keeps_row_ids: bool = False,
     ) -> None:
         storage.refuse(Operation.WRITE)
         refuse_formats(storage.schema)
@@ -134,6 +138,7 @@ class TableWriter:
         )
         self._sequences = max_sequence_numbers
         self._checked = checked_snapshot
+        self._keeps_row_ids = keeps_row_ids
         self._limit = buffer_bytes or self._options.write_buffer_size
         self._assigner = FixedBuckets(storage) if assigner is None else assigner
         self._postponed = postponed_storage(storage)
@@ -164,6 +169,7 @@ class TableWriter:
         row_kinds: pa.Array | pa.ChunkedArray | None = None,
         *,
         keeps_nulls: bool = False,
+        row_ids: pa.Array | pa.ChunkedArray | None = None,
     ) -> None:
         """Add rows.
 
@@ -173,6 +179,7 @@ class TableWriter:
             row_kinds: The rows' kinds instead: ``+I``, ``-U``, ``+U``, ``-D``, or 0 to 3 in that
                 order. Without any (and without ``rowkind.field``) every row is added.
             keeps_nulls: The rows are the table's own: nulls do not become default values.
+            row_ids: The rows' ids, to a writer of rows that keep theirs.
 
         Raises:
             Invalid: The data does not fit the table; nothing of it is written.
@@ -193,6 +200,11 @@ class TableWriter:
         elif self._keyed:
             zeros = pa.repeat(pa.scalar(0, pa.int8()), rows.num_rows)
             rows = rows.append_column(KIND_FIELD.name, zeros)
+        if self._keeps_row_ids:
+            assert row_ids is not None
+            rows = rows.append_column(ROW_ID_FIELD.name, row_ids)
+            changed = pa.nulls(rows.num_rows, pa.int64())
+            rows = rows.append_column(SEQUENCE_FIELD.name, changed)
         try:
             self._assigner.expect(rows)
             self._add(rows)
@@ -340,7 +352,12 @@ class TableWriter:
             if bucket[1] == POSTPONE_BUCKET:
                 writer = DataFileWriter(self._postponed, *bucket, prefix=self._postponed_prefix)
             else:
-                writer = DataFileWriter(self._storage, *bucket, first_sequence=first)
+                writer = DataFileWriter(
+                    self._storage,
+                    *bucket,
+                    first_sequence=first,
+                    keeps_row_ids=self._keeps_row_ids,
+                )
         self._open[bucket] = writer
         writer.write(rows)
 
