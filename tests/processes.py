@@ -93,9 +93,15 @@ class ServerProcess:
 
 
 @contextmanager
-def serving(settings: Mapping[str, object]) -> Iterator[str]:
-    """A server's process, which is told to stop at the end; its address."""
-    with ServerProcess(settings) as process:
+def serving(
+    settings: Mapping[str, object], serve: Callable[..., None] | None = None, *arguments: str
+) -> Iterator[str]:
+    """A server's process, which is told to stop at the end; its address.
+
+    Args:
+        settings, serve, arguments: As for `ServerProcess`.
+    """
+    with ServerProcess(settings, serve, *arguments) as process:
         first = process.stderr.readline()
         with ThreadPoolExecutor(1) as drain:
             # Nobody reads the rest: let it go rather than fill the pipe.

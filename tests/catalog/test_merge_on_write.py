@@ -184,7 +184,9 @@ def test_gentle_lookups_wait_for_several_commits(lake: Lake) -> None:
 
 def test_an_expired_row_that_was_replaced_stays_away(lake: Lake, tmp_path: Path) -> None:
     now = [1_700_000_000]
-    runtime = replace(SYSTEM_RUNTIME, now_millis=lambda: now[0] * 1000)
+    runtime = replace(
+        SYSTEM_RUNTIME, now_millis=lambda: now[0] * 1000, monotonic=lambda: float(now[0])
+    )
     options = {"record-level.expire-time": "10 s", "record-level.time-field": "t"}
     with connect(tmp_path / "other", runtime=runtime) as other:
         other.create_database("d")

@@ -14,7 +14,7 @@ import pytest
 from headwater.catalog.table.table import Table
 from headwater.client import connect
 from headwater.storage.errors import Invalid
-from headwater.storage.runtime import SYSTEM_RUNTIME
+from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 EXPIRING = {"record-level.expire-time": "10 s", "record-level.time-field": "t"}
 NOW = 1_700_000_000
@@ -30,11 +30,17 @@ class Clock:
         """The time, milliseconds."""
         return self.seconds * 1000
 
+    @property
+    def runtime(self) -> Runtime:
+        return replace(
+            SYSTEM_RUNTIME, now_millis=self.now_millis, monotonic=lambda: float(self.seconds)
+        )
+
 
 def _table(
     folder: Path, clock: Clock, kind: pa.DataType, options: Mapping[str, str] = EXPIRING
 ) -> Table:
-    lake = connect(folder, runtime=replace(SYSTEM_RUNTIME, now_millis=clock.now_millis))
+    lake = connect(folder, runtime=clock.runtime)
     lake.create_database("d", ignore_if_exists=True)
     lake.drop_table("d.t", ignore_if_not_exists=True)
     schema = pa.schema([pa.field("k", pa.int64(), False), ("t", kind), ("v", pa.int64())])

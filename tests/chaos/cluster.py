@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import signal
-import struct
 import subprocess
 import time
 from collections.abc import Sequence
@@ -21,31 +19,15 @@ from tests.chaos.database import Database, free_port, open_database
 from tests.chaos.ledger import Ledger
 from tests.chaos.proxy import Proxy
 from tests.processes import ServerProcess
+from tests.wrong_clock import WrongClock, serve
 
 from headwater.migrations import upgrade
-from headwater.server.settings import load_settings
-from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 __all__ = ["WAREHOUSE", "Clients", "Cluster", "Servers"]
 
 WAREHOUSE = "main"
 _DISK_SIZE = "400m"
-_CLOCK = struct.Struct("q")
 _PATIENCE_SECONDS = 120
-
-
-def serve(settings: dict[str, Any], clock: str) -> None:
-    """Serve, with a clock that goes wrong by as many milliseconds as a file says."""
-    from headwater.server.run import run
-
-    with open(clock, "rb") as file:
-        offset = mmap.mmap(file.fileno(), _CLOCK.size, access=mmap.ACCESS_READ)
-
-    def now_millis() -> int:
-        (wrong,) = _CLOCK.unpack(offset[: _CLOCK.size])
-        return SYSTEM_RUNTIME.now_millis() + int(wrong)
-
-    run(load_settings(settings), Runtime(now_millis, SYSTEM_RUNTIME.new_uuid, time.sleep))
 
 
 class Servers:
@@ -114,12 +96,7 @@ class Servers:
 
     def set_clock(self, at: int, millis: int) -> None:
         """Let its clock go wrong by so much; 0 is right."""
-        path = self._clock(at)
-        if not path.exists():
-            path.write_bytes(_CLOCK.pack(millis))
-            return
-        with path.open("r+b") as file, mmap.mmap(file.fileno(), _CLOCK.size) as place:
-            place[: _CLOCK.size] = _CLOCK.pack(millis)
+        WrongClock(self._clock(at)).set(millis)
 
     def wait_until_ready(self) -> Sequence[str]:
         """Wait for all; those that are not ready in time, with what they say."""

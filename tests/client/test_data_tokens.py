@@ -37,6 +37,7 @@ class Clock:
             lambda: SYSTEM_RUNTIME.now_millis() + self.ahead,
             SYSTEM_RUNTIME.new_uuid,
             lambda seconds: None,
+            monotonic=lambda: SYSTEM_RUNTIME.monotonic() + self.ahead / 1000,
         )
 
 

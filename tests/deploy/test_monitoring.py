@@ -39,7 +39,7 @@ def metrics(tmp_path: Path, new_sqlite: NewSqlite, serve: Callable[..., str]) ->
     """The samples of a server that has counted one of everything, with their labels."""
     url = new_sqlite(tmp_path / "headwater.db")
     catalog = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
-    made = Metrics(lambda: {"main": Backlog(0, 0)}, lambda: 1)
+    made = Metrics(lambda: {"main": Backlog(0, 0)}, lambda: 1, catalog.runtime)
     made.watch(catalog.operation.database)
     made.committed("main", True, 0.1)
     made.fast_lane_taken("a")

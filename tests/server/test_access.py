@@ -104,7 +104,6 @@ def server(
             database,
             warehouse="main",
             location=str(tmp_path / "lake"),
-            runtime=clock.runtime,
             undrop_millis=3_600_000,
         )
         with acting_as("maker"):

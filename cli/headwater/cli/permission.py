@@ -22,7 +22,6 @@ from headwater.catalog.table.display import time_text
 from headwater.cli.arguments import duration
 from headwater.cli.connection import on_lake
 from headwater.cli.output import AsJson, print_rows
-from headwater.storage.runtime import SYSTEM_RUNTIME
 
 if TYPE_CHECKING:
     from headwater.client import Lake
@@ -156,7 +155,7 @@ def grant_access(
     until = None
     if expires is not None:
         lasts = duration(expires, "--expires-in") // timedelta(milliseconds=1)
-        until = SYSTEM_RUNTIME.now_millis() + lasts
+        until = lake.runtime.earliest_millis() + lasts
     columns = _columns(target_type, column, except_column)
     grant = Grant(_target(target_type, name), access, principal, columns, until)
     lake.catalog.permissions.grant(grant)

@@ -15,7 +15,6 @@ from headwater.catalog.table.display import time_text
 from headwater.cli.arguments import duration
 from headwater.cli.connection import DEFAULT_DATABASE, DatabaseOption
 from headwater.cli.output import AsJson, print_rows
-from headwater.storage.runtime import SYSTEM_RUNTIME
 
 if TYPE_CHECKING:
     from headwater.catalog.sql.admin.tokens import Tokens
@@ -93,8 +92,7 @@ def create(
 def list_tokens(database_url: DatabaseOption = DEFAULT_DATABASE, as_json: AsJson = False) -> None:
     """List the tokens' names, their limits and when they expire, never the tokens themselves."""
     with _tokens(database_url) as tokens:
-        found = tokens.list()
-    now = SYSTEM_RUNTIME.now_millis()
+        found, now = tokens.list(), tokens.runtime.latest_millis()
     print_rows(
         ["name", "created", "expires", "valid", "scopes", "warehouses", "access key"],
         [
@@ -129,4 +127,4 @@ def _tokens(database_url: str) -> Iterator[Tokens]:
 
     keys = option_keys(os.environ)
     with opened_database(database_url) as database:
-        yield Tokens(database, SYSTEM_RUNTIME, keys)
+        yield Tokens(database, database.runtime, keys)

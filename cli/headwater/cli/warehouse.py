@@ -14,7 +14,6 @@ from headwater.catalog.table.display import time_text
 from headwater.cli.arguments import Unset, pairs
 from headwater.cli.connection import DEFAULT_DATABASE, DatabaseOption
 from headwater.cli.output import AsJson, print_rows
-from headwater.storage.runtime import SYSTEM_RUNTIME
 
 if TYPE_CHECKING:
     from headwater.catalog.sql.admin.warehouses import Warehouses
@@ -116,8 +115,8 @@ def rotate_key(database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
 
     keys = option_keys(os.environ)
     with opened_database(database_url) as database:
-        warehouses = Warehouses(database, SYSTEM_RUNTIME, keys).rotate_key()
-        secrets = Tokens(database, SYSTEM_RUNTIME, keys).rotate_key()
+        warehouses = Warehouses(database, database.runtime, keys).rotate_key()
+        secrets = Tokens(database, database.runtime, keys).rotate_key()
     print(
         f"the options of {warehouses} warehouses and the secrets of {secrets} access keys are "
         "encrypted anew"
@@ -145,4 +144,4 @@ def _warehouses(database_url: str) -> Iterator[Warehouses]:
 
     keys = option_keys(os.environ)
     with opened_database(database_url) as database:
-        yield Warehouses(database, SYSTEM_RUNTIME, keys)
+        yield Warehouses(database, database.runtime, keys)

@@ -83,12 +83,12 @@ def connect(
                 runtime=runtime,
             )
             rest.connect()
-            return Lake(rest, runtime)
+            return Lake(rest, rest.runtime)
         case "" | "file":
             _refuse(text, token=token)
             database, place = database_of(text, location)
             catalog = _embedded(database, warehouse, place, options, runtime)
-            return Lake(catalog, runtime)
+            return Lake(catalog, catalog.runtime)
         case "s3" | "s3a":
             raise Invalid(
                 f"{text} can hold tables, but a catalog needs a database: "
@@ -97,7 +97,8 @@ def connect(
     # Not the URL: it may hold a password.
     _refuse("a SQL database", token=token)
     database, place = database_of(text, location)
-    return Lake(_embedded(database, warehouse, place, options, runtime), runtime)
+    catalog = _embedded(database, warehouse, place, options, runtime)
+    return Lake(catalog, catalog.runtime)
 
 
 def database_of(target: str, location: str | os.PathLike[str] | None) -> tuple[str, str]:

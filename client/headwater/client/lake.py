@@ -42,11 +42,14 @@ class Lake:
     Args:
         catalog: The catalog beneath.
         runtime: Clock and names for the tables' commits.
+
+    Attributes:
+        runtime: The same.
     """
 
     def __init__(self, catalog: Catalog, runtime: Runtime = SYSTEM_RUNTIME) -> None:
         self._catalog = catalog
-        self._runtime = runtime
+        self.runtime = runtime
 
     def __repr__(self) -> str:
         return str(self._display())
@@ -265,7 +268,7 @@ class Lake:
             raise Invalid(
                 f"{name} is a system table, which is only read: Lake.system_table reads it"
             )
-        return Table(self._catalog, self._catalog.tables.get(identifier), self._runtime)
+        return Table(self._catalog, self._catalog.tables.get(identifier), self.runtime)
 
     def system_table(self, name: str) -> SystemTable:
         """A system table by its name: ``sales.orders$snapshots``, ``sys.tables``.
@@ -278,12 +281,12 @@ class Lake:
         if identifier.database == SYSTEM_DATABASE:
             return self.inspect.system_table(identifier)
         info = self._catalog.tables.get(identifier.without_system_table)
-        return system_table_of(identifier, Table(self._catalog, info, self._runtime).inspect)
+        return system_table_of(identifier, Table(self._catalog, info, self.runtime).inspect)
 
     @property
     def inspect(self) -> LakeInspect:
         """The warehouse's system tables: ``lake.inspect.tables()`` and so on."""
-        return LakeInspect(self._catalog, self._runtime)
+        return LakeInspect(self._catalog, self.runtime)
 
     def table_exists(self, name: str) -> bool:
         """True if there is such a table."""
@@ -413,7 +416,7 @@ class Lake:
         else:
             snapshot = source.latest_snapshot()
         database = self._catalog.databases.get(identifier.database)
-        folder = new_folder(identifier.table, self._runtime.new_uuid())
+        folder = new_folder(identifier.table, self.runtime.new_uuid())
         location = f"{database.location.rstrip('/')}/{folder}"
         # No data token is for a table that is not there yet.
         place = replace(source.info, identifier=identifier, path=location, is_external=True)

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.wire.tables import ConfigResponse, Empty
+from headwater.client.server_clock import ServerClock
 from headwater.client.transport import ByteStream, Timeouts, Transport, encode_path
 from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.runtime import Runtime
@@ -63,7 +64,7 @@ class Requests:
         options: The caller's own options; ``header.*`` become request headers.
         timeouts: The timeouts for the server.
         retries: The number of retries when the server asks for one or is out of reach.
-        runtime: Waits between attempts.
+        runtime: Clock and names.
 
     Raises:
         Invalid: The address is not one.
@@ -93,7 +94,9 @@ class Requests:
             )
         self.url = url.rstrip("/")
         self.asked_for = warehouse
-        self.runtime = runtime
+        # Its own: it is compared with this server's alone.
+        clock = runtime.new_clock()
+        self.runtime = runtime.with_clock(clock)
         self._own = dict(options or {})
         self._authorization = {} if token is None else {"authorization": f"Bearer {token}"}
         self._transport = Transport(
@@ -101,7 +104,8 @@ class Requests:
             {**_headers(self._own), **self._authorization},
             timeouts or Timeouts(),
             retries,
-            runtime,
+            self.runtime,
+            ServerClock(clock, self.url),
         )
         self._handshake: Handshake | None = None
         self._lock = Lock()

@@ -54,7 +54,7 @@ class RestCatalog:
             below them, its overrides above (``ConfigResponse.java``).
         timeouts: The timeouts for the server.
         retries: The number of retries when the server asks for one or is out of reach.
-        runtime: Waits between attempts.
+        runtime: Clock and names.
 
     Raises:
         Invalid: The address is not one.
@@ -98,6 +98,11 @@ class RestCatalog:
 
     def __repr__(self) -> str:
         return f"RestCatalog({self.url!r}, warehouse={self._requests.asked_for!r})"
+
+    @property
+    def runtime(self) -> Runtime:
+        """Clock and names, for tables, too; its clock knows the server's."""
+        return self._requests.runtime
 
     def connect(self) -> None:
         """Ask the server for its configuration now, so that a wrong address or token shows."""

@@ -7,7 +7,7 @@ import re
 import ssl
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from http import HTTPStatus
 from threading import Lock
 from typing import TypeVar
@@ -17,6 +17,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from headwater.catalog.wire.tables import ERROR_KIND_HEADER, ErrorResponse
+from headwater.client.server_clock import ServerClock
 from headwater.storage.errors import (
     AlreadyExists,
     Conflict,
@@ -257,6 +258,7 @@ class Transport:
         timeouts: The timeouts for connecting and reading.
         retries: The number of retries when the server asks for one or is out of reach.
         runtime: Waits between attempts.
+        server_clock: Notes the times that answers tell.
 
     Raises:
         Invalid: A header cannot be sent.
@@ -267,6 +269,7 @@ class Transport:
     timeouts: Timeouts
     retries: int
     runtime: Runtime
+    server_clock: ServerClock
     _client: httpx.Client | None = field(default=None, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
@@ -277,13 +280,14 @@ class Transport:
                 what = "the token" if name == "authorization" else f"the header '{name}'"
                 raise Invalid(f"{what} must be text of visible ASCII characters in one line")
 
-    def __getstate__(self) -> tuple[str, Mapping[str, str], Timeouts, int, Runtime]:
+    def __getstate__(self) -> dict[str, object]:
         """All but the connections."""
-        return self.url, self.headers, self.timeouts, self.retries, self.runtime
+        kept = {each.name for each in fields(self) if each.init}
+        return {name: value for name, value in self.__dict__.items() if name in kept}
 
-    def __setstate__(self, state: tuple[str, Mapping[str, str], Timeouts, int, Runtime]) -> None:
+    def __setstate__(self, state: Mapping[str, object]) -> None:
         """As new."""
-        self.url, self.headers, self.timeouts, self.retries, self.runtime = state
+        self.__dict__.update(state)
         self._client, self._lock = None, Lock()
 
     def close(self) -> None:
@@ -357,6 +361,7 @@ class Transport:
             ) from error
         except httpx.InvalidURL as error:
             raise Invalid(f"'{self.url}' is not the address of a catalog: {error}") from error
+        self.server_clock.note(response.headers.get("date"))
         return Answer(response.status_code, response.text, response.headers, request)
 
     def stream(self, path: str, body: BaseModel) -> ByteStream:

@@ -21,6 +21,7 @@ from headwater.server.config import routes as config
 from headwater.server.consumers import routes as consumers
 from headwater.server.data_tokens import DataTokens
 from headwater.server.databases import routes as databases
+from headwater.server.date_header import DATE_HEADER, DateHeader
 from headwater.server.denials import Denials
 from headwater.server.dependencies import Principals, Services
 from headwater.server.envelope import Envelope, RequestIds
@@ -221,7 +222,10 @@ def _lifespan(
     async def lifespan(app: FastAPI) -> AsyncIterator[Mapping[str, object]]:
         services = app.state.services
         assert isinstance(services, Services)
-        yield {COUNT_REFUSAL: services.metrics.refused}
+        yield {
+            COUNT_REFUSAL: services.metrics.refused,
+            DATE_HEADER: DateHeader(services.runtime.now_millis),
+        }
         if at_end is not None:
             at_end()
 

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from headwater.server.connections import Connections
+from headwater.server.date_header import DATE_HEADER, DateHeader
 from headwater.server.errors import error_response
 
 __all__ = ["COUNT_REFUSAL", "HttpProtocol"]
@@ -59,6 +60,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._heads = self._ends = 0
         self._is_ending = False
         self._count_refusal: Callable[[int], None] | None = app_state.get(COUNT_REFUSAL)
+        self._date: DateHeader | None = app_state.get(DATE_HEADER)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, if there is room for another connection."""
@@ -124,6 +126,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._received = self._body = 0
         self._stop_timer()
         self._open.busy(self)
+        if self._date is not None:
+            # uvicorn's own date is the machine's, however wrong that is.
+            self.server_state.default_headers = self._date.headers()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

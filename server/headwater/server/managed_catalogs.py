@@ -116,7 +116,6 @@ class ManagedCatalogs:
             warehouse=info.name,
             location=info.location,
             storage_options=info.options,
-            runtime=self._runtime,
             undrop_millis=self._undrop_millis,
             external_locations=self._external_locations,
             is_managed=True,

@@ -33,6 +33,7 @@ __all__ = ["Metrics", "share_between_workers"]
 
 _SHARED = "PROMETHEUS_MULTIPROC_DIR"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_CLOCKS = {"machine": "machine", "other": "database"}
 
 
 class _Committing:
@@ -296,6 +297,14 @@ class Metrics:
             found_well[label] = min(float(is_well), found_well.get(label, 1.0))
         told = "1 while the storage of the warehouse answered when it was asked last."
         registry.register(_Sampled("headwater_warehouse_ready", told, found_well, "warehouse"))
+        if self._runtime.clock is not None:
+            told = "How far a clock is ahead of the time counted since the server started."
+            found_ahead = {
+                _CLOCKS[name]: each for name, each in self._runtime.clock.differences().items()
+            }
+            registry.register(
+                _Sampled("headwater_clock_difference_seconds", told, found_ahead, "clock")
+            )
         # That the database does not answer shows in what is ready.
         with suppress(HeadwaterError):
             if self._backlog is not None:

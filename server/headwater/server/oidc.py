@@ -107,7 +107,7 @@ class OidcCheck:
             if found is None:
                 return None
             self._known.put(hash_, found, asked)
-        return found.principal if self._now() < found.expires_at + self._skew else None
+        return None if self._is_over(found.expires_at) else found.principal
 
     def _limiter_for(self, key_id: object) -> CapacityLimiter:
         """The queue of a token: one whose key is at hand does not wait behind made-up ones."""
@@ -116,8 +116,8 @@ class OidcCheck:
         is_known = isinstance(key_id, str) and self._keys.known(key_id) is not None
         return self._limiters[is_known]
 
-    def _now(self) -> float:
-        return self._runtime.now_millis() / 1000
+    def _is_over(self, expires_at: float) -> bool:
+        return self._runtime.latest_millis() / 1000 >= expires_at + self._skew
 
     @property
     def _skew(self) -> float:
@@ -157,10 +157,10 @@ class OidcCheck:
         audiences = audience if isinstance(audience, list) else [audience]
         if claims.get("iss") != self._rules.issuer or self._rules.audience not in audiences:
             return False
-        now = self._now()
         expires_at = claims.get("exp")
-        if not _is_time(expires_at) or now >= expires_at + self._skew:
+        if not _is_time(expires_at) or self._is_over(expires_at):
             return False
+        now = self._runtime.now_millis() / 1000
         for name in ("nbf", "iat"):
             begins = claims.get(name, 0)
             if not _is_time(begins) or now < begins - self._skew:

@@ -65,4 +65,4 @@ class RememberedLookup(Generic[T]):
                 self._unknown.put(key, True, asked)
                 return None
             self._known.put(key, known, asked)
-        return known if known.is_valid(self._runtime.now_millis()) else None
+        return known if known.is_valid(self._runtime.latest_millis()) else None

@@ -29,6 +29,7 @@ from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.open_database import opened_database
 from headwater.catalog.sql.events.feed import EventFeed
 from headwater.server.app import create_app
+from headwater.server.clock_watch import watching_clocks
 from headwater.server.connections import Connections, allow_open_files
 from headwater.server.denials import Denials, recording_denials
 from headwater.server.dependencies import Principals
@@ -44,6 +45,7 @@ from headwater.server.sinks.settings import sinks_of
 from headwater.server.sweep import sweeping
 from headwater.server.trace_settings import TraceSettings, load_trace_settings
 from headwater.server.tracing import Tracing
+from headwater.storage.clock import Moment
 from headwater.storage.errors import Unavailable
 from headwater.storage.files.access import FileAccess
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
@@ -74,7 +76,7 @@ def open_catalogs(
         Unavailable: The database did not answer.
     """
     with open_database(settings, runtime) as database:
-        yield catalogs_on(database, settings, runtime)
+        yield catalogs_on(database, settings)
 
 
 @contextmanager
@@ -105,7 +107,6 @@ def _opened(settings: ServerSettings, runtime: Runtime) -> AbstractContextManage
 def catalogs_on(
     database: SqlDatabase,
     settings: ServerSettings,
-    runtime: Runtime = SYSTEM_RUNTIME,
     watch_files: Callable[[FileAccess, str], FileAccess] | None = None,
 ) -> Mapping[str, SqlCatalog]:
     """The warehouses of the settings, by name; what a crash left half done is repaired.
@@ -113,7 +114,6 @@ def catalogs_on(
     Args:
         database: The database, open.
         settings: The settings.
-        runtime: Clock and names.
         watch_files: As for `SqlCatalog.on`.
     """
     catalogs: dict[str, SqlCatalog] = {}
@@ -123,7 +123,6 @@ def catalogs_on(
             warehouse=name,
             location=location,
             storage_options=settings.plain_storage_options(),
-            runtime=runtime,
             undrop_millis=settings.undrop_millis,
             external_locations=settings.external_locations,
             watch_files=watch_files,
@@ -150,6 +149,7 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
     log_to_stderr(settings.log_format, settings.log_level)
     allow_open_files(settings.max_connections)
     with open_database(settings, runtime) as database:
+        runtime = database.runtime
         # Not by a restarted worker: it would be too late to do anything about it.
         warehouses = Warehouses(database, runtime, settings.option_keys())
         warehouses.claim(settings.warehouses)
@@ -160,18 +160,18 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
             sink.close()
         if settings.workers == 1:
             with (
-                _application(database, settings, runtime, traces) as app,
+                _application(database, settings, traces) as app,
                 _listen(settings) as listener,
             ):
                 _say(settings, listener)
                 uvicorn.Server(_config(settings, app)).run(sockets=[listener])
             return
         # Any mistake should show here, once, and not in every worker.
-        catalogs_on(database, settings, runtime)
+        catalogs_on(database, settings)
     with _listen(settings) as listener, share_between_workers():
         _say(settings, listener)
-        config = _config(settings, partial(_worker, settings, traces), factory=True)
-        _Workers(config, [listener]).run()
+        worker = partial(_worker, settings, traces, database.clock.start)
+        _Workers(_config(settings, worker, factory=True), [listener]).run()
 
 
 class _Workers(Multiprocess):
@@ -218,16 +218,20 @@ def _say(settings: ServerSettings, listener: socket.socket) -> None:
     _LOG.info("serving %s at %s", ", ".join(sorted(settings.warehouses)), _address(listener))
 
 
-def _worker(settings: ServerSettings, traces: TraceSettings) -> FastAPI:
-    """The application of a process of its own; it gives back what it opened when it stops."""
+def _worker(settings: ServerSettings, traces: TraceSettings, start: Moment) -> FastAPI:
+    """The application of a process of its own; it gives back what it opened when it stops.
+
+    Its clock started with the process that starts it: one that is started anew while the machine's
+    clock is wrong must not take that for the time.
+    """
     _stop_with_parent()
     log_to_stderr(settings.log_format, settings.log_level)
     kept = ExitStack()
     # Its tables are up to date: the parent process has seen to it.
-    database = kept.enter_context(_opened(settings, SYSTEM_RUNTIME))
-    return kept.enter_context(
-        _application(database, settings, SYSTEM_RUNTIME, traces, at_end=kept.close)
+    database = kept.enter_context(
+        _opened(settings, SYSTEM_RUNTIME.with_clock(SYSTEM_RUNTIME.new_clock(start)))
     )
+    return kept.enter_context(_application(database, settings, traces, at_end=kept.close))
 
 
 def _stop_with_parent() -> None:
@@ -252,10 +256,10 @@ def _stop_with_parent() -> None:
 def _application(
     database: SqlDatabase,
     settings: ServerSettings,
-    runtime: Runtime,
     traces: TraceSettings,
     at_end: Callable[[], None] | None = None,
 ) -> Iterator[FastAPI]:
+    runtime = database.runtime
     principals = Principals(Tokens(database, runtime, settings.option_keys()), Groups(database))
     metrics = Metrics(
         lambda: {name: each.operation.backlog() for name, each in catalogs().items()},
@@ -263,7 +267,7 @@ def _application(
         runtime,
     )
     metrics.watch(database)
-    given = catalogs_on(database, settings, runtime, metrics.count_files)
+    given = catalogs_on(database, settings, metrics.count_files)
     managed = ManagedCatalogs(
         database,
         runtime,
@@ -286,6 +290,7 @@ def _application(
 
     with _tracing(traces) as tracing, ExitStack() as background:
         sweep_seconds = settings.sweep_interval.total_seconds()
+        background.enter_context(watching_clocks(database))
         background.enter_context(sweeping(catalogs, expire, sweep_seconds, metrics))
         # The denials of the end, too, are delivered, if not by this process then by the next one.
         sinks = sinks_of(settings, runtime)
@@ -347,6 +352,7 @@ def _config(
         ws="none",
         access_log=False,
         server_header=False,
+        date_header=False,
         timeout_worker_healthcheck=_HANG_SECONDS,
         timeout_graceful_shutdown=ceil(settings.shutdown_timeout.total_seconds()),
     )

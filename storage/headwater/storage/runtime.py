@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import sys
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from headwater.storage.clock import Clock, Moment
 from headwater.storage.errors import Invalid
 
 __all__ = ["SYSTEM_RUNTIME", "Runtime"]
@@ -46,6 +48,17 @@ def _zone_in(path: str) -> ZoneInfo:
         return ZoneInfo.from_file(file)
 
 
+if sys.platform == "linux":
+
+    def _system_seconds() -> float:
+        # Unlike the default monotonic clock it goes on while the machine sleeps: a credential that
+        # was remembered for ten seconds must not be good for a night.
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+else:
+    _system_seconds = time.monotonic
+
+
 @dataclass(frozen=True)
 class Runtime:
     """The source of time and unique names.
@@ -57,13 +70,36 @@ class Runtime:
         time_zone: The zone of local times, where a table's data leaves it open.
         monotonic: Seconds since some moment, which never go back nor jump: for everything that
             lasts, where `now_millis` is for what is written down.
+        clock: The clocks that `now_millis` is told from; None if it is the machine's alone.
     """
 
     now_millis: Callable[[], int]
     new_uuid: Callable[[], str]
     sleep: Callable[[float], None]
     time_zone: Callable[[], dt.tzinfo] = _process_zone
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float] = _system_seconds
+    clock: Clock | None = None
+
+    def earliest_millis(self) -> int:
+        """The time that has come by every clock there is: for what is deleted by age."""
+        return self.now_millis() if self.clock is None else self.clock.earliest_millis()
+
+    def latest_millis(self) -> int:
+        """The time that has come by any clock there is: for what is refused when it is over."""
+        return self.now_millis() if self.clock is None else self.clock.latest_millis()
+
+    def new_clock(self, start: Moment | None = None) -> Clock:
+        """A clock that a jump of this machine's does not move.
+
+        Args:
+            start: The machine's time when the program started; by default, its time now.
+        """
+        machine = self.now_millis if self.clock is None else self.clock.machine
+        return Clock(machine, self.monotonic, start)
+
+    def with_clock(self, clock: Clock) -> Runtime:
+        """The same with another clock."""
+        return replace(self, now_millis=clock.now_millis, clock=clock)
 
 
 def _system_millis() -> int:

@@ -137,7 +137,6 @@ class SqlCatalog:
                 warehouse=warehouse,
                 location=location,
                 storage_options=storage_options,
-                runtime=runtime,
                 files=files,
                 undrop_millis=undrop_millis,
                 external_locations=external_locations,
@@ -145,7 +144,7 @@ class SqlCatalog:
             if create:
                 create_missing_tables(database)
             check_revision(database)
-            Warehouses(database, runtime).claim({warehouse: catalog.location})
+            Warehouses(database, database.runtime).claim({warehouse: catalog.location})
             catalog.begin()
         except BaseException:
             database.close()
@@ -159,7 +158,6 @@ class SqlCatalog:
         warehouse: str,
         location: str,
         storage_options: Mapping[str, str] | None = None,
-        runtime: Runtime = SYSTEM_RUNTIME,
         files: FileAccess | None = None,
         undrop_millis: int = 0,
         external_locations: Sequence[str] | None = None,
@@ -171,9 +169,9 @@ class SqlCatalog:
         It asks neither database nor storage. Whoever opened the database closes it.
 
         Args:
-            database: The database.
-            warehouse, location, storage_options, runtime, files, undrop_millis,
-            external_locations: As for `open`.
+            database: The database, with the clock.
+            warehouse, location, storage_options, files, undrop_millis, external_locations: As for
+                `open`.
             is_managed: True if it is one of `Warehouses`, and can be removed.
             watch_files: Given the file access and the warehouse's name, a file access to use
                 instead, which tells of its calls.
@@ -194,7 +192,7 @@ class SqlCatalog:
         context = CatalogContext(
             database.shared(),
             files,
-            runtime,
+            database.runtime,
             warehouse,
             location,
             undrop_millis,
@@ -207,6 +205,11 @@ class SqlCatalog:
     def warehouse(self) -> str:
         """The warehouse's name."""
         return self._context.warehouse
+
+    @property
+    def runtime(self) -> Runtime:
+        """Clock and names: for tables, too."""
+        return self._context.runtime
 
     @property
     def location(self) -> str:

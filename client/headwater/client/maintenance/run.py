@@ -102,7 +102,7 @@ class _Run:
         self._limits = limits
         self._on_step = on_step
         self._runtime = runtime
-        self._started = runtime.now_millis()
+        self._started = runtime.monotonic()
         self._size = 0
         self.ended = False
         self._lock = Lock()
@@ -121,7 +121,7 @@ class _Run:
 
     def _beyond_limits(self, step: Step) -> str | None:
         time, size = self._limits.time, self._limits.size
-        passed = timedelta(milliseconds=self._runtime.now_millis() - self._started)
+        passed = timedelta(seconds=self._runtime.monotonic() - self._started)
         if time is not None and passed >= time:
             return "the time is over"
         with self._lock:

@@ -92,7 +92,7 @@ class Decisions:
                 self._ending -= 1
 
     def _are_enough(self, rights: Rights, need: Need) -> bool:
-        is_over = rights.ends_at is not None and rights.ends_at <= self._runtime.now_millis()
+        is_over = rights.ends_at is not None and rights.ends_at <= self._runtime.latest_millis()
         return not is_over and need.is_met(rights)
 
 

@@ -54,7 +54,7 @@ class RecordExpiry:
         check_record_time(storage.schema)
         name = options.record_time_field
         assert name is not None
-        now = storage.runtime.now_millis() // 1000
+        now = storage.runtime.earliest_millis() // 1000
         return RecordExpiry(storage, storage.schema.column(name), now - age // 1000)
 
     def has_expired(self, file: DataFile) -> bool:

@@ -64,7 +64,7 @@ def find_orphan_files(
         Unsupported: The table's files are not Paimon's, or where its data lies is not known here.
     """
     _check(storage, older_than_millis)
-    oldest = storage.runtime.now_millis() - older_than_millis
+    oldest = storage.runtime.earliest_millis() - older_than_millis
     # First what may go, then what is needed: what is written meanwhile is too young to go.
     orphans, leftovers = _candidates(storage, oldest)
     if orphans:

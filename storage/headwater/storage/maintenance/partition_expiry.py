@@ -113,8 +113,8 @@ def expired_partitions(
         CorruptData: A manifest is missing or malformed.
         Invalid: The formatter is not one that Headwater reads.
     """
-    oldest = storage.runtime.now_millis() - retention.millis
-    local = local_time(storage, storage.runtime.now_millis()) - timedelta(
+    oldest = storage.runtime.earliest_millis() - retention.millis
+    local = local_time(storage, storage.runtime.earliest_millis()) - timedelta(
         milliseconds=retention.millis
     )
     going: list[bytes] = []
@@ -144,7 +144,7 @@ def past_partitions(storage: TableStorage, partitions: Iterable[bytes]) -> froze
     retention = PartitionRetention.of(LifecycleOptions(storage.schema.options))
     if retention is None or retention.strategy is not ExpirationStrategy.VALUES_TIME:
         return frozenset()
-    oldest = local_time(storage, storage.runtime.now_millis() - retention.millis)
+    oldest = local_time(storage, storage.runtime.earliest_millis() - retention.millis)
     times = {each: retention.times.time(_texts(storage, each)) for each in set(partitions)}
     return frozenset(each for each, time in times.items() if time is not None and time < oldest)
 

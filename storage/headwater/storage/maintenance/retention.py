@@ -113,7 +113,7 @@ class Consumers:
         after = storage.schema.table_options.consumer_expiration
         if after is None:
             return Consumers(tuple(found))
-        oldest = storage.runtime.now_millis() - after
+        oldest = storage.runtime.earliest_millis() - after
         idle = frozenset(
             one.consumer_id
             for one in found
@@ -142,7 +142,7 @@ def first_kept_snapshot(
     holder: str | None = None
     if not storage.schema.table_options.consumer_changelog_only:
         end, holder = consumers.hold_back(end)
-    oldest = storage.runtime.now_millis() - rules.millis
+    oldest = storage.runtime.earliest_millis() - rules.millis
     for number in range(max(latest.id - rules.most + 1, earliest), end):
         following = read_snapshot_file(storage.files, storage.layout, number + 1)
         # A snapshot goes when its successor has been the present one for long enough.
@@ -174,7 +174,7 @@ def first_kept_changelog(
     end, holder = consumers.hold_back(
         min(latest.id - rules.least + 1, earliest + rules.limit, last)
     )
-    oldest = storage.runtime.now_millis() - rules.millis
+    oldest = storage.runtime.earliest_millis() - rules.millis
     for number in (n for n in present if n >= latest.id - rules.most + 1 and n < end):
         changelog = read(number)
         if changelog is not None and changelog.time_millis >= oldest:

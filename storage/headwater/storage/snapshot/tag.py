@@ -145,7 +145,7 @@ def expired_tags(storage: TableStorage, before_millis: int | None = None) -> lis
     """
     statuses = storage.files.list(storage.layout.tag_directory)
     made = {status.name.removeprefix(_PREFIX): status.modified_millis for status in statuses}
-    now = storage.runtime.now_millis()
+    now = storage.runtime.earliest_millis()
     found: list[str] = []
     for tag in list_tag_files(storage.files, storage.layout):
         timed = tag.created_at is not None and tag.retained_millis is not None

@@ -174,7 +174,7 @@ class SqlAccess:
                 database=found.database_id,
                 thing=found.id,
                 warehouse=self._context.warehouse,
-                now=self._context.runtime.now_millis(),
+                now=self._context.runtime.latest_millis(),
                 **{f"principal_{at}": name for at, name in enumerate(names)},
             )
             .all()

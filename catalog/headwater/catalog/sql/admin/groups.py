@@ -71,7 +71,7 @@ class Groups:
     def _recorded(
         self, connection: Connection, type_: EventType, group: str, principal: str
     ) -> None:
-        subject, now = Subject(ObjectKind.GROUP, group), self._database.now_millis()
+        subject, now = Subject(ObjectKind.GROUP, group), self._database.runtime.now_millis()
         record_event_in(connection, now, "", type_, subject, {"member": principal})
 
     def of(self, principal: str) -> frozenset[str]:

@@ -72,7 +72,7 @@ def move_warehouse(
         count = _count(connection, name, old)
         if apply:
             _move(connection, name, old, new)
-            subject, now = Subject(ObjectKind.WAREHOUSE, name), database.now_millis()
+            subject, now = Subject(ObjectKind.WAREHOUSE, name), database.runtime.now_millis()
             record_event_in(connection, now, name, EventType.MOVE_WAREHOUSE, subject)
         return count
 

@@ -77,7 +77,7 @@ class SqlPermissions:
             GrantRow.warehouse == self._context.warehouse,
             or_(
                 GrantRow.expires_at.is_(None),
-                GrantRow.expires_at > self._context.runtime.now_millis(),
+                GrantRow.expires_at > self._context.runtime.latest_millis(),
             ),
         )
         if principal is None:

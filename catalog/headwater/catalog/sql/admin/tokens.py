@@ -40,7 +40,7 @@ class Tokens:
         self, database: SqlDatabase, runtime: Runtime, keys: OptionKeys | None = None
     ) -> None:
         self._database = database
-        self._runtime = runtime
+        self.runtime = runtime
         self._keys = keys or OptionKeys()
 
     def create(
@@ -72,10 +72,10 @@ class Tokens:
             raise Invalid(f"token '{name}': it needs a scope, and names of warehouses or none")
         if lifetime is not None and not timedelta(0) < lifetime <= _CENTURY:
             raise Invalid(f"token '{name}': it must last longer than nothing and at most a century")
-        now = self._runtime.now_millis()
+        now = self.runtime.now_millis()
         expires_at = None if lifetime is None else now + lifetime // timedelta(milliseconds=1)
-        secret = _PREFIX + "".join(self._runtime.new_uuid().replace("-", "") for _ in range(2))
-        id_ = self._runtime.new_uuid()
+        secret = _PREFIX + "".join(self.runtime.new_uuid().replace("-", "") for _ in range(2))
+        id_ = self.runtime.new_uuid()
         is_access_key = kind is TokenKind.DLF
         row = {
             "id": id_,
@@ -188,7 +188,7 @@ class Tokens:
                 )
                 subject, now = (
                     Subject(ObjectKind.TOKEN, row.name, row.id),
-                    self._runtime.now_millis(),
+                    self.runtime.now_millis(),
                 )
                 record_event_in(connection, now, "", EventType.ROTATE_KEY, subject)
             return len(old)
@@ -201,7 +201,7 @@ class Tokens:
         Raises:
             Unavailable: The database did not answer.
         """
-        now = self._runtime.now_millis()
+        now = self.runtime.latest_millis()
         with self._database.read() as connection:
             found = connection.execute(
                 select(func.min(TokenRow.expires_at)).where(TokenRow.expires_at > now)
@@ -218,7 +218,7 @@ class Tokens:
             if token_id is None:
                 return False
             connection.execute(delete(TokenRow).where(TokenRow.id == token_id))
-            subject, now = Subject(ObjectKind.TOKEN, name, token_id), self._runtime.now_millis()
+            subject, now = Subject(ObjectKind.TOKEN, name, token_id), self.runtime.now_millis()
             record_event_in(connection, now, "", EventType.REVOKE_TOKEN, subject)
             return True
 

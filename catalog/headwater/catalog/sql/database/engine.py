@@ -82,7 +82,13 @@ class SqlDatabase:
 
     Args:
         engine: From `open_engine`.
-        runtime: The clock, to wait before a retry.
+        runtime: Clock and names. One without a `Clock` gets one, which starts now.
+
+    Attributes:
+        engine: The engine.
+        is_sqlite: True for SQLite.
+        clock: The clock, which the database server's is compared with.
+        runtime: Clock and names, for everything that works with this database.
     """
 
     def __init__(self, engine: Engine, runtime: Runtime) -> None:
@@ -94,8 +100,9 @@ class SqlDatabase:
         reader = {"isolation_level": "AUTOCOMMIT"} if self._is_postgresql else {}
         self._reader = engine.execution_options(**reader)
         self.is_sqlite = engine.dialect.name == "sqlite"
-        self._runtime = runtime
-        self._began = (runtime.now_millis(), runtime.monotonic())
+        self.clock = runtime.clock or runtime.new_clock()
+        self.runtime = runtime.with_clock(self.clock)
+        self._server_clock = _SERVER_CLOCKS.get(engine.dialect.name)
         # SQLite has one writer at a time; its own waiting is polling and unfair among threads.
         self._writer = threading.Lock()
         self._turns: threading.Semaphore | None = None
@@ -127,35 +134,44 @@ class SqlDatabase:
         with self._watched("read"), self._explained(connect) as connection:
             yield connection
 
-    def now_millis(self) -> int:
-        """The time by this machine's clock, in milliseconds since the epoch."""
-        return self._runtime.now_millis()
-
-    def certain_now_millis(self) -> int:
-        """The time that has come by every clock there is, in milliseconds since the epoch.
-
-        It is the earliest of what this machine's clock says, what that clock said when the database
-        was opened and the time since, which no setting of it changes, and what the database
-        server's clock says. SQLite's is this machine's.
+    def compare_clocks(self) -> None:
+        """Note what the database server's clock says; SQLite's is this machine's.
 
         Raises:
             Unavailable: The database did not answer.
         """
-        clocks = list(self._own_clocks())
-        query = _SERVER_CLOCKS.get(self.engine.dialect.name)
-        if query is not None:
+        if self._server_clock is not None:
             with self.read() as connection:
-                clocks.append(int(connection.execute(query).scalar_one()))
-        return min(clocks)
+                self._server_millis(connection)
 
-    def latest_now_millis(self) -> int:
-        """The later of this machine's two clocks: for what is kept for some time from now on."""
-        return max(self._own_clocks())
+    def certain_now_millis(self) -> int:
+        """The time that has come by every clock there is, in milliseconds since the epoch.
 
-    def _own_clocks(self) -> tuple[int, int]:
-        now, monotonic = self._began
-        passed = now + int((self._runtime.monotonic() - monotonic) * 1000)
-        return self._runtime.now_millis(), passed
+        It is `Runtime.earliest_millis` after a look at the database server's clock.
+
+        Raises:
+            Unavailable: The database did not answer.
+        """
+        self.compare_clocks()
+        return self.runtime.earliest_millis()
+
+    def safe_now_millis(self, connection: Connection) -> int:
+        """A time that has hardly come yet, for what is kept for some time from now on.
+
+        It is the later of the time and what the database server's clock says in the transaction of
+        `connection`; on SQLite, which has no clock but this machine's, the latest of all clocks.
+        """
+        server = self._server_millis(connection)
+        if server is None:
+            return self.runtime.latest_millis()
+        return max(server, self.runtime.now_millis())
+
+    def _server_millis(self, connection: Connection) -> int | None:
+        if self._server_clock is None:
+            return None
+        millis = int(connection.execute(self._server_clock).scalar_one())
+        self.clock.compare(millis)
+        return millis
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
@@ -295,7 +311,7 @@ class SqlDatabase:
         return True
 
     def _wait(self, attempt: int) -> None:
-        self._runtime.sleep(0.01 * 2**attempt)
+        self.runtime.sleep(0.01 * 2**attempt)
 
     def async_reads(self) -> AsyncReads | None:
         """The look-ups of the running event loop; None where a thread has to do them."""

@@ -208,7 +208,7 @@ class SqlConsumers:
 
     def _expired_before(self, options: TableOptions) -> int | None:
         expiration = options.consumer_expiration
-        return None if expiration is None else self._context.runtime.now_millis() - expiration
+        return None if expiration is None else self._context.runtime.earliest_millis() - expiration
 
     def _uuid(self, record: TableRecord, snapshot_id: int) -> str | None:
         """The uuid of a snapshot of the history; None if it has none, or is not known."""

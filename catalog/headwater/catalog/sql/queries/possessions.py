@@ -53,7 +53,7 @@ _TYPES: Mapping[type[TableRow] | type[NamedRow], TargetType] = {
 
 def is_running(context: CatalogContext) -> ColumnElement[bool]:
     """The condition that a grant has not ended."""
-    now = context.runtime.now_millis()
+    now = context.runtime.latest_millis()
     return or_(GrantRow.expires_at.is_(None), GrantRow.expires_at > now)
 
 

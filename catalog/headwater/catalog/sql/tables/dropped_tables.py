@@ -122,7 +122,7 @@ class SqlDroppedTables:
                 "database": identifier.database,
                 "name": identifier.table,
                 # Dropped while a clock was set back, it must not be purged when that is put right.
-                "dropped_at": self._sql.latest_now_millis(),
+                "dropped_at": self._sql.safe_now_millis(connection),
                 "dropped_by": current_name(),
             },
         )

@@ -130,7 +130,7 @@ def _retained(arguments: Arguments, table: Table) -> timedelta | None:
     older_than = arguments.moment("older_than", table)
     if older_than is None:
         return None
-    age = table.storage.runtime.now_millis() - millis_of(older_than)
+    age = table.storage.runtime.earliest_millis() - millis_of(older_than)
     if age < 0:
         raise Invalid(f"older_than must be before now, and {older_than} is not")
     return timedelta(milliseconds=age)
@@ -188,7 +188,7 @@ def remove_orphan_files(arguments: Arguments) -> Rows:
         older_than = arguments.moment("older_than", table)
         age = timedelta(days=1)
         if older_than is not None:
-            millis = table.storage.runtime.now_millis() - millis_of(older_than)
+            millis = table.storage.runtime.earliest_millis() - millis_of(older_than)
             age = timedelta(milliseconds=millis)
         found = table.remove_orphan_files(
             older_than=age, dry_run=arguments.flag("dry_run"), executor=executor

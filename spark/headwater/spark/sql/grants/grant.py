@@ -26,7 +26,6 @@ from headwater.spark.sql.grants.column_sets import less, together
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.options import parse_duration
-from headwater.storage.runtime import SYSTEM_RUNTIME
 
 __all__ = ["HANDLERS", "recorded"]
 
@@ -48,7 +47,7 @@ def _grant(statement: Statement, context: SqlContext) -> None:
             f"grant anything on {object_text(target)}"
         )
     statement.end()
-    until = None if lasts is None else SYSTEM_RUNTIME.now_millis() + lasts
+    until = None if lasts is None else context.catalog.runtime.earliest_millis() + lasts
     permissions = context.catalog.catalog.permissions
     grants = [
         _one_grant(permissions, target, access, columns, principal, until)

@@ -138,7 +138,7 @@ def read_keys(
     if snapshot is None:
         return
     names = list(storage.schema.primary_keys)
-    since = None if age is None else storage.runtime.now_millis() - age
+    since = None if age is None else storage.runtime.earliest_millis() - age
     for split in plan_snapshot(storage, snapshot, predicate=predicate, all_levels=True).splits:
         if leaves_out(split.partition) or (since is not None and not _is_younger(split, since)):
             continue
