@@ -59,7 +59,7 @@ class Case:
 
     Attributes:
         statement: ``merge``, ``update`` or ``compact``.
-        table: ``keyed`` or ``append``.
+        table: ``keyed``, ``summed`` (keyed, whose files are written anew) or ``append``.
         victim: One of `VICTIMS`.
     """
 
@@ -93,6 +93,8 @@ CASES = {
         *(Case("merge", "keyed", victim) for victim in ("worker", "committer", "committed")),
         Case("update", "append", "worker"),
         Case("merge", "append", "committed"),
+        Case("merge", "summed", "worker"),
+        Case("update", "summed", "committed"),
         Case("compact", "keyed", "worker"),
         Case("compact", "append", "worker"),
     ],
@@ -101,6 +103,8 @@ CASES = {
         for statement, table in (
             ("merge", "keyed"),
             ("update", "keyed"),
+            ("merge", "summed"),
+            ("update", "summed"),
             ("merge", "append"),
             ("update", "append"),
             ("compact", "keyed"),
@@ -140,7 +144,9 @@ class _DyingWriter(ChangeWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> ChangedFiles:
         written = super().write(iterator)
-        if self._victim in ("worker", "executor") and (written.added or written.taken):
+        if self._victim in ("worker", "executor") and written.messages(
+            self._options.unchanged_since
+        ):
             _die_once(self._marker, self._victim)
         return written
 
@@ -184,12 +190,16 @@ class _DyingExecutor:
 
 def _create(spark: SparkSession, lake: SparkLake, case: Case) -> None:
     columns = [st.StructField("id", st.LongType(), False), st.StructField("n", st.LongType())]
-    keyed = case.table == "keyed"
+    options = {"write-only": "true"}
+    if keyed := case.table != "append":
+        options["bucket"] = "2"
+    if case.table == "summed":
+        options |= {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
     lake.create_table(
         case.name,
         st.StructType(columns),
         primary_keys=["id"] if keyed else [],
-        options={"bucket": "2", "write-only": "true"} if keyed else {"write-only": "true"},
+        options=options,
     )
     for first in range(0, ROWS, ROWS // 3):
         part = spark.range(first, first + ROWS // 3, 1, 1).selectExpr("id", "0L AS n")

@@ -367,6 +367,79 @@ def test_rows_of_each_merge_engine_change_as_the_sdk_changes_them(
     assert len(same()) == 6
 
 
+SUMMED = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("keys", "bucket"),
+    [(["part", "id"], "-1"), (["id"], "-1"), (["part", "id"], "-2")],
+    ids=["dynamic", "across", "postponed"],
+)
+def test_rows_whose_files_are_written_anew_change_in_buckets_of_every_kind(
+    lake: SparkLake, keys: list[str], bucket: str
+) -> None:
+    def source(text: str) -> DataFrame:
+        return lake.spark.sql(f"SELECT * FROM VALUES {text} AS s(id, n, part)")
+
+    first = source("(1L, 1, 'p'), (2L, 2, 'p'), (3L, 3, 'q'), (4L, 4, 'q'), (5L, 5, 'q')")
+    lake.create_table(
+        "db.s",
+        first.schema,
+        primary_keys=keys,
+        partition_keys=["part"],
+        options={"bucket": bucket, "dynamic-bucket.target-row-num": "2", **SUMMED},
+    )
+    lake.write(first, "db.s")
+    lake.write(source("(1L, 10, 'p'), (4L, 40, 'q')"), "db.s")
+    moves = keys == ["id"]
+    assert lake.update("db.s", {"n": "-n"}, where="id < 5 AND n + 0 > 1") == RowCounts(updated=4)
+    new = "(1L, 100, 'p', 'U'), (3L, 0, 'q', 'D'), (6L, 6, 'q', 'I'), (7L, 7, 'r', 'I')"
+    merge = lake.merge(
+        "db.s", lake.spark.sql(f"SELECT * FROM VALUES {new} AS s(id, n, part, what)"), on=["id"]
+    )
+    done = (
+        merge.when_matched_delete("what = 'D'")
+        .when_matched_update({"n": "source.n", "part": "'z'"} if moves else {"n": "source.n"})
+        .when_not_matched_insert({"id": "id", "n": "n", "part": "part"})
+        .execute()
+    )
+    assert done == RowCounts(inserted=2, updated=1, deleted=1)
+    lake.write(source(f"(1L, 1, '{'z' if moves else 'p'}'), (7L, 1, 'r')"), "db.s")
+    assert rows(lake.table("db.s")) == [
+        (1, 101, "z" if moves else "p"),
+        (2, -2, "p"),
+        (4, -44, "q"),
+        (5, 5, "q"),
+        (6, 6, "q"),
+        (7, 8, "r"),
+    ]
+    again = lake.merge("db.s", source("(2L, 0, 'p')"), "target.id = source.id AND target.n > 0")
+    again.when_matched_update({"n": "0"}).when_not_matched_insert_all()
+    left = again.when_not_matched_by_source_update({"n": "n + 1"})
+    with pytest.raises(Invalid, match="make the source's rows distinct"):
+        left.execute()
+
+
+@MODES
+def test_more_rows_change_in_one_commit_than_a_process_would_hold(lake: SparkLake) -> None:
+    count = 1_100_000
+    numbers = lake.spark.range(count).select("id", sf.lit(1).cast("bigint").alias("n"))
+    options = {"bucket": "2", "write-only": "true", **SUMMED}
+    lake.create_table("db.many", numbers.schema, primary_keys=["id"], options=options)
+    lake.write(numbers, "db.many")
+    lake.write(numbers, "db.many")
+    before = lake.catalog.table("db.many").latest_snapshot()
+    assert before is not None
+    done = lake.merge("db.many", numbers.withColumn("n", sf.col("id")), on=["id"])
+    assert done.when_matched_update_all().execute() == RowCounts(updated=count)
+    after = lake.catalog.table("db.many").latest_snapshot()
+    assert after is not None
+    assert after.id == before.id + 1
+    left = lake.table("db.many").agg(sf.count("*"), sf.sum("n"), sf.count_if(sf.expr("n <> id")))
+    assert tuple(left.collect()[0]) == (count, count * (count - 1) // 2, 0)
+
+
 @MODES
 @pytest.mark.parametrize("keyed", [True, False])
 def test_a_merge_adds_fields_of_structs_and_widens_types_if_that_is_said(

@@ -45,6 +45,7 @@ class RowChange:
         is_serial: True if no other commit may have changed rows of the same buckets since the
             rows were read; in a primary-key table always.
         repeats: As in `Repeats`.
+        rewrites: True if files of a primary-key table are written anew.
         predicate: A SQL condition that the rows that were read fulfil; None for all rows.
     """
 
@@ -53,6 +54,7 @@ class RowChange:
     is_plain: bool = False
     is_serial: bool = False
     repeats: Repeats = Repeats.REFUSED
+    rewrites: bool = False
     predicate: str | None = None
 
     def properties(self, counts: RowCounts) -> Mapping[str, str]:

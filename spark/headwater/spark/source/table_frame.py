@@ -13,20 +13,29 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
 from headwater.spark.source.metadata_rows import MetadataRows, metadata_schema
 from headwater.spark.source.parquet_scan import Division, divide, native_frame
-from headwater.spark.source.worker_rows import worker_frame
+from headwater.spark.source.worker_rows import Places, worker_frame
 from headwater.spark.types import spark_schema
 from headwater.storage.predicate.filter import columns_of, to_sql
 from headwater.storage.read.positioned_rows import (
+    BUCKET_COLUMN,
     FILE_COLUMN,
+    PARTITION_COLUMN,
     POSITION_COLUMN,
 )
 
 __all__ = ["divide_rows", "frame_of_division", "frame_of_table", "frame_with_metadata"]
 
-_POSITIONS = (
-    st.StructField(FILE_COLUMN, st.StringType()),
-    st.StructField(POSITION_COLUMN, st.LongType()),
-)
+_PLACES = {
+    Places.NONE: (),
+    Places.FILES: (
+        st.StructField(FILE_COLUMN, st.StringType()),
+        st.StructField(POSITION_COLUMN, st.LongType()),
+    ),
+    Places.BUCKETS: (
+        st.StructField(PARTITION_COLUMN, st.BinaryType()),
+        st.StructField(BUCKET_COLUMN, st.IntegerType()),
+    ),
+}
 
 
 def frame_of_table(session: CatalogSession, scan: Scan) -> DataFrame:
@@ -67,7 +76,7 @@ def frame_with_metadata(session: CatalogSession, scan: Scan, columns: Sequence[s
     if not rows.splits:
         return session.spark.createDataFrame([], schema)
     parallelism = session.connection.parallelism
-    return worker_frame(session.spark, rows, rows.splits, schema, parallelism, False)
+    return worker_frame(session.spark, rows, rows.splits, schema, parallelism)
 
 
 def divide_rows(rows: Rows, columns: Sequence[str]) -> Division:
@@ -88,28 +97,27 @@ def frame_of_division(
     division: Division,
     schema: st.StructType,
     *,
-    positioned: bool = False,
+    places: Places = Places.NONE,
 ) -> DataFrame:
     """Rows by both readers; those of Spark's own scan are not held to the rows' predicate.
 
     Args:
         session: The catalog's.
         rows: The rows.
-        division: Their splits.
+        division: Their splits; none for Spark's own scan where buckets are to be told.
         schema: The columns of `rows`.
-        positioned: Append the columns of `headwater.storage.read.positioned_rows`.
+        places: Append the columns that tell of these places.
     """
     spark = session.spark
     frames: list[DataFrame] = []
     if division.native:
-        names = schema.fieldNames()
+        names, positioned = schema.fieldNames(), places is Places.FILES
         native = native_frame(spark, rows.storage, division.native, names, positioned=positioned)
         frames.append(native)
-    if positioned:
-        schema = st.StructType([*schema.fields, *_POSITIONS])
+    schema = st.StructType([*schema.fields, *_PLACES[places]])
     if division.python:
         parallelism = session.connection.parallelism
-        frames.append(worker_frame(spark, rows, division.python, schema, parallelism, positioned))
+        frames.append(worker_frame(spark, rows, division.python, schema, parallelism, places))
     if not frames:
         return spark.createDataFrame([], schema)
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])

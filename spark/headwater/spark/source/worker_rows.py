@@ -6,6 +6,7 @@ Workers import this module, and with it nothing that only the driver needs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from functools import partial
 
 import pyarrow as pa
@@ -16,10 +17,20 @@ from headwater.catalog.table.scan import Changes, Rows
 from headwater.catalog.table.served_rows import ServedScan
 from headwater.spark.source.batch_read import pack_splits
 from headwater.spark.types import conform, spark_arrow_schema
-from headwater.storage.read.positioned_rows import positioned_rows
+from headwater.storage.read.positioned_rows import bucketed_rows, positioned_rows
 from headwater.storage.scan.split import Split
 
-__all__ = ["worker_frame"]
+__all__ = ["Places", "worker_frame"]
+
+
+class Places(Enum):
+    """The places of rows that are told with them."""
+
+    NONE = "none"
+    FILES = "files"
+    """The columns of `headwater.storage.read.positioned_rows.positioned_rows`."""
+    BUCKETS = "buckets"
+    """Those of `headwater.storage.read.positioned_rows.bucketed_rows`."""
 
 
 def worker_frame(
@@ -28,7 +39,7 @@ def worker_frame(
     splits: Sequence[Split],
     schema: st.StructType,
     parallelism: int,
-    positioned: bool,
+    places: Places = Places.NONE,
 ) -> DataFrame:
     """Some splits of rows as a frame.
 
@@ -38,8 +49,7 @@ def worker_frame(
         splits: At least one.
         schema: The frame's schema.
         parallelism: The number of tasks that run at once.
-        positioned: True if `schema` ends with the columns of
-            `headwater.storage.read.positioned_rows`.
+        places: The places that the last columns of `schema` are of.
     """
     if isinstance(rows, ServedScan):
         # The server reads them in as many parts as there are tasks at once.
@@ -54,14 +64,14 @@ def worker_frame(
     # Without the plan, which every task would get.
     bare = rows.narrowed(rows.columns, rows.predicate)
     tasks = spark.range(0, len(packed), 1, len(packed))
-    return tasks.mapInArrow(partial(_read, bare, packed, schema, positioned), schema)
+    return tasks.mapInArrow(partial(_read, bare, packed, schema, places), schema)
 
 
 def _read(
     rows: Rows,
     packed: Sequence[Sequence[Split]],
     schema: st.StructType,
-    positioned: bool,
+    places: Places,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the tasks whose numbers are the batches' only column."""
@@ -69,10 +79,12 @@ def _read(
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for split in packed[number]:
-                found = (
-                    positioned_rows(rows.storage, split, rows.schema.names, rows.predicate)
-                    if positioned
-                    else rows.read_split(split)
-                )
+                if places is Places.FILES:
+                    names = rows.schema.names
+                    found = positioned_rows(rows.storage, split, names, rows.predicate)
+                else:
+                    found = rows.read_split(split)
+                if places is Places.BUCKETS:
+                    found = bucketed_rows(found, split)
                 for read in found:
                     yield conform(read, arrow)

@@ -21,6 +21,7 @@ from headwater.spark.types import spark_arrow_schema
 from headwater.spark.write.bucket_expression import can_compute, with_bucket
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.options import BucketFunction
+from headwater.storage.read.positioned_rows import BUCKET_COLUMN, PARTITION_COLUMN
 from headwater.storage.rows.bucket import bucket_numbers, key_hashes
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN, coerce
 from headwater.storage.rows.kinds import take_row_kinds
@@ -29,9 +30,11 @@ from headwater.storage.types.data_type import DataField, DataType, to_arrow
 from headwater.storage.write.assign.filling import classes_of
 from headwater.storage.write.assign.options import AssignmentOptions
 
-__all__ = ["check_columns", "cluster"]
+__all__ = ["check_columns", "cluster", "cluster_stored", "has_fixed_buckets"]
 
 _BUCKET = "_headwater_bucket"
+# The tasks at most that leave rows to be spread over buckets later.
+_PARTS_OF_POSTPONED = 1024
 
 
 def check_columns(df: DataFrame, storage: TableStorage) -> None:
@@ -52,7 +55,6 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
     """
     schema = storage.schema
     buckets = schema.table_options.bucket
-    function = schema.table_options.bucket_function
     partition = [sf.col(quoted(name)) for name in schema.partition_keys]
     key = schema.bucket_key_fields
     if buckets < 1 and not schema.primary_keys:
@@ -64,10 +66,7 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
         return placed.sortWithinPartitions(*partition, *_key_order(df, storage))
     if buckets < 1:
         return _by_class(df, storage, partition)
-    if function is BucketFunction.DEFAULT and can_compute(key):
-        placed = with_bucket(df, key, buckets, _BUCKET)
-    else:
-        placed = df.withColumn(_BUCKET, _bucket_column(key, buckets, function))
+    placed = _with_fixed_bucket(df, storage)
     key_order = _key_order(df, storage) if schema.primary_keys else []
     if partition:
         # Without a number, so that Spark joins what is small.
@@ -76,6 +75,58 @@ def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:
     placed = placed.repartitionById(buckets, sf.col(_BUCKET)).drop(_BUCKET)
     # Each task has one bucket: sorted by a single number, Spark compares no rows.
     return placed.sortWithinPartitions(*key_order) if key_order else placed
+
+
+def cluster_stored(df: DataFrame, storage: TableStorage, *, adds: bool) -> DataFrame:
+    """Changes with each bucket's in one partition, by key.
+
+    Args:
+        df: Changes with the columns of `headwater.storage.read.positioned_rows.bucketed_rows`, the
+            place of a row that changes; they are null where a row is added.
+        storage: The table.
+        adds: True if rows are added.
+    """
+    schema = storage.schema
+    order = _key_order(df, storage)
+    if schema.crosses_partitions:
+        # A row may move to a bucket of another partition, where one writer alone can place it.
+        places = [sf.col(PARTITION_COLUMN), sf.col(BUCKET_COLUMN)]
+        return df.repartition(1).sortWithinPartitions(*places, *order)
+    partition = [sf.col(quoted(name)) for name in schema.partition_keys]
+    placed = _with_number(df, storage) if adds else df.withColumn(_BUCKET, sf.lit(0))
+    placed = placed.withColumn(_BUCKET, sf.coalesce(sf.col(BUCKET_COLUMN), sf.col(_BUCKET)))
+    buckets = schema.table_options.bucket
+    if buckets > 0 and not partition:
+        placed = placed.repartitionById(buckets, sf.pmod(sf.col(_BUCKET), sf.lit(buckets)))
+    else:
+        placed = placed.repartition(*partition, sf.col(_BUCKET))
+    return placed.sortWithinPartitions(*partition, sf.col(_BUCKET), *order).drop(_BUCKET)
+
+
+def has_fixed_buckets(storage: TableStorage) -> bool:
+    """True if a key's bucket follows from the key alone."""
+    return storage.schema.table_options.bucket > 0
+
+
+def _with_number(df: DataFrame, storage: TableStorage) -> DataFrame:
+    """The frame with a number for each new row: rows that one writer must place have the same."""
+    schema = storage.schema
+    buckets = schema.table_options.bucket
+    key = schema.bucket_key_fields
+    if buckets == POSTPONE_BUCKET:
+        hashed = sf.hash(*[sf.col(quoted(field.name)) for field in key])
+        return df.withColumn(_BUCKET, sf.pmod(hashed, sf.lit(_PARTS_OF_POSTPONED)))
+    if buckets < 1:
+        return df.withColumn(_BUCKET, _class_column(schema.key_fields, _classes(storage)))
+    return _with_fixed_bucket(df, storage)
+
+
+def _with_fixed_bucket(df: DataFrame, storage: TableStorage) -> DataFrame:
+    options, key = storage.schema.table_options, storage.schema.bucket_key_fields
+    buckets, function = options.bucket, options.bucket_function
+    if function is BucketFunction.DEFAULT and can_compute(key):
+        return with_bucket(df, key, buckets, _BUCKET)
+    return df.withColumn(_BUCKET, _bucket_column(key, buckets, function))
 
 
 def _key_order(df: DataFrame, storage: TableStorage) -> list[Column]:
@@ -97,7 +148,7 @@ def _key_order(df: DataFrame, storage: TableStorage) -> list[Column]:
 def _by_class(df: DataFrame, storage: TableStorage, partition: list[Column]) -> DataFrame:
     """Dynamic buckets: each task has all rows of some classes of keys, with their own buckets."""
     schema = storage.schema
-    classes = classes_of(AssignmentOptions(schema.options))
+    classes = _classes(storage)
     fields = schema.key_fields
     if schema.crosses_partitions:
         # A key's rows come together, whichever partitions they name.
@@ -106,16 +157,24 @@ def _by_class(df: DataFrame, storage: TableStorage, partition: list[Column]) -> 
     if classes == 1:
         placed = df.repartition(*partition) if partition else df.repartition(1)
         return placed.sortWithinPartitions(*order)
-    own = _key_column(
-        fields,
-        lambda columns, types: np.abs(np.fmod(key_hashes(columns, types), np.int32(classes))),
-    )
-    placed = df.withColumn(_BUCKET, own)
+    placed = df.withColumn(_BUCKET, _class_column(fields, classes))
     if partition:
         placed = placed.repartition(*partition, sf.col(_BUCKET))
     else:
         placed = placed.repartitionById(classes, sf.col(_BUCKET))
     return placed.sortWithinPartitions(*order).drop(_BUCKET)
+
+
+def _classes(storage: TableStorage) -> int:
+    return classes_of(AssignmentOptions(storage.schema.options))
+
+
+def _class_column(key: Sequence[DataField], classes: int) -> Column:
+    if classes == 1:
+        return sf.lit(0)
+    return _key_column(
+        key, lambda columns, types: np.abs(np.fmod(key_hashes(columns, types), np.int32(classes)))
+    )
 
 
 def _bucket_column(key: Sequence[DataField], buckets: int, function: BucketFunction) -> Column:

@@ -15,11 +15,17 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
 from headwater.spark.options import WriteOptions
 from headwater.spark.row_change import RowChange, RowCounts, writer_of
-from headwater.spark.write.bucket_rows import check_columns, cluster
-from headwater.spark.write.changes import Changes
+from headwater.spark.write.bucket_rows import (
+    check_columns,
+    cluster,
+    cluster_stored,
+    has_fixed_buckets,
+)
+from headwater.spark.write.changes import Changes, refuse_added_again
+from headwater.spark.write.kept_rows import kept_rows
 from headwater.spark.write.nested_defaults import with_nested_defaults
-from headwater.spark.write.rewrite import rewrite_rows
 from headwater.spark.write.save import save_frame
+from headwater.spark.write.target import PLACE_COLUMNS
 from headwater.storage.capabilities import Operation
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
@@ -27,7 +33,7 @@ from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.jobs.waiting_rows import admit_waiting_rows, refuse_waiting_rows
 from headwater.storage.jobs.write import WritePlan
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
+from headwater.storage.read.positioned_rows import FILE_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.write.file_encoding import refuse_formats
@@ -64,15 +70,13 @@ def change_rows(
     storage = table.storage
     storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
     refuse_formats(storage.schema)
-    if rewrites:
-        return rewrite_rows(session, table, operation, plan, predicate)
 
     def attempt() -> RowCounts:
         writer = storage.runtime.new_uuid()
-        admit_waiting_rows(storage, table.pointer, session.executor, predicate, rewrites=False)
+        admit_waiting_rows(storage, table.pointer, session.executor, predicate, rewrites=rewrites)
         base = table.pointer.latest()
         if base is not None:
-            refuse_waiting_rows(storage, base, predicate, rewrites=False)
+            refuse_waiting_rows(storage, base, predicate, rewrites=rewrites)
         changes = plan(table, base)
         if changes is None:
             return RowCounts()
@@ -81,10 +85,11 @@ def change_rows(
             operation,
             is_serial=changes.is_serial,
             repeats=changes.repeats,
+            rewrites=rewrites,
             predicate=changes.predicate,
         )
         with _unless_committed(table, writer, base):
-            _write(session, table, changes.frame, change, base)
+            _write(session, table, changes, change, base)
         return RowCounts.of(_finished(session, table, writer, base))
 
     return until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
@@ -170,13 +175,13 @@ def _inserted(
 def _write(
     session: CatalogSession,
     table: Table,
-    frame: DataFrame,
+    changes: Changes,
     change: RowChange,
     base: Snapshot | None,
 ) -> None:
-    storage = table.storage
+    storage, frame = table.storage, changes.frame
     keyed = bool(storage.schema.primary_keys)
-    check_columns(frame.drop(FILE_COLUMN, POSITION_COLUMN), storage)
+    check_columns(frame.drop(*PLACE_COLUMNS), storage)
     options = WriteOptions(
         session.connection,
         table.name,
@@ -185,7 +190,14 @@ def _write(
         compacts=False,
         change=change,
     )
-    placed = cluster(frame, storage) if keyed else _by_file(frame, table)
+    if change.rewrites:
+        if changes.adds and not has_fixed_buckets(storage):
+            # They meet in no task.
+            frame = kept_rows(frame)
+            refuse_added_again(frame, storage)
+        placed = cluster_stored(frame, storage, adds=changes.adds)
+    else:
+        placed = cluster(frame, storage) if keyed else _by_file(frame, table)
     save_frame(session, placed, options)
 
 

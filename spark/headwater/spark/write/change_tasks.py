@@ -1,7 +1,8 @@
 """Write changes of rows in Spark's tasks, and commit them once from the driver.
 
 In a primary-key table changes are rows with a kind, brought together by bucket and sorted by key,
-so that two changes of one key stand side by side. In an append table each task takes the rows of
+so that two changes of one key stand side by side; where they cannot be told by writing rows, each
+task writes the files of some buckets anew. In an append table each task takes the rows of
 some files out of them, and adds the rows' new versions as new files. See `tasks` for whose files
 are deleted when.
 """
@@ -20,10 +21,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from headwater.spark.options import WriteOptions
-from headwater.spark.row_change import LOSES, MATCHED, MOVES, Repeats, RowChange, RowCounts
+from headwater.spark.row_change import MATCHED, Repeats, RowChange, RowCounts
+from headwater.spark.write.keyed_changes import KeyedChanges, count_kinds
+from headwater.spark.write.rewrite import BucketRewrites
 from headwater.spark.write.tasks import TASK_RANGE
 from headwater.storage.commit.message_files import delete_message_files
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
+from headwater.storage.commit.vector_messages import released_vectors
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_vector import DeletionVector
@@ -32,9 +36,6 @@ from headwater.storage.jobs.job import commit_or_delete
 from headwater.storage.jobs.write import WritePlan
 from headwater.storage.maintenance.row_changes import moved_rows_writer
 from headwater.storage.maintenance.taken_rows import TakenRows, messages_of_taken
-from headwater.storage.merge.changes import equal_rows
-from headwater.storage.merge.engine import Mask
-from headwater.storage.options import MergeEngine
 from headwater.storage.predicate.filter import parse_predicate
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN, RowIds
 from headwater.storage.read.split import BucketFiles
@@ -44,7 +45,6 @@ from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import Split
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.arrow_numbers import arrow_mask
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 __all__ = ["ChangeWriter", "ChangedFiles"]
@@ -60,12 +60,19 @@ class ChangedFiles(WriterCommitMessage):
     Attributes:
         added: Its new files.
         taken: The rows that it takes out of files of an append table.
+        rewritten: The files of a primary-key table that it wrote anew.
         counts: The rows that it changes.
     """
 
     added: tuple[CommitMessage, ...]
     taken: tuple[TakenRows, ...]
+    rewritten: tuple[CommitMessage, ...]
     counts: RowCounts
+
+    def messages(self, base: Snapshot | None) -> list[CommitMessage]:
+        """All files that it wrote, upon a snapshot."""
+        taken = [] if base is None else [part.message(base.identity) for part in self.taken]
+        return [*self.added, *self.rewritten, *taken]
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,7 @@ class _Target:
     clustered: bool
     base: Snapshot | None
     splits: Mapping[str, Split]
+    buckets: BucketRewrites
 
     @property
     def storage(self) -> TableStorage:
@@ -98,6 +106,7 @@ class _Target:
         assert task is not None
         first = 0 if self.clustered else task.partitionId() * TASK_RANGE
         taken: list[TakenRows] = []
+        rewritten: list[CommitMessage] = []
         try:
             with self.plan.writer(first, is_alone=False) as writer, ExitStack() as opened:
                 moved: TableWriter | None = None
@@ -106,17 +115,23 @@ class _Target:
                 if self.change.is_plain:
                     counts = _write_plain(batches, writer)
                 elif keyed:
-                    counts = _KeyedChanges(self.storage, self.change).write(batches, writer)
+                    changes = KeyedChanges(self.storage, self.change)
+                    if self.change.rewrites:
+                        self.buckets.write(changes.distinct(batches), writer, rewritten)
+                    else:
+                        changes.write(batches, writer)
+                    counts = changes.counts
                 else:
                     positions: dict[str, list[npt.NDArray[np.int64]]] = {}
                     counts = self._write_positioned(batches, writer, moved, positions)
                     counts = self._take(positions, taken, counts)
                 added = [*writer.finish(), *([] if moved is None else moved.finish())]
-                return ChangedFiles(tuple(added), tuple(taken), counts)
+                return ChangedFiles(tuple(added), tuple(taken), tuple(rewritten), counts)
         except BaseException:
-            for part in taken:
-                if self.base is not None:
-                    delete_message_files(self.storage, part.message(self.base.identity))
+            if self.base is not None:
+                rewritten += [part.message(self.base.identity) for part in taken]
+            for message in rewritten:
+                delete_message_files(self.storage, message)
             raise
 
     def _write_positioned(
@@ -134,7 +149,7 @@ class _Target:
         ids = RowIds(self.storage, self.splits)
         for batch in batches:
             kinds = batch.column(ROW_KIND_COLUMN)
-            counts = counts.plus(_counted(kinds))
+            counts = counts.plus(count_kinds(kinds))
             placed = batch.filter(pc.is_valid(batch.column(FILE_COLUMN)))
             files = placed.column(FILE_COLUMN).dictionary_encode()
             numbers = files.indices.to_numpy()
@@ -200,98 +215,6 @@ def _write_plain(batches: Iterable[pa.RecordBatch], writer: TableWriter) -> RowC
     return RowCounts(inserted=rows)
 
 
-def _counted(kinds: pa.Array) -> RowCounts:
-    """The rows of each kind."""
-    counted = {item["values"]: item["counts"] for item in pc.value_counts(kinds).to_pylist()}
-    return RowCounts(counted.get("+I", 0), counted.get("+U", 0), counted.get("-D", 0))
-
-
-class _KeyedChanges:
-    """Writes the changes of a primary-key table, which come sorted by key.
-
-    Args:
-        storage: The table.
-        change: The change.
-    """
-
-    def __init__(self, storage: TableStorage, change: RowChange) -> None:
-        self._storage = storage
-        self._drops = change.repeats is Repeats.DROPPED
-        self._replaces = change.repeats is Repeats.REPLACED
-        schema = storage.schema
-        options = schema.table_options
-        self._keys = schema.primary_keys
-        # Rows of one key are merged in an order of their own, whichever is written first.
-        self._merges = bool(options.sequence_fields) or (
-            options.merge_engine not in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
-        )
-        self._last: pa.RecordBatch | None = None
-
-    def write(self, batches: Iterable[pa.RecordBatch], writer: TableWriter) -> RowCounts:
-        """Write what changes; raises Invalid where it is not clear what a row becomes."""
-        counts = RowCounts()
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            changed = batch.filter(arrow_mask(self._wanted(batch)))
-            self._last = batch.slice(batch.num_rows - 1)
-            counts = counts.plus(_counted(changed.column(ROW_KIND_COLUMN)))
-            deleted = pc.equal(changed.column(ROW_KIND_COLUMN), "-D")
-            # What is taken back is what is there: its nulls are no default values.
-            for wanted, keeps_nulls in ((deleted, True), (pc.invert(deleted), False)):
-                part = changed.filter(wanted)
-                if part.num_rows:
-                    writer.write(part, keeps_nulls=keeps_nulls)
-        return counts
-
-    def _wanted(self, batch: pa.RecordBatch) -> Mask:
-        """A mask of the rows to be written."""
-        kinds = batch.column(ROW_KIND_COLUMN)
-        if (lost := pc.sum(pc.equal(kinds, LOSES)).as_py()) > 0:
-            raise Invalid(
-                f"table {self._storage.name}: {lost} rows are to be updated to a smaller value of "
-                "'sequence.field', which the stored rows would win over; update them with "
-                "Table.update of the SDK, which writes their files anew"
-            )
-        if (moved := pc.sum(pc.equal(kinds, MOVES)).as_py()) > 0:
-            raise Invalid(
-                f"table {self._storage.name}: {moved} rows are to be updated to another primary "
-                "key, which is not possible; match on the primary key, too, or delete the rows and "
-                "write them anew"
-            )
-        wanted: Mask = pc.not_equal(kinds, MATCHED).to_numpy(zero_copy_only=False)
-        with_last = batch
-        if self._last is not None:
-            with_last = pa.concat_batches([self._last, batch])
-        rows = np.arange(with_last.num_rows)
-        same = equal_rows(with_last, rows[:-1], with_last, rows[1:], self._keys)
-        if not same.any():
-            return wanted
-        names = with_last.column(ROW_KIND_COLUMN).dictionary_encode()
-        codes = names.indices.to_numpy()
-        known = names.dictionary.to_pylist()
-        allowed = np.zeros(len(same), np.bool_)
-        kind = {"+I": self._merges, "-D": self._drops}
-        for code, name in enumerate(known):
-            if kind.get(name, False):
-                allowed |= (codes[:-1] == code) & (codes[1:] == code)
-        if self._replaces and {"-D", "+I"} <= set(known):
-            gone, new = known.index("-D"), known.index("+I")
-            allowed |= (codes[:-1] == gone) & (codes[1:] == new)
-        wrong = np.flatnonzero(same & ~allowed)
-        if len(wrong):
-            row = with_last.slice(int(wrong[0]), 1).select(list(self._keys)).to_pylist()[0]
-            key = ", ".join(f"{name} = {value!r}" for name, value in row.items())
-            raise Invalid(
-                f"table {self._storage.name}: several rows of the source match or add the row with "
-                f"{key}; make the source's rows distinct"
-            )
-        if self._drops:
-            repeated = same & (codes[1:] == (known.index("-D") if "-D" in known else -1))
-            wanted &= ~(repeated if self._last is not None else np.r_[False, repeated])
-        return wanted
-
-
 class ChangeWriter(DataSourceArrowWriter):
     """Writes one change of rows as one commit.
 
@@ -323,9 +246,12 @@ class ChangeWriter(DataSourceArrowWriter):
         storage, base = table.storage, self._options.unchanged_since
         plan = self._plan(storage).upon(table.pointer.latest())
         splits: dict[str, Split] = {}
+        text = self._change.predicate
+        predicate = None if text is None else parse_predicate(text, storage.schema)
+        buckets = BucketRewrites(storage, {})
+        if base is not None and self._change.rewrites:
+            buckets = BucketRewrites.of(storage, base, predicate)
         if base is not None and not storage.schema.primary_keys and not self._change.is_plain:
-            text = self._change.predicate
-            predicate = None if text is None else parse_predicate(text, storage.schema)
             for split in plan_snapshot(storage, base, predicate=predicate).splits:
                 for file in split.files:
                     own = split.deletion_files.get(file.file_name)
@@ -334,7 +260,7 @@ class ChangeWriter(DataSourceArrowWriter):
         if plan.states is not None and not storage.schema.partition_keys:
             # One look for all tasks. With partitions each task looks up those it meets.
             plan.states.load([EMPTY_ROW])
-        return _Target(plan, self._change, self._options.clustered, base, splits)
+        return _Target(plan, self._change, self._options.clustered, base, splits, buckets)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> ChangedFiles:
         """Write a task's changes."""
@@ -348,7 +274,6 @@ class ChangeWriter(DataSourceArrowWriter):
         for each in done:
             counts = counts.plus(each.counts)
         added = [message for each in done for message in each.added]
-        taken = [part for each in done for part in each.taken]
         table = self._options.open()
         user, number = self._options.numbered or (self._change.writer, BATCH_IDENTIFIER)
         commit = TableCommit(table.storage, table.pointer, user)
@@ -362,32 +287,34 @@ class ChangeWriter(DataSourceArrowWriter):
                 commit, added, _THIS_PROCESS, identifier=number, properties=properties
             )
         else:
-            self._commit_changes(commit, added, taken, properties)
+            self._commit_changes(commit, done, properties)
         table.keep_up(written={message.partition for message in added})
 
     def _commit_changes(
         self,
         commit: TableCommit,
-        added: Sequence[CommitMessage],
-        taken: Sequence[TakenRows],
+        done: Sequence[ChangedFiles],
         properties: Mapping[str, str],
     ) -> None:
         storage, base = commit.storage, self._options.unchanged_since
         since = SnapshotIdentity.of(base)
+        messages = [message for each in done for message in each.added]
         if storage.schema.table_options.bucket == POSTPONE_BUCKET:
             # Rows that wait are in no bucket by which another commit could be told to meet them.
-            added = [replace(message, searched_snapshot=since) for message in added]
-        messages = list(added)
-        if taken:
+            messages = [replace(message, searched_snapshot=since) for message in messages]
+        taken = [part for each in done for part in each.taken]
+        rewritten = [message for each in done for message in each.rewritten]
+        if taken or rewritten:
             assert base is not None
             try:
                 messages += messages_of_taken(storage, base, taken)
+                messages += [*rewritten, *released_vectors(storage, base, rewritten)]
             except BaseException:
-                commit.abort([*added, *(part.message(base.identity) for part in taken)])
+                commit.abort([message for each in done for message in each.messages(base)])
                 raise
         if not messages:
             return
-        kind = CommitKind.OVERWRITE if taken else None
+        kind = CommitKind.OVERWRITE if taken or rewritten else None
         serial = self._change.is_serial or bool(storage.schema.primary_keys)
         commit_or_delete(
             commit,
@@ -405,9 +332,7 @@ class ChangeWriter(DataSourceArrowWriter):
         done = [message for message in messages if isinstance(message, ChangedFiles)]
         if not done or None not in messages:
             return
-        files = [message for each in done for message in each.added]
         base = self._options.unchanged_since
-        if base is not None:
-            files += [part.message(base.identity) for each in done for part in each.taken]
+        files = [message for each in done for message in each.messages(base)]
         table = self._options.open()
         TableCommit(table.storage, table.pointer, self._change.writer).abort(files)

@@ -36,7 +36,6 @@ from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.target import Target, read_target
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import And
-from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["MergeBuilder"]
@@ -206,6 +205,7 @@ class MergeBuilder:
 
     def _merge(self, projection: Projection) -> RowCounts:
         clauses, storage = self._clauses, self._table.storage
+        written_anew = rewrites(storage, clauses.all)
         source = kept_rows(self._source)
         needs = self._needs(source)
         pairs = comparable_pairs(storage, source.schema, needs.pairs)
@@ -218,11 +218,14 @@ class MergeBuilder:
             bounds = predicate = None
 
         def plan(table: Table, base: Snapshot | None) -> Changes:
-            target = read_target(self._session, table, base, self._columns(), predicate)
+            target = read_target(
+                self._session, table, base, self._columns(), predicate, rewrites=written_anew
+            )
             rows = self._candidates(target, source, pairs, bounds)
             return Changes(
-                self._changes(projection, rows, source),
+                self._changes(projection, target, rows, source),
                 target.predicate,
+                adds=bool(clauses.not_matched),
                 is_serial=bool(clauses.not_matched),
                 repeats=self._repeats,
             )
@@ -233,7 +236,7 @@ class MergeBuilder:
             "MERGE",
             plan,
             predicate,
-            rewrites=rewrites(storage, clauses.all),
+            rewrites=written_anew,
         )
 
     @property
@@ -332,10 +335,11 @@ class MergeBuilder:
                 rows = kept_rows(rows)
         return rows
 
-    def _changes(self, projection: Projection, target: DataFrame, source: DataFrame) -> DataFrame:
-        keyed = bool(self._table.schema.primary_keys)
-        places = [] if keyed else [FILE_COLUMN, POSITION_COLUMN]
-        rows, own = target.alias(self._target_alias), source.alias(self._source_alias)
+    def _changes(
+        self, projection: Projection, target: Target, candidates: DataFrame, source: DataFrame
+    ) -> DataFrame:
+        places = target.places
+        rows, own = candidates.alias(self._target_alias), source.alias(self._source_alias)
         condition = self._condition(source)
         clauses = self._clauses
         frames: list[DataFrame] = []
@@ -345,10 +349,7 @@ class MergeBuilder:
         if clauses.not_matched:
             others = own.join(rows, on=condition, how="left_anti").alias(self._source_alias)
             new = projection.changes(others, clauses.not_matched)
-            if places:
-                new = new.withColumn(FILE_COLUMN, sf.lit(None).cast("string"))
-                new = new.withColumn(POSITION_COLUMN, sf.lit(None).cast("bigint"))
-            frames.append(new)
+            frames.append(target.without_places(new))
         if clauses.not_matched_by_source:
             left = rows.join(own, on=condition, how="left_anti").alias(self._target_alias)
             frames.append(projection.changes(left, clauses.not_matched_by_source, places))

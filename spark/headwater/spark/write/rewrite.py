@@ -1,150 +1,117 @@
-"""Change rows of tables whose merge engine merges a written row with the stored one.
+"""Change rows of tables whose merge engine merges a written row with the stored one, in tasks.
 
 There a change cannot be told by writing rows, see `headwater.storage.maintenance.key_rewrite`: the
-files that hold the rows are written anew. Spark finds the rows and computes their new versions,
-which come to this process; it writes the files, as the SDK does.
+files that hold the rows are written anew. Spark brings the changes of a bucket to one task, sorted
+by key, which reads the bucket's files beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.catalog.table.table import Table
-from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.errors import own_errors
-from headwater.spark.row_change import LOSES, MATCHED, MOVES, Repeats, RowChange, RowCounts
-from headwater.spark.write.changes import Changes
-from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.jobs.change import change_table
-from headwater.storage.maintenance.keyed_changes import KeyedChanges
+from headwater.storage.errors import Conflict
+from headwater.storage.maintenance.key_rewrite import RewriteTask, plan_key_rewrite, rewrite_keys
 from headwater.storage.maintenance.row_matchers import merge_source
+from headwater.storage.maintenance.sorted_changes import KeyChanges, SortedChanges
 from headwater.storage.predicate.filter import Predicate
+from headwater.storage.read.positioned_rows import BUCKET_COLUMN, PARTITION_COLUMN
+from headwater.storage.rows.distribute import Bucket
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.arrow_numbers import numpy_mask
+from headwater.storage.write.cross_partition_writer import CrossPartitionWriter
+from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
-__all__ = ["rewrite_rows"]
-
-_MOST_ROWS = 1_000_000
-"""The rows that this process holds at once."""
+__all__ = ["BucketRewrites"]
 
 
-def rewrite_rows(
-    session: CatalogSession,
-    table: Table,
-    operation: str,
-    plan: Callable[[Table, Snapshot | None], Changes | None],
-    predicate: Predicate | None,
-) -> RowCounts:
-    """Change rows of a primary-key table by writing their files anew, as one commit.
+@dataclass(frozen=True)
+class _Part:
+    """Changes of rows of one bucket, by key."""
 
-    Args:
-        session: The catalog's.
-        table: The table.
-        operation: The name of the operation in the snapshot's properties.
-        plan: The changes of a snapshot's rows.
-        predicate: Only rows that fulfil it can change.
+    bucket: Bucket
+    changes: KeyChanges
 
-    Raises:
-        Invalid: Several changes meet in one row, or a key changes.
-        Unsupported: More rows change than this process may hold.
-        Conflict, OutcomeUnknown: As `change_table`.
+
+@dataclass(frozen=True)
+class BucketRewrites:
+    """Writes files of buckets anew.
+
+    Attributes:
+        storage: The table.
+        tasks: The buckets that may hold rows that change.
     """
-    change = RowChange(table.storage.runtime.new_uuid(), operation)
-    counts = RowCounts()
 
-    def matcher(base: Snapshot | None) -> KeyedChanges:
-        nonlocal counts
-        found = plan(table, base)
-        rows = None if found is None else _collected(table.storage, found)
-        repeats = Repeats.REFUSED if found is None else found.repeats
-        made = _keyed(table.storage, rows, repeats)
-        counts = RowCounts(made.inserted.num_rows, made.updated.num_rows, made.deleted.num_rows)
-        return made
+    storage: TableStorage
+    tasks: Mapping[Bucket, RewriteTask]
 
-    def properties() -> Mapping[str, str]:
-        return change.properties(counts)
+    @staticmethod
+    def of(storage: TableStorage, base: Snapshot, predicate: Predicate | None) -> BucketRewrites:
+        """The buckets of a snapshot whose rows may fulfil a condition."""
+        tasks = plan_key_rewrite(storage, base, predicate)
+        return BucketRewrites(storage, {(task.partition, task.bucket): task for task in tasks})
 
-    change_table(
-        table.storage,
-        table.pointer,
-        session.executor,
-        predicate,
-        matcher,
-        rewrites=True,
-        is_serial=True,
-        properties=properties,
-    )
-    return counts
+    def write(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        writer: TableWriter,
+        rewritten: list[CommitMessage],
+    ) -> None:
+        """Write changes, of which each bucket's come one after another, sorted by key.
 
+        Args:
+            batches: Changes with the columns of `bucketed_rows`, which are null where a row is
+                added.
+            writer: Writes rows that are added.
+            rewritten: Gets the files written anew, also when it fails.
 
-def _collected(storage: TableStorage, changes: Changes) -> pa.Table:
-    with own_errors():
-        rows = changes.frame.limit(_MOST_ROWS + 1).toArrow()
-    if rows.num_rows > _MOST_ROWS:
-        raise Unsupported(
-            f"table {storage.name}: more than {_MOST_ROWS:,} rows change, of a table whose merge "
-            f"engine is {storage.schema.table_options.merge_engine}; change them part by part, by "
-            "conditions on the partition or the key"
-        )
-    return rows
+        Raises:
+            Invalid: A new row does not fit the table.
+            Unsupported: Rows come to lie in another partition of a table that does not move them.
+        """
+        elsewhere = writer if isinstance(writer, CrossPartitionWriter) else None
+        for bucket, parts in groupby(self._parts(batches, writer), lambda part: part.bucket):
+            task = self.tasks.get(bucket)
+            if task is None:
+                raise Conflict(
+                    f"table {self.storage.name}: bucket {bucket[1]} has other rows than when the "
+                    "change was planned; repeat the operation"
+                )
+            changes = SortedChanges(self.storage, (part.changes for part in parts))
+            message = rewrite_keys(self.storage, task, changes, elsewhere)
+            rewritten += [] if message is None else [message]
+            changes.finish()
 
-
-def _keyed(storage: TableStorage, rows: pa.Table | None, repeats: Repeats) -> KeyedChanges:
-    """The changes by what they do; raises Invalid where it is not clear what a row becomes."""
-    names = list(storage.schema.field_by_name)
-    key = list(storage.schema.primary_keys)
-    if rows is None:
-        none = merge_source(storage, storage.schema.arrow.empty_table(), key)
-        return KeyedChanges(storage, none, none, none)
-    kinds = rows.column(ROW_KIND_COLUMN)
-    if pc.any(pc.equal(kinds, MOVES)).as_py():
-        raise Invalid(
-            f"table {storage.name}: rows are to be updated to another primary key, which is not "
-            "possible; match on the primary key, too, or delete the rows and write them anew"
-        )
-    _refuse_repeats(storage, rows.select([*key, ROW_KIND_COLUMN]), repeats)
-    # Of a row that only stays there is the key alone.
-    rows = rows.filter(pc.not_equal(kinds, MATCHED))
-    kinds = rows.column(ROW_KIND_COLUMN)
-    whole = merge_source(storage, rows.select(names), key)
-
-    def of(*wanted: str) -> pa.Table:
-        return whole.filter(pc.is_in(kinds, pa.array(wanted)))
-
-    gone = of("-D")
-    if repeats is Repeats.DROPPED:
-        first = gone.select(key).append_column("at", pa.array(np.arange(gone.num_rows)))
-        gone = gone.take(first.group_by(key).aggregate([("at", "min")]).column("at_min"))
-    return KeyedChanges(storage, of("+U", LOSES), gone, of("+I"))
-
-
-def _refuse_repeats(storage: TableStorage, rows: pa.Table, repeats: Repeats) -> None:
-    key = [name for name in rows.column_names if name != ROW_KIND_COLUMN]
-    kinds = rows.column(ROW_KIND_COLUMN)
-    new = pc.equal(kinds, "+I")
-    old = pc.invert(new)
-    if repeats is Repeats.DROPPED:
-        old = pc.and_(old, pc.or_(pc.not_equal(kinds, "-D"), pc.equal(kinds, MATCHED)))
-    counted = (
-        rows.append_column("old", old.cast("int64"))
-        .append_column("new", new.cast("int64"))
-        .group_by(key)
-        .aggregate([("old", "sum"), ("new", "sum")])
-    )
-    met = pc.or_(
-        pc.greater(counted.column("old_sum"), 1),
-        pc.and_(pc.greater(counted.column("old_sum"), 0), pc.greater(counted.column("new_sum"), 0)),
-    )
-    wrong = counted.filter(met).select(key)
-    if wrong.num_rows:
-        (row,) = wrong.slice(0, 1).to_pylist()
-        one = ", ".join(f"{name} = {value!r}" for name, value in row.items())
-        raise Invalid(
-            f"table {storage.name}: several rows of the source match or add the row with {one}; "
-            "make the source's rows distinct"
-        )
+    def _parts(self, batches: Iterable[pa.RecordBatch], writer: TableWriter) -> Iterator[_Part]:
+        """The changes of rows that there are; rows that are added are written."""
+        schema = self.storage.schema
+        names = list(schema.field_by_name)
+        for batch in batches:
+            is_stored = pc.is_valid(batch.column(BUCKET_COLUMN))
+            new = batch.filter(pc.invert(is_stored)).select(names)
+            if new.num_rows:
+                writer.write(new)
+            stored = batch.filter(is_stored)
+            if not stored.num_rows:
+                continue
+            rows = pa.Table.from_batches([stored.select(names)])
+            whole = merge_source(self.storage, rows, list(schema.primary_keys))
+            goes = numpy_mask(pc.equal(stored.column(ROW_KIND_COLUMN), "-D"))
+            partitions = stored.column(PARTITION_COLUMN).dictionary_encode()
+            codes = partitions.indices.to_numpy()
+            numbers = stored.column(BUCKET_COLUMN).to_numpy()
+            differs = (codes[1:] != codes[:-1]) | (numbers[1:] != numbers[:-1])
+            ends = [*(np.flatnonzero(differs) + 1).tolist(), len(codes)]
+            start = 0
+            for end in ends:
+                bucket = (partitions.dictionary[int(codes[start])].as_py(), int(numbers[start]))
+                changes = KeyChanges(whole.slice(start, end - start), goes[start:end])
+                yield _Part(bucket, changes)
+                start = end

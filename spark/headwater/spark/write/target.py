@@ -6,17 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 
 from headwater.catalog.table.scan import Scan
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.source.parquet_scan import Division
 from headwater.spark.source.table_frame import divide_rows, frame_of_division
+from headwater.spark.source.worker_rows import Places
 from headwater.spark.types import spark_schema
 from headwater.storage.predicate.filter import Predicate, to_sql
+from headwater.storage.read.positioned_rows import (
+    BUCKET_COLUMN,
+    FILE_COLUMN,
+    PARTITION_COLUMN,
+    POSITION_COLUMN,
+)
 from headwater.storage.snapshot.snapshot import Snapshot
 
-__all__ = ["Target", "read_target"]
+__all__ = ["PLACE_COLUMNS", "Target", "read_target"]
+
+PLACE_COLUMNS = (FILE_COLUMN, POSITION_COLUMN, PARTITION_COLUMN, BUCKET_COLUMN)
+"""The columns that tell where a row stands."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +37,7 @@ class Target:
     Attributes:
         table: The table.
         snapshot: The snapshot.
-        frame: The rows; of an append table with the columns of
-            `headwater.storage.read.positioned_rows`.
+        frame: The rows, with the columns that tell of their places.
         predicate: The condition that rows fulfil, as SQL text. The frame may have others, too.
     """
 
@@ -36,6 +46,18 @@ class Target:
     frame: DataFrame
     predicate: str | None
 
+    @property
+    def places(self) -> list[str]:
+        """The columns that tell of the rows' places."""
+        return [name for name in self.frame.columns if name in PLACE_COLUMNS]
+
+    def without_places(self, rows: DataFrame) -> DataFrame:
+        """Rows that are only added, with the columns of places, which are null."""
+        for field in self.frame.schema:
+            if field.name in PLACE_COLUMNS:
+                rows = rows.withColumn(field.name, sf.lit(None).cast(field.dataType))
+        return rows
+
 
 def read_target(
     session: CatalogSession,
@@ -43,6 +65,8 @@ def read_target(
     snapshot: Snapshot | None,
     columns: Sequence[str],
     predicate: Predicate | None,
+    *,
+    rewrites: bool = False,
 ) -> Target:
     """The rows of a table that a change may touch.
 
@@ -53,13 +77,19 @@ def read_target(
         columns: The columns that the change needs.
         predicate: Only rows that may fulfil it are needed. It must be one that Spark sees, too:
             Spark's own scan skips files by it, and does not filter rows.
+        rewrites: True if files of a primary-key table are written anew: the buckets of rows are
+            told.
     """
     storage = table.storage
     names = list(columns) or [storage.schema.fields[0].name]
     text = None if predicate is None else to_sql(predicate, storage.schema)
     scan = Scan(storage, snapshot, names, predicate, for_change=True)
     schema = spark_schema(storage.schema.columns(names))
-    division = divide_rows(scan, names) if snapshot is not None else Division((), ())
-    positioned = not storage.schema.primary_keys
-    frame = frame_of_division(session, scan, division, schema, positioned=positioned)
+    division = Division((), ())
+    if snapshot is not None:
+        division = Division((), scan.splits) if rewrites else divide_rows(scan, names)
+    places = Places.NONE if storage.schema.primary_keys else Places.FILES
+    if rewrites:
+        places = Places.BUCKETS
+    frame = frame_of_division(session, scan, division, schema, places=places)
     return Target(table, snapshot, frame, text)

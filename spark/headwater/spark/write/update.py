@@ -30,7 +30,6 @@ from headwater.spark.write.target import read_target
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.maintenance.key_rewrite import rewrites_files
 from headwater.storage.predicate.filter import Constant, Predicate, parse_predicate
-from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["delete_counted", "delete_rows", "delete_where", "replace_where", "update_rows"]
@@ -150,7 +149,6 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
     names = list(storage.schema.field_by_name)
     given = {name: sf.col(quoted(name)) for name in names if name in rows.columns}
     insert = Clause(Action.INSERT, None, given)
-    places = [] if storage.schema.primary_keys else [FILE_COLUMN, POSITION_COLUMN]
 
     def replace() -> RowCounts:
         # Computed once, though a conflict may have it written twice.
@@ -158,16 +156,14 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
         wrong = new.where(~sf.coalesce(condition, sf.lit(False))).limit(1).count()
         if wrong:
             raise Invalid(f"table {storage.name}: new rows do not fulfil the condition {where}")
-        if places:
-            new = new.withColumn(FILE_COLUMN, sf.lit(None).cast("string"))
-            new = new.withColumn(POSITION_COLUMN, sf.lit(None).cast("bigint"))
 
         def plan(table: Table, base: Snapshot | None) -> Changes:
             target = read_target(session, table, base, names, predicate)
             old = target.frame.alias(_TARGET).where(condition)
-            gone = projection.changes(old, [Clause(Action.DELETE)], places)
+            gone = projection.changes(old, [Clause(Action.DELETE)], target.places)
+            added = target.without_places(new)
             return Changes(
-                gone.unionByName(new), target.predicate, is_serial=True, repeats=Repeats.REPLACED
+                gone.unionByName(added), target.predicate, is_serial=True, repeats=Repeats.REPLACED
             )
 
         return change_rows(session, table, "REPLACE", plan, predicate)
@@ -190,20 +186,17 @@ def _change(
     predicate = wanted_rows(session.spark, storage, where, alias)
     projection = Projection(storage, assignment, alias)
     projection.check([clause])
-    keyed = bool(storage.schema.primary_keys)
+    written_anew = rewrites(storage, [clause])
 
     def plan(table: Table, base: Snapshot | None) -> Changes | None:
         if base is None:
             return None
         names = list(storage.schema.field_by_name)
-        target = read_target(session, table, base, names, predicate)
+        target = read_target(session, table, base, names, predicate, rewrites=written_anew)
         rows = target.frame.alias(alias)
         if condition is not None:
             rows = rows.where(condition)
-        places = [] if keyed else [FILE_COLUMN, POSITION_COLUMN]
-        frame = projection.changes(rows, [Clause(action, None, values)], places)
+        frame = projection.changes(rows, [Clause(action, None, values)], target.places)
         return Changes(frame, target.predicate)
 
-    return change_rows(
-        session, table, action.name, plan, predicate, rewrites=rewrites(storage, [clause])
-    )
+    return change_rows(session, table, action.name, plan, predicate, rewrites=written_anew)

@@ -30,7 +30,7 @@ from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotId
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.file_encoding import refuse_formats
 
-__all__ = ["change_table", "merge_into_table", "update_table"]
+__all__ = ["merge_into_table", "update_table"]
 
 
 def update_table(
@@ -73,7 +73,7 @@ def update_table(
                 f"table {storage.name}: column '{name}' is part of the primary key and cannot be "
                 "updated; delete the rows and write them anew"
             )
-    return change_table(
+    return _change_table(
         storage,
         pointer,
         executor,
@@ -116,7 +116,7 @@ def merge_into_table(
     """
     _check(storage)
     rows = merge_source(storage, source, on)
-    return change_table(
+    return _change_table(
         storage,
         pointer,
         executor,
@@ -133,7 +133,7 @@ def _check(storage: TableStorage) -> None:
     refuse_formats(storage.schema)
 
 
-def change_table(
+def _change_table(
     storage: TableStorage,
     pointer: SnapshotPointer,
     executor: Executor,
@@ -142,7 +142,6 @@ def change_table(
     *,
     rewrites: bool,
     is_serial: bool,
-    properties: Callable[[], Mapping[str, str] | None] = lambda: None,
 ) -> Snapshot | None:
     """Change rows and commit, and do so again after a conflict.
 
@@ -154,7 +153,6 @@ def change_table(
         matcher: Says which rows of a snapshot change.
         rewrites: In a primary-key table, write the files of the rows that match anew.
         is_serial: No other commit may have changed rows of the same buckets meanwhile.
-        properties: The snapshot's properties, asked for after `matcher`.
 
     Returns:
         The snapshot made; None when there was nothing to change.
@@ -185,9 +183,7 @@ def change_table(
         return commit_or_delete(
             commit,
             messages,
-            lambda: commit.commit(
-                messages, kind=kind, unchanged_since=since, properties=properties()
-            ),
+            lambda: commit.commit(messages, kind=kind, unchanged_since=since),
         )
 
     made = until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)

@@ -25,6 +25,7 @@ from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.maintenance.matched_rows import Matched, RowMatcher
+from headwater.storage.maintenance.sorted_changes import SortedChanges
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
 from headwater.storage.merge.changes import equal_rows
 from headwater.storage.options import ChangelogProducer, MergeEngine
@@ -172,7 +173,7 @@ def _buckets(
 def rewrite_keys(
     storage: TableStorage,
     task: RewriteTask,
-    matcher: RowMatcher,
+    matcher: RowMatcher | SortedChanges,
     elsewhere: CrossPartitionWriter | None = None,
 ) -> CommitMessage | None:
     """Write the files of a bucket that hold rows that change anew.
@@ -208,7 +209,7 @@ class _Rewrite:
         self,
         storage: TableStorage,
         task: RewriteTask,
-        matcher: RowMatcher,
+        matcher: RowMatcher | SortedChanges,
         elsewhere: CrossPartitionWriter | None,
     ) -> None:
         self._storage = storage
@@ -257,6 +258,8 @@ class _Rewrite:
         )
 
     def _may_match(self, section: Section) -> bool:
+        if isinstance(self._matcher, SortedChanges):
+            return self._matcher.may_change(section)
         predicate = self._matcher.predicate
         if predicate is None:
             return True

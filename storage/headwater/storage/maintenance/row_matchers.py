@@ -42,7 +42,6 @@ __all__ = [
     "WhenMatched",
     "merge_predicate",
     "merge_source",
-    "numbered_keys",
 ]
 
 Assignment: TypeAlias = "pc.Expression | pl.Expr | object"
@@ -244,7 +243,7 @@ class MergeRows:
 
     def _comparable(self, rows: pa.Table, name: str) -> pl.DataFrame:
         """The columns of the match by number, and the numbers of the rows that can match."""
-        frame = numbered_keys(rows, self.on, name)
+        frame = _numbered_keys(rows, self.on, name)
         keys = _nullable_keys(self.storage.schema)
         return frame.drop_nulls([str(at) for at, each in enumerate(self.on) if each not in keys])
 
@@ -281,7 +280,7 @@ def _nullable_keys(schema: TableSchema) -> set[str]:
     return {item.name for item in schema.columns(schema.primary_keys) if item.type.nullable}
 
 
-def numbered_keys(rows: pa.Table, on: Sequence[str], name: str) -> pl.DataFrame:
+def _numbered_keys(rows: pa.Table, on: Sequence[str], name: str) -> pl.DataFrame:
     """The columns of a match, called by their numbers, and the rows' numbers by a name."""
     import polars as pl
 

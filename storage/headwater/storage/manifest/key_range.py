@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.values import StorageValue
 
-__all__ = ["ComparableKey", "key_range"]
+__all__ = ["ComparableKey", "comparable_key", "key_range"]
 
 ComparableKey: TypeAlias = tuple[object, ...]
 """One value for each key column; compares with those of the same table, nulls first."""
@@ -24,13 +26,16 @@ def key_range(storage: TableStorage, file: DataFile) -> tuple[ComparableKey, Com
         CorruptData: A key cannot be read.
     """
     types = [item.type for item in storage.schema_by_id(file.schema_id).key_fields]
-    low, high = (
-        tuple(_total_order(value) if isinstance(value, float) else value for value in values)
-        for values in (deserialize_row(file.min_key, types), deserialize_row(file.max_key, types))
-    )
+    low, high = deserialize_row(file.min_key, types), deserialize_row(file.max_key, types)
+    return comparable_key(storage, low), comparable_key(storage, high)
+
+
+def comparable_key(storage: TableStorage, values: Sequence[StorageValue]) -> ComparableKey:
+    """The storage values of a primary-key table's key columns as they compare."""
+    key = tuple(_total_order(value) if isinstance(value, float) else value for value in values)
     if not any(item.type.nullable for item in storage.schema.key_fields):
-        return low, high
-    return _nulls_first(low), _nulls_first(high)
+        return key
+    return _nulls_first(key)
 
 
 def _nulls_first(values: ComparableKey) -> ComparableKey:

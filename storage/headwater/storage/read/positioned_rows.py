@@ -1,8 +1,8 @@
-"""Rows of an append table with the places where they stand, for who is to change them."""
+"""Rows with the places where they stand, for who is to change them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,12 +16,39 @@ from headwater.storage.scan.split import Split
 from headwater.storage.schema.system_fields import ROW_ID_FIELD
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["FILE_COLUMN", "POSITION_COLUMN", "RowIds", "positioned_rows"]
+__all__ = [
+    "BUCKET_COLUMN",
+    "FILE_COLUMN",
+    "PARTITION_COLUMN",
+    "POSITION_COLUMN",
+    "RowIds",
+    "bucketed_rows",
+    "positioned_rows",
+]
 
 FILE_COLUMN = "_headwater_file"
 """The name of the data file that holds a row."""
 POSITION_COLUMN = "_headwater_position"
 """The row's position in the file, from 0."""
+
+PARTITION_COLUMN = "_headwater_partition_of_row"
+"""The serialised partition that holds a row."""
+BUCKET_COLUMN = "_headwater_bucket_of_row"
+"""The number of its bucket there."""
+
+
+def bucketed_rows(rows: Iterable[pa.RecordBatch], split: Split) -> Iterator[pa.RecordBatch]:
+    """The rows of a split with `PARTITION_COLUMN` and `BUCKET_COLUMN`.
+
+    Args:
+        rows: The rows, as `headwater.storage.read.split.read_split` gives them.
+        split: The split.
+    """
+    partition, bucket = pa.scalar(split.partition, pa.binary()), pa.scalar(split.bucket, pa.int32())
+    for batch in rows:
+        places = [pa.repeat(one, batch.num_rows) for one in (partition, bucket)]
+        names = [*batch.schema.names, PARTITION_COLUMN, BUCKET_COLUMN]
+        yield pa.RecordBatch.from_arrays([*batch.columns, *places], names=names)
 
 
 def positioned_rows(
