@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -343,6 +344,28 @@ def test_a_bad_file_is_named(data_format: DataFileFormat, tmp_path: Path) -> Non
         if len(damage) > 1 or data_format.name != "orc":
             with pytest.raises(CorruptData, match=named):
                 rows()
+
+
+def test_a_file_cut_short_while_it_is_read_loses_no_row_silently(
+    data_format: DataFileFormat, tmp_path: Path
+) -> None:
+    fields = (field(0, "n", "BIGINT"), field(1, "s", "STRING"))
+    uri = local_uri(tmp_path / "f.x")
+    with data_format.writer(FILES, uri, fields, block_bytes=1 << 16) as writer:
+        for start in range(0, 50_000, 1000):
+            numbers = [n * 2654435761 % 2**40 for n in range(start, start + 1000)]
+            rows = {"n": numbers, "s": [f"value {number}" for number in numbers]}
+            writer.write(pa.table(rows, schema_of(fields)))
+    batches = data_format.reader(FILES, uri).batches(fields, batch_rows=1000)
+    rows = next(batches).num_rows
+    # Of a mapped file this is no error but the end of the process.
+    os.truncate(tmp_path / "f.x", 4096)
+    if data_format.name == "avro":
+        # Read ahead as a whole.
+        assert rows + sum(batch.num_rows for batch in batches) == 50_000
+    else:
+        with pytest.raises(CorruptData, match=r"f\.x"):
+            list(batches)
 
 
 def test_the_table_of_capabilities_names_every_format() -> None:

@@ -222,9 +222,13 @@ class LocalFileAccess:
                     yield FileStatus(f"{base}/{name}", stat.st_size, stat.st_mtime_ns // 1_000_000)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Open for random reads; raises NotFound."""
+        """Open for random reads; raises NotFound.
+
+        Not mapped: what was read of a mapped file counts as memory of the process until it is
+        closed, and a file that is cut short meanwhile ends the process.
+        """
         with _explained(path):
-            return pa.memory_map(local_path(path), "r")
+            return pa.OSFile(local_path(path), "r")
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:

@@ -51,6 +51,8 @@ _LEAST_ROWS = 64
 _MOST_CODE_BYTES = 2
 # In smaller files nothing is gained.
 _LEAST_ENCODED_ROWS = 4096
+# Bytes of each column that are read of a local file at a time.
+_LOCAL_BUFFER_BYTES = 1 << 16
 # Text of one Arrow column ends at 2 GiB.
 _MOST_TEXT_BYTES = 1 << 30
 
@@ -143,6 +145,7 @@ class ParquetReader:
         int96_unit: str | None = None,
         encoded: Sequence[int] | None = None,
     ) -> pq.ParquetFile:
+        is_local = self.path.startswith(("file:", "/"))
         try:
             return pq.ParquetFile(
                 self._source,
@@ -150,8 +153,9 @@ class ParquetReader:
                 read_dictionary=encoded,
                 coerce_int96_timestamp_unit=int96_unit,
                 page_checksum_verification=True,
-                # Local files are mapped; only a store gains from fetching columns together.
-                pre_buffer=not self.path.startswith(("file:", "/")),
+                # Only a store gains from fetching columns together; of a local file little is held.
+                pre_buffer=not is_local,
+                buffer_size=_LOCAL_BUFFER_BYTES if is_local else 0,
             )
         except UnicodeDecodeError as error:
             # Arrow takes the names of columns as they are, and Python does not.
@@ -274,6 +278,7 @@ class ParquetReader:
             rows = max(1, min(batch_rows // _FIRST_SHARE, _MOST_FIRST_ROWS))
         for group in groups:
             streams = []
+            left = int(self._metadata.row_group(group).num_rows)
             with readable(self.path):
                 if plain:
                     streams.append(_decoded(self._stream(file, rows, group, plain)))
@@ -284,6 +289,7 @@ class ParquetReader:
                     parts = [part for stream in streams for part in islice(stream, 1)]
                 if len(parts) < len(streams):
                     break
+                left -= parts[0].num_rows
                 found = {name: parts[0].column(name) for name in plain}
                 for name, data_type in wide.items():
                     exact = parts[-1].column(name)
@@ -299,6 +305,12 @@ class ParquetReader:
                         if source is not None:
                             source.reader.set_batch_size(rows)
                 yield batch
+            if left:
+                # Arrow takes the end of the file for that of a column.
+                raise CorruptData(
+                    f"file {self.path} cannot be read: {left} rows of row group {group} are not "
+                    "there; it was cut short"
+                )
 
     @staticmethod
     def _stream(
