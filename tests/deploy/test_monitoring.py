@@ -17,6 +17,7 @@ from tests import plain_http
 from tests.conftest import NewSqlite
 
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.events.sink_position import Undelivered
 from headwater.catalog.sql.operation import Backlog, SweepReport
 from headwater.catalog.sql.outbox.outbox import RepairReport
 from headwater.server.metrics import Metrics
@@ -51,6 +52,7 @@ def metrics(tmp_path: Path, new_sqlite: NewSqlite, serve: Callable[..., str]) ->
     made.delivered("file", 1)
     made.delivery_failed("file")
     made.delivery_lost("file", 1)
+    made.watch_sinks(lambda: {"file": Undelivered(1, 1)})
     made.watch_warehouses(lambda: {"main": True})
     files = made.count_files(_Away(), "main")  # type: ignore[arg-type]
     with pytest.raises(Exception, match="away"):

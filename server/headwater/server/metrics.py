@@ -21,6 +21,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from headwater.catalog.sql.database.engine import SqlDatabase
+from headwater.catalog.sql.events.sink_position import Undelivered
 from headwater.catalog.sql.operation import Backlog, SweepReport
 from headwater.server.database_metrics import DatabaseMetrics
 from headwater.server.operation_metrics import OperationMetrics, WarehouseLabels
@@ -61,6 +62,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._labels = WarehouseLabels()
         self._warehouses: Callable[[], Mapping[str, bool]] = dict
+        self._undelivered: Callable[[], Mapping[str, Undelivered]] = dict
         self._runtime = runtime
         self._operations = OperationMetrics(self._registry, self._labels)
         self._storage = StorageMetrics(self._registry, self._labels)
@@ -272,6 +274,10 @@ class Metrics:
         """Show from now on, of each warehouse, whether its storage answers."""
         self._warehouses = states
 
+    def watch_sinks(self, undelivered: Callable[[], Mapping[str, Undelivered]]) -> None:
+        """Show from now on, of each sink, what it has yet to get; it may raise HeadwaterError."""
+        self._undelivered = undelivered
+
     def text(self, ready: Mapping[str, bool] | None = None) -> bytes:
         """All counts, in Prometheus' text format.
 
@@ -317,6 +323,15 @@ class Metrics:
                 registry.register(
                     _Sampled("headwater_outbox_oldest_seconds", told, age, "warehouse")
                 )
+            found_late = self._undelivered()
+            count = {sink: float(each.events) for sink, each in found_late.items()}
+            age = {sink: each.oldest_millis / 1000 for sink, each in found_late.items()}
+            told = "Events of the change feed that a sink has yet to get."
+            registry.register(_Sampled("headwater_events_undelivered", told, count, "sink"))
+            told = "How old the oldest of them is."
+            registry.register(
+                _Sampled("headwater_events_undelivered_oldest_seconds", told, age, "sink")
+            )
             expiry = None if self._token_expiry is None else self._token_expiry()
             if expiry is not None:
                 told = "The time until the next token of the database expires."

@@ -294,6 +294,8 @@ def _application(
         background.enter_context(sweeping(catalogs, expire, sweep_seconds, metrics))
         # The denials of the end, too, are delivered, if not by this process then by the next one.
         sinks = sinks_of(settings, runtime)
+        names = [sink.name for sink in sinks]
+        metrics.watch_sinks(lambda: feed.undelivered(names))
         background.enter_context(delivering(sinks, database, feed, metrics, runtime))
         background.enter_context(recording_denials(denials, feed.record_refusals))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hmac
+from asyncio import new_event_loop, timeout
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 
 import httpx
@@ -54,7 +56,9 @@ class WebhookSink:
         self._runtime = runtime
         self._secret = None if secret is None else secret.encode()
         self._batch = batch
-        self._client = httpx.Client(
+        # Of the thread that delivers: asynchronous for the sake of a limit for the whole answer.
+        self._loop = new_event_loop()
+        self._client = httpx.AsyncClient(
             timeout=_TIMEOUT_SECONDS, follow_redirects=False, trust_env=False
         )
 
@@ -67,7 +71,8 @@ class WebhookSink:
 
     def close(self) -> None:
         """Give back connections."""
-        self._client.close()
+        self._loop.run_until_complete(self._client.aclose())
+        self._loop.close()
 
     def _post(self, events: Sequence[Event]) -> None:
         if self._batch == 1:
@@ -84,9 +89,11 @@ class WebhookSink:
             digest = hmac.digest(self._secret, signed, sha256)
             headers["webhook-signature"] = f"v1,{b64encode(digest).decode()}"
         try:
-            with self._client.stream("POST", self._url, content=body, headers=headers) as answer:
-                status = answer.status_code
-                self._read_end(answer)
+            status = self._loop.run_until_complete(self._answered(body, headers))
+        except TimeoutError as error:
+            raise Unavailable(
+                f"the receiver of events did not answer within {_TIMEOUT_SECONDS} s"
+            ) from error
         except httpx.HTTPError as error:
             raise Unavailable(
                 f"the receiver of events did not answer: {type(error).__name__}: {error}"
@@ -94,11 +101,27 @@ class WebhookSink:
         if not _OK <= status < _REDIRECTION:
             raise Unavailable(f"the receiver of events answered {status}")
 
-    def _read_end(self, answer: httpx.Response) -> None:
-        """Read a short answer to its end, so that the connection serves the next request, too."""
-        until = self._runtime.monotonic() + _TIMEOUT_SECONDS
-        size = 0
-        for chunk in answer.iter_raw():
-            size += len(chunk)
-            if size > _LONGEST_ANSWER or self._runtime.monotonic() > until:
-                return
+    async def _answered(self, body: bytes, headers: Mapping[str, str]) -> int:
+        """The status of the answer, all of whose head comes in time."""
+        request = self._client.build_request("POST", self._url, content=body, headers=headers)
+        # For the whole head: one that comes byte by byte must not go on for ever.
+        async with timeout(_TIMEOUT_SECONDS):
+            answer = await self._client.send(request, stream=True)
+        try:
+            # The status alone says if the events are there. The rest is read so that the connection
+            # serves the next request, too; if it breaks off, another one does.
+            with suppress(httpx.HTTPError, TimeoutError):
+                async with timeout(_TIMEOUT_SECONDS):
+                    await _read_end(answer)
+        finally:
+            await answer.aclose()
+        return answer.status_code
+
+
+async def _read_end(answer: httpx.Response) -> None:
+    """Read a short answer to its end."""
+    size = 0
+    async for chunk in answer.aiter_raw():
+        size += len(chunk)
+        if size > _LONGEST_ANSWER:
+            return

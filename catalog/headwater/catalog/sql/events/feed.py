@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Row, delete, or_, select, update
@@ -32,7 +32,7 @@ from headwater.catalog.sql.events.numbering import (
 )
 from headwater.catalog.sql.events.record import ADDRESS, DETAILS, REQUEST
 from headwater.catalog.sql.events.refusals import Refusals, record_refusals
-from headwater.catalog.sql.events.sink_position import first_undelivered
+from headwater.catalog.sql.events.sink_position import Undelivered, first_undelivered, undelivered
 from headwater.storage.errors import Invalid, NotFound
 
 __all__ = ["Bounds", "EventFeed", "WarehouseEvents"]
@@ -126,6 +126,14 @@ class EventFeed:
         """The bounds of the feed, after numbering what can be seen; raises Unavailable."""
         number_events(self._database)
         return self._bounds()
+
+    def undelivered(self, sinks: Collection[str]) -> Mapping[str, Undelivered]:
+        """The events that each of some sinks has yet to get; raises Unavailable."""
+        now = self._database.runtime.now_millis()
+        with self._database.read() as connection:
+            # Before the rows are looked at: what is numbered meanwhile is counted next time.
+            numbered = position_of(connection, NUMBERED)
+            return {sink: undelivered(connection, sink, numbered, now) for sink in sinks}
 
     def expire(self, now: int, retention_millis: int) -> int:
         """Delete events whose retention has ended, the oldest first and few at a time.

@@ -13,11 +13,11 @@ from sqlalchemy import func, select, update
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.sql.database.engine import SqlDatabase
-from headwater.catalog.sql.database.models import EventPositionRow
+from headwater.catalog.sql.database.models import EventPositionRow, EventRow
 from headwater.catalog.sql.events.numbering import SINK_PREFIX, ensure_position
 from headwater.storage.errors import Conflict
 
-__all__ = ["Lease", "SinkPosition", "first_undelivered"]
+__all__ = ["Lease", "SinkPosition", "Undelivered", "first_undelivered", "undelivered"]
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,43 @@ class SinkPosition:
             .values(owner=None, expires_at=None)
         )
         self._database.write(lambda connection: connection.execute(given))
+
+
+@dataclass(frozen=True)
+class Undelivered:
+    """The events that a sink has yet to get.
+
+    Attributes:
+        events: The number of events.
+        oldest_millis: The age of the oldest, milliseconds; 0 when there is none.
+    """
+
+    events: int
+    oldest_millis: int
+
+
+def undelivered(connection: Connection, sink: str, numbered: int, now: int) -> Undelivered:
+    """The events that a sink has yet to get, those without an offset included.
+
+    Args:
+        connection: A connection to the database.
+        sink: The sink's name.
+        numbered: The last offset that was given out.
+        now: The time, milliseconds since the epoch.
+    """
+    row, position = EventRow, EventPositionRow
+    got = func.coalesce(
+        select(position.position).where(position.name == SINK_PREFIX + sink).scalar_subquery(), 0
+    )
+    # What is deleted has no row, wherever the position is.
+    following = select(row.position, row.created_at).where(row.position > got)
+    oldest = connection.execute(following.order_by(row.position).limit(1)).one_or_none()
+    late = connection.execute(
+        select(func.count(), func.min(row.created_at)).where(row.position.is_(None))
+    ).one()
+    events = late[0] + (0 if oldest is None else numbered - oldest.position + 1)
+    since = late[1] if oldest is None else oldest.created_at
+    return Undelivered(events, 0 if since is None else max(0, now - since))
 
 
 def first_undelivered(connection: Connection) -> int | None:
