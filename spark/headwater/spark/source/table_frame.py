@@ -13,6 +13,7 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
 from headwater.spark.source.metadata_rows import MetadataRows, metadata_schema
 from headwater.spark.source.parquet_scan import Division, divide, native_frame
+from headwater.spark.source.read_counter import WorkerCounter
 from headwater.spark.source.worker_rows import Places, worker_frame
 from headwater.spark.types import spark_schema
 from headwater.storage.predicate.filter import columns_of, to_sql
@@ -98,6 +99,7 @@ def frame_of_division(
     schema: st.StructType,
     *,
     places: Places = Places.NONE,
+    counter: WorkerCounter | None = None,
 ) -> DataFrame:
     """Rows by both readers; those of Spark's own scan are not held to the rows' predicate.
 
@@ -107,6 +109,7 @@ def frame_of_division(
         division: Their splits; none for Spark's own scan where buckets are to be told.
         schema: The columns of `rows`.
         places: Append the columns that tell of these places.
+        counter: Is told what Python workers read; None if nobody asks.
     """
     spark = session.spark
     frames: list[DataFrame] = []
@@ -117,7 +120,9 @@ def frame_of_division(
     schema = st.StructType([*schema.fields, *_PLACES[places]])
     if division.python:
         parallelism = session.connection.parallelism
-        frames.append(worker_frame(spark, rows, division.python, schema, parallelism, places))
+        frames.append(
+            worker_frame(spark, rows, division.python, schema, parallelism, places, counter)
+        )
     if not frames:
         return spark.createDataFrame([], schema)
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])

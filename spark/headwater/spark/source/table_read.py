@@ -14,6 +14,8 @@ from headwater.catalog.table.scan import Rows
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
 from headwater.spark.source.parquet_scan import Division
+from headwater.spark.source.read_counter import Measured, ReadCounter
+from headwater.spark.source.scan_metrics import Runs
 from headwater.spark.source.table_frame import frame_of_division
 from headwater.spark.types import conform, spark_arrow_schema
 from headwater.storage.read.row_group_count import RowGroupCount, count_row_groups
@@ -54,6 +56,8 @@ class TableRead:
         relation: The table.
         rows: The part of its rows.
         division: The files that Spark's own scan reads, and those that Python workers read.
+        counter: Counts what Python workers read; None over Spark Connect.
+        runs: The query, which may be run; None over Spark Connect.
     """
 
     table: str
@@ -63,6 +67,8 @@ class TableRead:
     relation: Relation = field(repr=False)
     rows: Rows | None = field(default=None, repr=False)
     division: Division = field(default_factory=lambda: Division((), ()), repr=False)
+    counter: ReadCounter | None = field(default=None, repr=False)
+    runs: Runs | None = field(default=None, repr=False)
 
     @property
     def files(self) -> int:
@@ -98,6 +104,29 @@ class TableRead:
     def native_files(self) -> int:
         """Those of `files` that Spark's own Parquet scan reads; Python workers read the others."""
         return _files(self.division.native)
+
+    def measured(self, frame: DataFrame | None = None) -> Measured | None:
+        """The files, bytes and rows that were read when the query ran.
+
+        A file that several tasks or runs read counts once, and a task that a LIMIT ends early
+        tells nothing. Spark's own Parquet scan tells only of the frame that was run itself: by
+        `collect`, `toPandas`, `toArrow` or `toLocalIterator`. `show`, `count`, writes and the like
+        run another frame; make that frame, run it so, and name it here.
+
+        Args:
+            frame: A frame made of the query's, which was run; the query's own unless given.
+
+        Returns:
+            None where it is not known: the frame was not run, a server reads the rows, the rows
+            are metadata, or the session is Spark Connect's.
+        """
+        if self.rows is None or self.rows.is_served or self.counter is None or self.runs is None:
+            return None
+        by_workers = self.counter.measured() or Measured()
+        if not self.native_files:
+            return by_workers if by_workers.files or not self.files else None
+        by_spark = self.runs.measured(frame)
+        return None if by_spark is None else by_workers + by_spark
 
     def row_groups(self, most_files: int) -> RowGroupCount:
         """The row groups that readers take of the first so many of `files`; reads their footers.
@@ -138,7 +167,8 @@ def read_frame(session: CatalogSession, read: TableRead) -> DataFrame:
             return spark.createDataFrame([], schema)
         return spark.createDataFrame(type(content).from_batches(batches, arrow))
     part = st.StructType([each for each in schema.fields if each.name in read.columns])
-    frame = frame_of_division(session, read.rows, read.division, part)
+    counter = None if read.counter is None else read.counter.told
+    frame = frame_of_division(session, read.rows, read.division, part, counter=counter)
     if len(part) == len(schema):
         return frame
     return frame.select(

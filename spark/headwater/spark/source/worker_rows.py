@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.catalog.table.scan import Changes, Rows
 from headwater.catalog.table.served_rows import ServedScan
 from headwater.spark.source.batch_read import pack_splits
+from headwater.spark.source.read_counter import Measured, WorkerCounter
 from headwater.spark.types import conform, spark_arrow_schema
 from headwater.storage.read.positioned_rows import bucketed_rows, positioned_rows
 from headwater.storage.scan.split import Split
@@ -40,6 +41,7 @@ def worker_frame(
     schema: st.StructType,
     parallelism: int,
     places: Places = Places.NONE,
+    counter: WorkerCounter | None = None,
 ) -> DataFrame:
     """Some splits of rows as a frame.
 
@@ -50,6 +52,7 @@ def worker_frame(
         schema: The frame's schema.
         parallelism: The number of tasks that run at once.
         places: The places that the last columns of `schema` are of.
+        counter: Is told what was read; None if nobody asks.
     """
     if isinstance(rows, ServedScan):
         # The server reads them in as many parts as there are tasks at once.
@@ -64,7 +67,7 @@ def worker_frame(
     # Without the plan, which every task would get.
     bare = rows.narrowed(rows.columns, rows.predicate)
     tasks = spark.range(0, len(packed), 1, len(packed))
-    return tasks.mapInArrow(partial(_read, bare, packed, schema, places), schema)
+    return tasks.mapInArrow(partial(_read, bare, packed, schema, places, counter), schema)
 
 
 def _read(
@@ -72,12 +75,14 @@ def _read(
     packed: Sequence[Sequence[Split]],
     schema: st.StructType,
     places: Places,
+    counter: WorkerCounter | None,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the tasks whose numbers are the batches' only column."""
     arrow = spark_arrow_schema(schema)
     for batch in batches:
         for number in batch.column(0).to_pylist():
+            row_count = 0
             for split in packed[number]:
                 if places is Places.FILES:
                     names = rows.schema.names
@@ -87,4 +92,11 @@ def _read(
                 if places is Places.BUCKETS:
                     found = bucketed_rows(found, split)
                 for read in found:
+                    row_count += read.num_rows
                     yield conform(read, arrow)
+            if counter is not None:
+                files = [
+                    file for split in packed[number] for file in (*split.files, *split.postponed)
+                ]
+                size = sum(file.file_size for file in files)
+                counter.add(number, Measured(len(files), size, row_count))

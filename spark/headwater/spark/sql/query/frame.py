@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame
 
 from headwater.spark.errors import in_users_words
 from headwater.spark.source.needs import Need, needs_of, stand_in
+from headwater.spark.source.read_counter import read_counter
+from headwater.spark.source.scan_metrics import Runs
 from headwater.spark.source.table_read import TableRead, read_frame
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.clock import CLOCK, without_clock
@@ -42,14 +44,19 @@ def query_frame(text: str, context: SqlContext) -> DataFrame:
     relations = spliced.relations
     needs: Sequence[Need | None] = [None] * len(relations)
     # Spark Connect shows no plans; then everything is read.
-    if relations and getattr(spark, "_jsparkSession", None) is not None:
+    shows_plans = getattr(spark, "_jsparkSession", None) is not None
+    if relations and shows_plans:
         needs = _needs(spliced, context) or needs
     zone = str(spark.conf.get("spark.sql.session.timeZone")) if relations else ""
     reads: list[TableRead] = []
     for at, (relation, need) in enumerate(zip(relations, needs, strict=True)):
-        reads.append(plan_read(relation, need, at, zone))
+        counter = read_counter(spark.sparkContext) if shows_plans else None
+        reads.append(replace(plan_read(relation, need, at, zone), counter=counter))
     frames = [read_frame(context.session, read) for read in reads]
     answer = _run(spliced, frames, context)
+    if shows_plans:
+        pairs = zip(reads, frames, strict=True)
+        reads = [replace(read, runs=Runs(answer, frame)) for read, frame in pairs]
     context.last_query = tuple(reads)
     return answer
 
