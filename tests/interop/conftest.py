@@ -212,6 +212,15 @@ class Client:
         feather.write_feather(data, path, compression="uncompressed")
         self._run("write", table=table, data=path)
 
+    def update_columns(self, table: str, data: pa.Table) -> None:
+        """Give columns new values by ``_ROW_ID``."""
+        path = self._path()
+        feather.write_feather(data, path, compression="uncompressed")
+        self._run("update_columns", table=table, data=path)
+
+    def delete_by_row_id(self, table: str, ids: Sequence[int]) -> None:
+        self._run("delete_by_row_id", table=table, ids=list(ids))
+
     def read(
         self,
         table: str,

@@ -195,6 +195,30 @@ class JavaClient:
         writer.close()
         committer.close()
 
+    def write_columns(self, table: str, data: pa.Table, first_row_id: int) -> None:
+        """One commit of some columns of the rows from an id on, in a file of their own."""
+        rows = self._jvm.org.apache.paimon.data
+        handle = self._catalog.getTable(self._identifier(table))
+        builder = self._call(TABLE, "newBatchWriteBuilder", handle)
+        kind = self._call(TABLE, "rowType", handle).project(data.column_names)
+        writer, committer = builder.newWrite().withWriteType(kind), builder.newCommit()
+        row = rows.BinaryRow(data.num_columns)
+        fields = rows.BinaryRowWriter(row)
+        for values in data.to_pylist():
+            fields.reset()
+            for position, column in enumerate(data.schema):
+                self._set(fields, position, values[column.name], column.type)
+            fields.complete()
+            writer.write(row)
+        messages = writer.prepareCommit()
+        for message in messages:
+            files = message.newFilesIncrement().newFiles()
+            for number in range(len(files)):
+                files[number] = files[number].assignFirstRowId(first_row_id)
+        committer.commit(messages)
+        writer.close()
+        committer.close()
+
     def _key_assigner(self, handle: Any, writer: Any) -> Any:
         """What finds the partitions and buckets of keys, as Flink and Spark call it."""
         if str(self._call(FILE_STORE, "bucketMode", handle).toString()) != "KEY_DYNAMIC":

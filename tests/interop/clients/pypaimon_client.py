@@ -62,6 +62,27 @@ def write(request: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def update_columns(request: dict[str, Any]) -> dict[str, Any]:
+    """New values of columns, by ``_ROW_ID``."""
+    table = open_catalog(request).get_table(request["table"])
+    builder = table.new_batch_write_builder()
+    data = feather.read_table(request["data"])
+    names = [name for name in data.column_names if name != "_ROW_ID"]
+    committer = builder.new_commit()
+    update = builder.new_update().with_update_type(names)
+    committer.commit(update.update_by_arrow_with_row_id(data))
+    committer.close()
+    return {}
+
+
+def delete_by_row_id(request: dict[str, Any]) -> dict[str, Any]:
+    builder = open_catalog(request).get_table(request["table"]).new_batch_write_builder()
+    committer = builder.new_commit()
+    committer.commit(builder.new_update().delete_by_row_id(request["ids"]))
+    committer.close()
+    return {}
+
+
 def add_column(request: dict[str, Any]) -> dict[str, Any]:
     change = SchemaChange.add_column(request["column"], AtomicType(request["type"]))
     open_catalog(request).alter_table(request["table"], [change], False)
@@ -153,6 +174,8 @@ COMMANDS = {
     "write": write,
     "read": read,
     "read_each": read_each,
+    "update_columns": update_columns,
+    "delete_by_row_id": delete_by_row_id,
     "add_column": add_column,
     "branch": branch,
     "changes": changes,

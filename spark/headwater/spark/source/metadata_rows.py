@@ -62,6 +62,11 @@ def _field(name: str, storage: TableStorage) -> st.StructField:
             f"table {storage.name}: {name} is of tables without a primary key; with one, a row is "
             "merged from several files"
         )
+    if name in _OF_FILES and schema.table_options.evolves_columns:
+        raise Unsupported(
+            f"table {storage.name}: with data evolution a row may lie in several files, and {name} "
+            "is of one; name _ROW_ID instead"
+        )
     if name != _PARTITION:
         data_type = {_FILE_PATH: st.StringType(), _ROW_INDEX: st.LongType()}.get(name)
         return st.StructField(name, data_type or st.IntegerType())

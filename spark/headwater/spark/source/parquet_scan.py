@@ -66,6 +66,7 @@ def divide(storage: TableStorage, splits: Sequence[Split], columns: Sequence[str
     folded = [name.casefold() for name in schema.field_by_name]
     if (
         not columns
+        or schema.table_options.evolves_columns
         or any(name in schema.tracking_fields for name in columns)
         or len(set(folded)) < len(folded)
         or len({split.partition for split in splits}) > _MOST_PARTITIONS

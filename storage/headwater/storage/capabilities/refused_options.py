@@ -106,7 +106,19 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         is_honoured=True,
         refusals=(Refusal(ALL, one_of("default", "mod", "hive")),),
     ),
-    _never("data-evolution.enabled", "whether the columns of a row lie in several files"),
+    Option(
+        "data-evolution.enabled",
+        "whether the columns of a row may lie in several files",
+        is_honoured=True,
+        refusals=(
+            Refusal(
+                Operation.STREAM | Operation.COMPACT | Operation.CHANGE,
+                _FALSE,
+                "rows are appended, replaced by partition and read; files of some columns are "
+                "written, told to streams and compacted by other engines",
+            ),
+        ),
+    ),
     _never("sequence.snapshot-ordering", "whether the later commit wins, whatever was written"),
     _never("pk-clustering-override", "whether files are sorted by other columns than the key"),
     _never("chain-table.enabled", "whether the rows are made of those of two branches"),

@@ -219,6 +219,11 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
         return self._boolean("row-tracking.enabled", False)
 
     @property
+    def evolves_columns(self) -> bool:
+        """True if the columns of a row may lie in several files (data evolution)."""
+        return self._boolean("data-evolution.enabled", False)
+
+    @property
     def groups_row_ids(self) -> bool:
         """True if the rows that a commit adds to a partition have row ids one after another."""
         return self._boolean("row-tracking.partition-group-on-commit", True)

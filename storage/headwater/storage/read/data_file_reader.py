@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
 
@@ -86,6 +87,7 @@ class DataFileReader:
         partition: The bucket's partition.
         deleted: The place of the file's deletion vector; None when no row of it is deleted.
         chosen: The rows that are wanted; None means all.
+        partial: True if columns that the file lacks are null, though its schema has them.
 
     Attributes:
         path: The file's URI.
@@ -103,11 +105,14 @@ class DataFileReader:
         partition: PartitionColumns,
         deleted: DeletionFile | None = None,
         chosen: RowSelection | None = None,
+        *,
+        partial: bool = False,
     ) -> None:
         self.path = path = file.external_path or f"{directory}/{file.file_name}"
         self._schema = storage.schema_by_id(file.schema_id)
-        missing = missing_columns(file, self._schema)
-        if missing:
+        self._missing = frozenset(missing_columns(file, self._schema))
+        if self._missing and not partial:
+            missing = sorted(self._missing)
             raise Unsupported(
                 f"file {path} lacks the columns {', '.join(missing)}, which other files hold; "
                 "Headwater does not join them"
@@ -230,6 +235,9 @@ class DataFileReader:
             return None
         wanted = self._present.key_fields if keys_only else self._present.fields
         columns = indexed_columns(predicate, wanted, self._present, self._schema)
+        columns = {
+            name: stored for name, stored in columns.items() if stored.name not in self._missing
+        }
         if not columns:
             return None
         container = file_indexes_of(self._files, self._file, self.path)
@@ -313,7 +321,15 @@ class DataFileReader:
             return StoredColumn(tracked, self._tracked.stored(name))
         if name in _SYSTEM_FIELDS and name not in self._present.field_by_name:
             return StoredColumn(_SYSTEM_FIELDS[name], _SYSTEM_FIELDS[name])
-        return stored_column(self._present.column(name), self._schema, self._present)
+        found = stored_column(self._present.column(name), self._schema, self._present)
+        if found.stored is None or found.stored.name not in self._missing:
+            return found
+        if not found.wanted.type.nullable:
+            raise CorruptData(
+                f"file {self.path} lacks column '{name}', which is NOT NULL, and no other file of "
+                "its rows holds it"
+            )
+        return replace(found, stored=None)
 
     def _column(self, source: StoredColumn, batch: pa.RecordBatch) -> pa.Array:
         if source.wanted.name in self._partition.values:
@@ -332,6 +348,8 @@ class DataFileReader:
         constants: dict[str, ColumnRange] = {}
         for item in present.key_fields if keys_only else present.fields:
             old = self._schema.field_by_id.get(item.id)
+            if old is not None and old.name in self._missing:
+                old = None
             if old is not None and item.name not in present.partition_keys:
                 stored[item.name] = (item, old)
             elif old is None and not keys_only:

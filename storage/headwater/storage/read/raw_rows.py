@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -15,12 +16,39 @@ from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.rules import added_rows
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.read.data_file_reader import DataFileReader
 
-__all__ = ["RawRows", "without_deletes"]
+__all__ = ["RawRows", "RowReader", "without_deletes"]
 
 # Bytes of a file, compressed: what is read by itself is worth a thread's turn.
 _PART_BYTES = 16 * 1024**2
+
+
+class RowReader(Protocol):
+    """Reads rows as they stand in a file, or in several that hold their columns."""
+
+    @property
+    def may_delete(self) -> bool:
+        """True if a row may retract."""
+        ...
+
+    def is_excluded(self, predicate: Predicate | None) -> bool:
+        """True if no row is wanted."""
+        ...
+
+    def row_group_ranges(self, predicate: Predicate | None, part_bytes: int) -> list[range]:
+        """The parts that can be read at the same time, of about so many bytes."""
+        ...
+
+    def rows(
+        self,
+        columns: Sequence[str],
+        predicate: Predicate | None,
+        batch_rows: int,
+        *,
+        groups: range | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, or of all; a hint says which may be left out."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -39,7 +67,7 @@ class RawRows:
     """
 
     files: Iterable[DataFile]
-    open: Callable[[DataFile], DataFileReader]
+    open: Callable[[DataFile], RowReader]
     columns: Sequence[str]
     predicate: Predicate | None
     batch_rows: int
@@ -79,7 +107,7 @@ class RawRows:
         for file in files:
             yield from self._of(self.open(file), None)
 
-    def _of(self, opened: DataFileReader, groups: range | None) -> Iterator[pa.RecordBatch]:
+    def _of(self, opened: RowReader, groups: range | None) -> Iterator[pa.RecordBatch]:
         if opened.is_excluded(self.predicate):
             return
         # Rows may be judged by any column.

@@ -51,8 +51,10 @@ def count_row_groups(
     wanted = total = asked = 0
     for split, file in islice(files, most_files):
         bucket = BucketFiles(storage, split.directory, split.partition_values)
-        reader = bucket.open(file)
+        evolves = storage.schema.table_options.evolves_columns
+        reader = bucket.open(file, partial=evolves)
         # A row that is merged may have other values in other files.
-        counted = reader.row_group_counts(predicate, keys_only=split.needs_merge)
+        hint = None if evolves else predicate
+        counted = reader.row_group_counts(hint, keys_only=split.needs_merge)
         wanted, total, asked = wanted + counted[0], total + counted[1], asked + 1
     return RowGroupCount(wanted, total, asked)

@@ -29,6 +29,7 @@ from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.read.batches import coalesced, filtered, with_kind_names
 from headwater.storage.read.data_file_reader import DataFileReader, PartitionColumns
 from headwater.storage.read.difference import Snapshotted, differing_rows, remarked_rows
+from headwater.storage.read.joined_columns import joined_rows
 from headwater.storage.read.postponed import PostponedRuns
 from headwater.storage.read.prefetch import BatchRead
 from headwater.storage.read.raw_rows import RawRows, without_deletes
@@ -165,6 +166,18 @@ def split_reads(
         else:
             rows = files.remarked(split, wanted, row_kinds, batch_rows)
         yield partial(finished, rows)
+    elif storage.schema.table_options.evolves_columns:
+        whole = replace(files, deletion_files={})
+        joined = joined_rows(
+            storage,
+            split.directory,
+            split.files,
+            lambda file: files.open(file, partial=True),
+            lambda file: whole.open(file, partial=True),
+            lambda newest, opened: RawRows(newest, opened, wanted, predicate, batch_rows),
+        )
+        for part in joined.parts():
+            yield partial(_called, finished, part)
     elif not keyed or split.is_raw:
         keep = row_kinds and (split.streaming or keep_deletes)
         raw = RawRows(split.files, files.open, wanted, predicate, batch_rows, keyed, keep)
@@ -479,12 +492,18 @@ class BucketFiles:
             return RowSelection(DeletionVector.of([]).positions)
         return RowSelection(read_deletion_vector(self.storage.files, place).positions)
 
-    def open(self, file: DataFile) -> DataFileReader:
-        """A reader of one of the bucket's files."""
+    def open(self, file: DataFile, *, partial: bool = False) -> DataFileReader:
+        """A reader of one of the bucket's files; if `partial`, columns that it lacks are null."""
         deleted = self.deletion_files.get(file.file_name)
         chosen = self.chosen.get(file.file_name)
         return DataFileReader(
-            self.storage, self.directory, file, self._partition_columns, deleted, chosen
+            self.storage,
+            self.directory,
+            file,
+            self._partition_columns,
+            deleted,
+            chosen,
+            partial=partial,
         )
 
 

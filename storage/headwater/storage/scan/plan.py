@@ -31,6 +31,7 @@ from headwater.storage.manifest.records import ManifestFile
 from headwater.storage.options import TableOptions
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.partition import directory_of_values, partition_values
+from headwater.storage.scan.joined_splits import joined_splits
 from headwater.storage.scan.live import entries_of_few, manifests_of
 from headwater.storage.scan.postponed import postponed_splits
 from headwater.storage.scan.pruning import Pruner
@@ -172,6 +173,11 @@ def plan_snapshot(
             f"table {storage.name}: with 'postpone.merge-on-read' only whole snapshots are read, "
             "not the files of a time; read with 'postpone.merge-on-read' = 'false'"
         )
+    if options.evolves_columns and created_since is not None:
+        raise Unsupported(
+            f"table {storage.name}: with data evolution only whole snapshots are read, not the "
+            "files of a time, which may hold some of the columns of their rows"
+        )
     hides = keyed and options.hides_level_zero and not (all_levels or merges)
     if hides and not (with_level_zero and options.marks_superseded_rows):
         min_level = max(min_level, 1)
@@ -183,6 +189,9 @@ def plan_snapshot(
         created = (_created(entry.file) >= created_since for entry in found.entries)
         found.only(np.fromiter(created, np.bool_, len(found.entries)))
     places = _deletion_files(storage, snapshot, found.entries)
+    if options.evolves_columns:
+        splits = joined_splits(storage, _by_bucket(found.entries), pruner)
+        return _plan(snapshot, [_with_deletion_files(split, places) for split in splits], found)
     if not keyed:
         splits = _packed(storage, snapshot, found.entries, streaming=False)
         return _plan(snapshot, [_with_deletion_files(split, places) for split in splits], found)
@@ -311,7 +320,8 @@ def _live(storage: TableStorage, snapshot: Snapshot, pruner: Pruner) -> _Found:
     ]
     found = _collect(storage, manifests, pruner)
     found.entries = _added(found.entries)
-    if pruner.judges_files:
+    # Of a row whose columns lie in several files, none tells by itself.
+    if pruner.judges_files and not storage.schema.table_options.evolves_columns:
         matches = pruner.by_key if storage.schema.primary_keys else pruner.by_value
         found.matching(matches, pruner.excluded_by_index)
     return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -48,7 +48,7 @@ from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField, DataType, to_arrow
 from headwater.storage.types.values import StorageValue
 
-__all__ = ["Pruner", "indexed_columns", "matching_row_groups"]
+__all__ = ["Pruner", "indexed_columns", "matching_row_groups", "value_ranges"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -264,6 +264,20 @@ class Pruner:
         if not may_match(self._predicate, {**stats, **self._ranges_of(entry.partition)}):
             return False
         return self._by_index(entry, self._storage.schema.fields)
+
+    def by_ranges(
+        self, partition: bytes, ranges: Callable[[Sequence[DataField]], Mapping[str, ColumnRange]]
+    ) -> bool:
+        """True if rows of a partition may match.
+
+        Args:
+            partition: Serialised partition values.
+            ranges: The statistics of some of the table's present columns.
+        """
+        if not self.judges_files:
+            return True
+        known = ranges(self._columns)
+        return may_match(self._predicate, {**known, **self._ranges_of(partition)})
 
     def _by_index(self, entry: ManifestEntry, wanted: Sequence[DataField]) -> bool:
         """True if a file's embedded indexes leave rows that may match."""
