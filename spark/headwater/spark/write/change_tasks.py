@@ -239,7 +239,9 @@ class ChangeWriter(DataSourceArrowWriter):
 
     def _plan(self, storage: TableStorage) -> WritePlan:
         options = self._options
-        return WritePlan(storage, options.replacement(storage.schema), compacts=False)
+        is_merged = not self._change.is_plain
+        replaced = options.replacement(storage.schema)
+        return WritePlan(storage, replaced, compacts=False, is_merged=is_merged)
 
     def _planned(self) -> _Target:
         table = self._options.open()

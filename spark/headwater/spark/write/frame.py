@@ -19,6 +19,7 @@ from headwater.spark.write.evolve import merge_columns
 from headwater.spark.write.nested_defaults import with_nested_defaults
 from headwater.spark.write.save import save_frame
 from headwater.spark.write.update import replace_where as replace_rows
+from headwater.spark.write.upsert import upsert_rows
 from headwater.storage.capabilities import Operation
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.jobs.compact import compact_since
@@ -88,6 +89,9 @@ def write_frame(
             literal = sf.lit(arrow_scalar(value, data_type).as_py())
             df = df.withColumn(column, literal.cast(spark_type(data_type)))
     df = with_nested_defaults(df, table.schema, table.name)
+    if mode == "append" and table.schema.table_options.upsert_keys and numbered is None:
+        upsert_rows(session, table, df)
+        return
     check_columns(df, table.storage)
     options = WriteOptions(
         session.connection,

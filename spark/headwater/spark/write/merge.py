@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Self
@@ -72,6 +72,7 @@ class MergeBuilder:
             the condition that they match by.
         target_alias: The name of the table in expressions.
         source_alias: The name of the source.
+        nulls_match: With columns in `on`: null equals null.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class MergeBuilder:
         *,
         target_alias: str = "target",
         source_alias: str = "source",
+        nulls_match: bool = False,
     ) -> None:
         if target_alias.casefold() == source_alias.casefold():
             raise Invalid(f"the table and the source of a merge are both called '{source_alias}'")
@@ -92,6 +94,9 @@ class MergeBuilder:
         self._target_alias = target_alias
         self._source_alias = source_alias
         self._on = on
+        self._nulls_match = nulls_match
+        # Columns of the source in which null is to match.
+        self._with_nulls: frozenset[str] = frozenset()
         self._clauses = _Clauses()
         self._evolution: SchemaMerging | None = None
 
@@ -207,6 +212,8 @@ class MergeBuilder:
         clauses, storage = self._clauses, self._table.storage
         written_anew = rewrites(storage, clauses.all)
         source = kept_rows(self._source)
+        if self._nulls_match and not isinstance(self._on, str | Column):
+            self._with_nulls = _columns_with_nulls(source, self._pairs(source, self._on).values())
         needs = self._needs(source)
         pairs = comparable_pairs(storage, source.schema, needs.pairs)
         bounds = bounds_of(storage, source, pairs) if pairs else None
@@ -257,7 +264,10 @@ class MergeBuilder:
                 self._target_alias,
                 self._source_alias,
             )
-        return JoinNeeds(self._pairs(source, self._on))
+        pairs = self._pairs(source, self._on)
+        # A row with null is within no bounds.
+        equal = {own: other for own, other in pairs.items() if other not in self._with_nulls}
+        return JoinNeeds(equal)
 
     def _pairs(self, source: DataFrame, on: Sequence[str]) -> dict[str, str]:
         """The source's columns by the table's columns that they equal."""
@@ -282,12 +292,13 @@ class MergeBuilder:
             )
         return reduce(
             Column.__and__,
-            [
-                sf.col(f"{self._target_alias}.{quoted(own)}")
-                == sf.col(f"{self._source_alias}.{quoted(other)}")
-                for own, other in pairs.items()
-            ],
+            [self._equal(own, other) for own, other in pairs.items()],
         )
+
+    def _equal(self, own: str, other: str) -> Column:
+        left = sf.col(f"{self._target_alias}.{quoted(own)}")
+        right = sf.col(f"{self._source_alias}.{quoted(other)}")
+        return left.eqNullSafe(right) if other in self._with_nulls else left == right
 
     def _columns(self) -> list[str]:
         """The table's columns that the merge needs to read."""
@@ -354,3 +365,11 @@ class MergeBuilder:
             left = rows.join(own, on=condition, how="left_anti").alias(self._target_alias)
             frames.append(projection.changes(left, clauses.not_matched_by_source, places))
         return reduce(DataFrame.unionByName, frames)
+
+
+def _columns_with_nulls(rows: DataFrame, names: Iterable[str]) -> frozenset[str]:
+    """The columns of a frame that hold nulls."""
+    found = rows.agg(
+        *[sf.bool_or(sf.col(quoted(name)).isNull()).alias(name) for name in dict.fromkeys(names)]
+    )
+    return frozenset(name for name, is_there in found.collect()[0].asDict().items() if is_there)

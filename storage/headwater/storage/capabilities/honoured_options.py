@@ -59,6 +59,10 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
         "whether key columns hold nulls, which are equal to each other and before other values",
     ),
     _honoured("sequence.field", "the columns that order the rows of one key"),
+    _honoured(
+        "upsert-key",
+        "without a primary key, the columns by which each INSERT of Spark is a merge",
+    ),
     _honoured("sequence.field.sort-order", "whether the greatest or the smallest wins"),
     _honoured("rowkind.field", "the column that holds each row's kind"),
     _honoured(

@@ -40,6 +40,12 @@ MODES: Mapping[str, Mode] = {
         "which merges a row where its key is, and no task knows which partitions the others "
         "replace; overwrite them with the SDK, or the whole table",
     ),
+    "appends by upsert-key": Mode(
+        "appending to it, if it has an `upsert-key`, otherwise than by `INSERT`, `MERGE` and "
+        "`SparkLake.write` of Spark: by the SDK, `df.write`, `for_batch`, streams, `COPY INTO`",
+        "by which new rows take the place of those that there are: write them with INSERT or "
+        "SparkLake.write of Spark, or merge them",
+    ),
     "difference across partitions": Mode(
         "the difference of two snapshots (mode `diff`) with dynamic buckets and a primary key that "
         "lacks a partition column",

@@ -220,13 +220,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
     ),
     _no_writes("type", "what the table is made of", one_of("table")),
     _no_writes(
-        "upsert-key",
-        "the columns by which Paimon's Spark makes a merge of each INSERT",
-        _UNSET,
-        "rows would be added beside those that they are to replace: write MERGE INTO, or give the "
-        "table a primary key",
-    ),
-    _no_writes(
         "write.sequence-number-init-mode",
         "where writers find the last sequence number",
         one_of("scan"),

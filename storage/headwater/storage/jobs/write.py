@@ -86,6 +86,10 @@ class WritePlan:
             are looked up in others.
         is_stream: True if the write is one of a stream's many.
         compacts: False if the compaction that is due after the commit is left to the caller.
+        is_merged: True if rows with the same ``upsert-key`` as new ones are taken away.
+
+    Raises:
+        Unsupported: Rows would be added beside those with the same ``upsert-key``.
     """
 
     storage: TableStorage
@@ -94,6 +98,16 @@ class WritePlan:
     states: BucketStates | None = None
     is_stream: bool = False
     compacts: bool = True
+    is_merged: bool = False
+
+    def __post_init__(self) -> None:
+        if self.replaced is not None or self.is_merged:
+            return
+        if keys := self.storage.schema.table_options.upsert_keys:
+            raise unsupported_mode(
+                "appends by upsert-key",
+                f"table {self.storage.name} has upsert-key={','.join(keys)}",
+            )
 
     def upon(self, base: Snapshot | None) -> WritePlan:
         """The plan for writers, which add to what a snapshot holds, or look up keys in it."""

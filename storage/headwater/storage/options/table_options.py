@@ -86,6 +86,12 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
         return tuple(name.strip() for name in text.split(",") if name.strip())
 
     @property
+    def upsert_keys(self) -> tuple[str, ...]:
+        """The columns by which added rows take the place of others, without a primary key."""
+        text = self.raw.get("upsert-key", "")
+        return tuple(name.strip() for name in text.split(",") if name.strip())
+
+    @property
     def sequence_descending(self) -> bool:
         """True if the smallest `sequence_fields` wins."""
         text = self.raw.get("sequence.field.sort-order", "ascending").strip().lower()

@@ -54,7 +54,13 @@ _IMMUTABLE = frozenset(
     }
 )
 # Their values are lists of columns.
-_COLUMN_LISTS = ("bucket-key", "sequence.field", "rowkind.field", "clustering.columns")
+_COLUMN_LISTS = (
+    "bucket-key",
+    "sequence.field",
+    "rowkind.field",
+    "clustering.columns",
+    "upsert-key",
+)
 # As well, and the indexes that they name know a column by its name.
 _INDEXED = (
     "pk-vector.index.columns",

@@ -205,6 +205,7 @@ def _check_options(schema: TableSchema) -> None:
             "Can not set changelog-producer on table without primary keys; declare a primary key, "
             "or leave the option out"
         )
+    _check_upsert_keys(schema)
     sequence_fields = options.sequence_fields
     _refuse_duplicates(sequence_fields, "sequence.field column")
     for name in sequence_fields:
@@ -350,6 +351,21 @@ def keys_from_option(
     if declared:
         raise Invalid(f"define the {option} either as a key or as an option, not as both")
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _check_upsert_keys(schema: TableSchema) -> None:
+    """As ``SchemaValidation.java``."""
+    keys = schema.table_options.upsert_keys
+    if keys and schema.primary_keys:
+        raise Invalid(
+            f"'upsert-key' ({', '.join(keys)}) is for tables without a primary key, and this one "
+            f"has {', '.join(schema.primary_keys)}; leave one out"
+        )
+    for name in keys:
+        if name not in schema.field_by_name:
+            raise Invalid(f"upsert-key column '{name}' does not exist")
+        if not isinstance(schema.field_by_name[name].type, AtomicType):
+            raise Invalid(f"upsert-key column '{name}' must not be of a nested type")
 
 
 def _refuse_duplicates(names: Sequence[str], what: str) -> None:

@@ -23,6 +23,7 @@ from headwater.spark.write.evolve import evolve
 from headwater.spark.write.join_condition import column_of
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.update import replace_where
+from headwater.spark.write.upsert import upsert_rows
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.rows.partition import static_partition
 from headwater.storage.types.atomic_type import AtomicType
@@ -107,6 +108,8 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
         made = _Rows(table, context, fixed)
         wanted = made.wanted if columns is None else columns
         rows = made.positional(_query(statement, prefix, context, table, wanted), columns)
+    if not overwrites and table.schema.table_options.upsert_keys:
+        return lambda: counted(upsert_rows(context.session, table, rows), "updated", "inserted")
     if not overwrites:
         return lambda: counted(insert_rows(context.session, table, rows), "inserted")
     dynamic = _is_dynamic(table, context)
