@@ -106,6 +106,63 @@ def test_bodies_that_are_no_request(
     assert http.get("/healthz").status_code == 200
 
 
+@pytest.mark.parametrize("padding", [0, 100_000], ids=["small", "large"])
+@pytest.mark.parametrize("way", ["", "?way=ordinary"])
+def test_what_is_said_twice_is_refused(
+    http: httpx.Client,
+    orders: str,
+    snapshot: Callable[..., dict[str, object]],
+    way: str,
+    padding: int,
+) -> None:
+    one = json.dumps(snapshot(1))
+    other = json.dumps(snapshot(1, uuid="another"))
+    bodies = [
+        f'{{"snapshot":{one},"snapshot":{other},"statistics":[]}}',
+        f'{{"snapshot":{one[:-1]},"uuid":"another"}},"statistics":[]}}',
+        f'{{"snapshot":{one[:-1]},"properties":{{"a":"1","\\u0061":"2"}}}},"statistics":[]}}',
+    ]
+    for body in bodies:
+        answer = http.post(f"{orders}/commit{way}", content=body[:-1] + " " * padding + "}")
+        assert answer.status_code == 400, answer.text
+        assert "twice" in answer.json()["message"]
+    assert http.get(f"{orders}/snapshot").status_code == 404
+    made = http.post("/v1/main/databases", content='{"name":"a1","name":"a2"}')
+    assert (made.status_code, "'name' twice" in made.text) == (400, True)
+    assert http.get("/v1/main/databases").json()["databases"] == ["sales"]
+
+
+@pytest.mark.parametrize("way", ["", "?way=ordinary"])
+def test_a_snapshot_has_not_the_uuid_of_its_base(
+    http: httpx.Client,
+    orders: str,
+    snapshot: Callable[..., dict[str, object]],
+    commit: Callable[..., httpx.Response],
+    way: str,
+) -> None:
+    assert commit(orders, 1).json() == {"success": True}
+    body = {"snapshot": snapshot(2, uuid="uuid-1"), "baseSnapshotUuid": "uuid-1", "statistics": []}
+    answer = http.post(f"{orders}/commit{way}", json=body)
+    assert (answer.status_code, "the uuid of its base" in answer.text) == (400, True)
+    assert http.get(f"{orders}/snapshot").json()["snapshot"]["snapshot"]["id"] == 1
+
+
+def test_a_message_does_not_repeat_a_long_request(http: httpx.Client, orders: str) -> None:
+    answer = http.post(f"{orders}/read", json={"where": "amount = " + "-" * 500_000 + "1"})
+    assert answer.status_code == 400
+    assert len(answer.content) < 5000
+
+
+def test_a_number_of_a_billion_digits_stops_nobody(http: httpx.Client, orders: str) -> None:
+    for where in (
+        "amount = 1e999999999",
+        "amount > -1e-999999999",
+        "amount < CAST(1e999999999 AS INT)",
+    ):
+        answer = http.post(f"{orders}/read", json={"where": where})
+        assert answer.status_code in (200, 501), answer.text
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -49,10 +49,3 @@ def test_every_value_comes_back_as_it_was_sent(
     assert f'"fromTheFuture":  {value}' in http.get(f"{orders}/tags/first").text
     (file,) = Path(catalog.location.removeprefix("file://")).rglob("snapshot-1")
     assert file.read_text() == sent
-
-
-def test_a_snapshot_named_twice_is_the_last_one(http: httpx.Client, orders: str) -> None:
-    """As every JSON parser has it; the decision and the text are of the same one."""
-    body = f'{{"snapshot": {_snapshot("1", 7)}, "snapshot": {_snapshot("2")}}}'
-    assert http.post(f"{orders}/commit", content=body).json() == {"success": True}
-    assert http.get(f"{orders}/snapshot").json()["snapshot"]["snapshot"]["fromTheFuture"] == 2

@@ -38,6 +38,7 @@ REQUEST_ID_HEADER = "x-request-id"
 
 # Nobody reads more of them.
 _MOST_FAULTS = 20
+_LONGEST_START, _LONGEST_END = 3000, 1000
 
 _STATUS: Mapping[type[HeadwaterError], int] = {
     NotFound: 404,
@@ -73,9 +74,19 @@ def error_response(
 ) -> JSONResponse:
     """An error as clients expect it: always JSON, always with all four fields."""
     body = ErrorResponse(
-        message=message, resource_type=resource_type, resource_name=resource_name, code=status
+        message=_shortened(message),
+        resource_type=resource_type,
+        resource_name=resource_name,
+        code=status,
     )
     return JSONResponse(body.model_dump(), status_code=status, headers=dict(headers or {}))
+
+
+def _shortened(message: str) -> str:
+    """A message without the middle of what a client sent, if that is very long."""
+    if len(message) <= _LONGEST_START + _LONGEST_END:
+        return message
+    return f"{message[:_LONGEST_START]} … {message[-_LONGEST_END:]}"
 
 
 def install_error_handlers(app: FastAPI) -> None:

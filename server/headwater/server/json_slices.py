@@ -8,20 +8,37 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Sequence
 from json import JSONDecodeError
 
-__all__ = ["SLICE_CHARACTERS", "SlicedJson", "check_count", "decode"]
+__all__ = ["SLICE_CHARACTERS", "SlicedJson", "check_count", "decode", "unique"]
 
 SLICE_CHARACTERS = 4096
 """The longest object or array that is left to Python's decoder as a whole."""
 
 _DEEPEST = 100
 _skip_space = re.compile(r"[ \t\n\r]*").match
-_DECODER = json.JSONDecoder()
+
+
+def unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """An object of a JSON text; raises ValueError where two of its members have one name.
+
+    Of such members one parser takes the first and another the last, so that what is checked might
+    not be what is stored and read.
+    """
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        raise ValueError(f"an object has the name '{counts.most_common(1)[0][0]}' twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=unique)
 
 
 def decode(text: str, slice_characters: int = SLICE_CHARACTERS) -> object:
-    """The value of a JSON text, as `json.loads` reads it.
+    """The value of a JSON text, as `json.loads` reads it; see `unique`.
 
     Args:
         text: The text.
@@ -115,6 +132,8 @@ class SlicedJson:
             at = self.skip(at)
             if text[at : at + 1] != ":":
                 raise JSONDecodeError("Expecting ':' delimiter", text, at)
+            if key in found:
+                raise ValueError(f"an object has the name '{key}' twice")
             found[str(key)], at = self.value(self.skip(at + 1), depth + 1)
             at = self.skip(at)
             if text[at : at + 1] == "}":

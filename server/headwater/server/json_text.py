@@ -61,7 +61,7 @@ BodyText: TypeAlias = Annotated[str, Depends(_body_text)]
 
 
 def member_text(body: str, name: str) -> str:
-    """The text of a member of a JSON object; of the last one, when there are several.
+    """The text of a member of a JSON object, which names each member once.
 
     Raises:
         Invalid: The text is not an object, lacks the member, or has a number that JSON lacks.

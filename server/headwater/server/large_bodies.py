@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Coroutine
 from json import JSONDecodeError
 from typing import Any
@@ -16,7 +17,7 @@ from starlette.types import Receive, Scope
 
 from headwater.catalog.wire.tables import ERROR_KIND_HEADER
 from headwater.server.errors import invalid_body, place_in
-from headwater.server.json_slices import check_count, decode
+from headwater.server.json_slices import check_count, decode, unique
 from headwater.storage.errors import Invalid
 
 __all__ = ["MOST_ON_LOOP", "BodyRoute"]
@@ -64,7 +65,13 @@ class _Request(Request):
         """The body's value, or the model; what is wrong with a large one is told here."""
         body = await self.body()
         if len(body) <= MOST_ON_LOOP:
-            return await super().json()
+            try:
+                return json.loads(body, object_pairs_hook=unique)
+            except JSONDecodeError:
+                # The framework tells of it.
+                raise
+            except ValueError as error:
+                raise _refusal(f"cannot be read: {error}") from None
         return await to_thread.run_sync(_read, body, self._model)
 
 

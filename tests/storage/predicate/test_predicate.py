@@ -256,6 +256,39 @@ def test_very_many_conditions_are_refused_not_fatal() -> None:
     assert table.filter(to_expression(members, SCHEMA)).num_rows == 2
 
 
+@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize("column", ["tiny", "n", "big", "f", "d", "amount"])
+def test_a_number_of_a_billion_digits_is_compared_at_once(column: str, sign: str) -> None:
+    # It would not end within the time that anybody waits for tests.
+    huge, tiny = f"{sign}1e999999999", f"{sign}1e-999999999"
+    for sql, is_true in (
+        (f"{column} < {huge}", sign == ""),
+        (f"{column} = {huge}", False),
+        # A DOUBLE rounds it to zero.
+        (f"{column} > {tiny}", sign == "-" and column not in ("f", "d")),
+        (f"{column} IN ({huge}, {tiny}) AND {column} <> 0", False),
+    ):
+        predicate = parse_predicate(sql, SCHEMA)
+        zero: StorageValue = Decimal("0.00") if column == "amount" else 0
+        assert _truth(predicate, {column: zero}) is is_true, sql
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        "CAST('1e999999999' AS BIGINT)",
+        "CAST(1e999999999 AS INT)",
+        "CAST('" + "9" * 1_000_000 + "' AS BIGINT)",
+        "CAST('1e999999999' AS DECIMAL(6, 2))",
+        "9" * 1_000_000,
+        "1." + "9" * 1_000_000,
+    ],
+)
+def test_a_number_that_no_column_holds_is_refused_at_once(literal: str) -> None:
+    with pytest.raises((Invalid, Unsupported)):
+        parse_predicate(f"big = {literal}", SCHEMA)
+
+
 def test_python_values_compare_as_literals_do() -> None:
     zone = dt.timezone(dt.timedelta(hours=2))
     assert comparison(SCHEMA, "day", "=", dt.date(1970, 1, 2)) == Comparison("day", "=", 1)

@@ -38,6 +38,7 @@ from headwater.server.answers import snapshot_text, table_text
 from headwater.server.dependencies import Services
 from headwater.server.errors import known_error_response
 from headwater.server.fast.batches import MOST_UNDER_WAY, Batch
+from headwater.server.json_slices import unique
 from headwater.server.json_text import member_text
 from headwater.server.large_bodies import MOST_ON_LOOP
 from headwater.server.operation_metrics import WAREHOUSE
@@ -280,7 +281,7 @@ def _offer(name: Identifier, body: bytes) -> Offer | None:
     """The snapshot that a client offers; None when the body is not what it should be."""
     try:
         text = body.decode()
-        request = CommitTableRequest.model_validate(json.loads(text))
+        request = CommitTableRequest.model_validate(json.loads(text, object_pairs_hook=unique))
         snapshot = snapshot_from_wire(member_text(text, "snapshot"))
     except (ValueError, RecursionError, HeadwaterError):
         return None

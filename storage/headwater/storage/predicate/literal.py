@@ -37,7 +37,7 @@ from headwater.storage.types.values import (
     units_per_second,
 )
 
-__all__ = ["IsoText", "comparison", "membership", "starts_with"]
+__all__ = ["IsoText", "comparison", "membership", "starts_with", "within_reach"]
 
 _INTEGERS: Mapping[Root, int] = {
     Root.TINYINT: 8,
@@ -51,6 +51,8 @@ _INTEGERS: Mapping[Root, int] = {
 }
 _EPOCH = dt.datetime(1970, 1, 1)
 _DAY = 86_400 * 10**9
+# Far beyond every value of every type.
+_MOST_EXPONENT = 1000
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,17 @@ def starts_with(schema: TableSchema, column: str, prefix: str) -> Predicate:
     return StartsWith(column, prefix)
 
 
+def within_reach(value: Decimal) -> Decimal:
+    """The number, or one of a small exponent that compares alike with all that a column can hold.
+
+    As an integer, ``1e999999999`` has a billion digits: to make one keeps a whole process for
+    minutes.
+    """
+    if not value or not value.is_finite() or abs(value.adjusted()) <= _MOST_EXPONENT:
+        return value
+    return Decimal(1).scaleb(int(math.copysign(_MOST_EXPONENT, value.adjusted()))).copy_sign(value)
+
+
 def _atomic(field: DataField) -> AtomicType:
     if not isinstance(field.type, AtomicType):
         raise Invalid(f"column '{field.name}' is {field.type}: it can only be compared with NULL")
@@ -185,6 +198,8 @@ def _position(field: DataField, data_type: AtomicType, value: object) -> Fractio
     ):
         raise _mismatch(field, value)
     plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, Decimal):
+        plain = within_reach(plain)
     try:
         return Fraction(plain) * Fraction(10**data_type.scale)
     except (ValueError, OverflowError):  # NaN and infinities

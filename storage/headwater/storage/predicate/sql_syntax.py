@@ -13,7 +13,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from headwater.storage.errors import Invalid, NotFound, Unsupported
-from headwater.storage.predicate.literal import IsoText, comparison, membership, starts_with
+from headwater.storage.predicate.literal import (
+    IsoText,
+    comparison,
+    membership,
+    starts_with,
+    within_reach,
+)
 from headwater.storage.predicate.tree import (
     MIRRORED,
     And,
@@ -41,6 +47,9 @@ from headwater.storage.types.values import (
 __all__ = ["read_implied", "read_predicate", "write_predicate"]
 
 _Literal: TypeAlias = "bool | int | float | Decimal | str | bytes | dt.date | IsoText | None"
+
+# To read more takes longer than linear time, and no type has so many.
+_MOST_DIGITS = 1000
 
 _OPERATORS: Mapping[type[exp.Expr], Operator] = {
     exp.EQ: "=",
@@ -260,6 +269,8 @@ class _Reader:
 
     def _number(self, node: exp.Literal) -> int | Decimal:
         text = str(node.this)
+        if len(text) > _MOST_DIGITS:
+            raise Invalid(f"filter '{self._sql}': a number has more than {_MOST_DIGITS} digits")
         try:
             return int(text) if text.isdigit() else Decimal(text)
         except (ValueError, InvalidOperation):
@@ -304,7 +315,9 @@ def _to_number(value: _Literal, data_type: AtomicType) -> StorageValue:
         raise Invalid(f"{value!r} is not a number")
     if data_type.root in (Root.FLOAT, Root.DOUBLE):
         return storage_value(float(value), data_type)
-    exact = Decimal(value)
+    if isinstance(value, str) and len(value) > _MOST_DIGITS:
+        raise Invalid(f"a number has more than {_MOST_DIGITS} digits")
+    exact = within_reach(Decimal(value))
     if data_type.root is Root.DECIMAL:
         return storage_value(exact, data_type)
     if exact != exact.to_integral_value():

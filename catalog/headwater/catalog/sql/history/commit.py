@@ -425,7 +425,18 @@ class Commits:
 
 
 def _table_of(offer: Offer, record: TableRecord | None) -> TableRecord:
-    """The table; raises NotFound or Unsupported when nothing can be committed to it."""
+    """The table.
+
+    Raises:
+        Invalid: The snapshot has the uuid of the one that it builds on, and no client could tell
+            which of them it sees.
+        NotFound, Unsupported: Nothing can be committed to it.
+    """
+    if offer.snapshot.uuid is not None and offer.snapshot.uuid == offer.base_uuid:
+        raise Invalid(
+            f"table {offer.identifier}: snapshot {offer.snapshot.id} has the uuid of its base, "
+            f"{offer.base_uuid}; give each snapshot a uuid of its own"
+        )
     if record is None or (offer.table_id is not None and record.id != offer.table_id):
         raise table_not_found(offer.identifier)
     record.require_snapshots()
