@@ -315,7 +315,7 @@ def test_text_of_few_values_is_read_as_any_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row_group_rows: int
 ) -> None:
     # A batch of the long values would hold a few of them only.
-    monkeypatch.setattr("headwater.storage.formats.parquet._MOST_TEXT_BYTES", 40_000)
+    monkeypatch.setattr("headwater.storage.formats.parquet_batches._MOST_TEXT_BYTES", 40_000)
     fields = (
         _field(0, "n", "BIGINT"),
         _field(1, "few", "STRING"),

@@ -80,11 +80,23 @@ def _text(*values: str | None) -> list[pa.Array]:
     [
         _text("order-0001", "order-00002"),
         _text("order-0001", "other-0001", "order-0002"),
+        _text("abc-000001", "abd-500000", "abc-999999"),
+        _text(
+            "region-1-order-0000000001", "region-2-order-0000000001", "region-1-order-0000000002"
+        ),
         _text("0123456789abcdef", "f123456789abcdef"),
         _text("order-0001", None),
         _text(),
     ],
-    ids=["lengths", "unsorted", "nothing in common", "null", "no rows"],
+    ids=[
+        "lengths",
+        "unsorted",
+        "unsorted, little in common",
+        "unsorted, much in common",
+        "nothing in common",
+        "null",
+        "no rows",
+    ],
 )
 def test_text_that_is_not_encoded(arrays: list[pa.Array]) -> None:
     narrow = NarrowOrder.of(_order(pa.string()))

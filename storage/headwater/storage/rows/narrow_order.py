@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headwater.storage.rows.ordering import Comparable, RowOrder, integers, is_integer, is_variable
 
@@ -154,9 +153,29 @@ def _beginning(text: pa.Array) -> tuple[bytes, int] | None:
     values = text.view(pa.binary())
     prefix = _shared_beginning([values[0].as_py(), values[-1].as_py()])
     # Of sorted values those between begin like the first and the last.
-    if length - len(prefix) > _BYTES or not pc.all(pc.starts_with(values, prefix)).as_py():
+    if length - len(prefix) > _BYTES or not _begin_alike(text, length, len(prefix)):
         return None
     return prefix, length
+
+
+def _begin_alike(text: pa.Array, length: int, width: int) -> bool:
+    """True if values of one length have their first bytes in common, eight compared at a time."""
+    start, data = _first_byte(text), text.buffers()[2]
+    if width < _BYTES:
+        words = np.ndarray((len(text),), ">u8", data, start, (length,))
+        first = words >> np.uint64(8 * (_BYTES - width))
+        return width == 0 or bool(np.all(first == first[0]))
+    # The last eight may overlap the eight before.
+    for at in (*range(0, width - _BYTES, _BYTES), width - _BYTES):
+        found = np.ndarray((len(text),), "<u8", data, start + at, (length,))
+        if not np.all(found == found[0]):
+            return False
+    return True
+
+
+def _first_byte(text: pa.Array) -> int:
+    """The position of the first value in the bytes of all."""
+    return int(np.frombuffer(text.buffers()[1], np.int32, 1, text.offset * 4)[0])
 
 
 def _shared_beginning(values: Sequence[bytes]) -> bytes:
@@ -168,9 +187,8 @@ def _shared_beginning(values: Sequence[bytes]) -> bytes:
 
 def _endings(text: pa.Array, length: int, width: int) -> npt.NDArray[np.uint64]:
     """The last bytes of values of one length, as big-endian numbers."""
-    _, offsets, data = text.buffers()
-    start = int(np.frombuffer(offsets, np.int32, 1, text.offset * 4)[0])
+    start = _first_byte(text) + length - _BYTES
     ends: npt.NDArray[np.uint64] = np.ndarray(
-        (len(text),), ">u8", data, start + length - _BYTES, (length,)
+        (len(text),), ">u8", text.buffers()[2], start, (length,)
     ).astype(np.uint64)
     return ends & np.uint64((1 << 8 * width) - 1)
