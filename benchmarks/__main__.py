@@ -26,6 +26,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side; medians count")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the tables measured")
     parser.add_argument("--place", type=Path, help=f"folder for files of engine and scale; {PLACE}")
+    parser.add_argument(
+        "--clock",
+        choices=["wall", "processor"],
+        default="wall",
+        help="what ratios of scale and spark are of",
+    )
     engine = parser.add_argument_group("engine")
     engine.add_argument("--keys", nargs="*", default=list(KEYS), choices=KEYS, help="kinds of keys")
     scale = parser.add_argument_group("scale")
@@ -39,9 +45,6 @@ def main() -> int:
     spark.add_argument("--only", nargs="*", metavar="LINE", help="lines to measure; all of them")
     spark.add_argument(
         "--stream-commits", type=int, default=1000, help="commits that a stream follows"
-    )
-    spark.add_argument(
-        "--clock", choices=["wall", "processor"], default="wall", help="what ratios are of"
     )
     tpch = parser.add_argument_group("tpch, with spark's cores and memory")
     tpch.add_argument("--scale", type=float, default=1.0, help="TPC-H's scale factor")
@@ -96,6 +99,7 @@ def _scale(chosen: argparse.Namespace) -> bool:
             chosen.upserted,
             chosen.rounds,
             lambda text: console.print(f"[dim]{text} …[/dim]"),
+            chosen.clock,
         )
         results = bench.run()
     console.print(measurement_table("Tables of many files and many commits", results))

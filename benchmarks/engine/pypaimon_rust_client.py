@@ -49,9 +49,10 @@ def plan(request: dict[str, Any]) -> Callable[[], int]:
 def main() -> None:
     request = json.load(sys.stdin)
     work = {"write": write, "scan": scan, "plan": plan}[request["step"]](request)
-    start = time.perf_counter()
+    start, started = time.perf_counter(), time.process_time()
     rows = work()
-    print(json.dumps({"seconds": time.perf_counter() - start, "rows": rows, "bytes": 0}))
+    seconds, busy = time.perf_counter() - start, time.process_time() - started
+    print(json.dumps({"seconds": seconds, "processor": busy, "rows": rows, "bytes": 0}))
 
 
 if __name__ == "__main__":
