@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeAlias
 
 import pytest
 from _pytest.mark import ParameterSet
+from sqlalchemy import Engine, event
 
 Parameters: TypeAlias = list[str | ParameterSet]
 
@@ -44,3 +45,14 @@ def on_databases(values: Iterable[str], essential: Collection[str]) -> list[Para
         for name, mark in {"sqlite": None, **_SERVERS}.items()
         for value in values
     ]
+
+
+def set_database_clock(engine: Engine, now_millis: Callable[[], int]) -> None:
+    """Have a database server that is asked for its time tell another, milliseconds."""
+
+    @event.listens_for(engine, "before_cursor_execute", retval=True)
+    def tell(
+        connection: object, cursor: object, statement: str, parameters: Any, *_: object
+    ) -> tuple[str, Any]:
+        is_clock = "clock_timestamp()" in statement or "UTC_TIMESTAMP(" in statement
+        return (f"SELECT {now_millis()}" if is_clock else statement), parameters

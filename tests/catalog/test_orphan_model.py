@@ -42,7 +42,12 @@ class CleaningAmongHistories(RuleBasedStateMachine):
 
     @initialize(is_keyed=st.booleans())
     def create(self, is_keyed: bool) -> None:
-        runtime = Runtime(lambda: self.millis, SYSTEM_RUNTIME.new_uuid, lambda seconds: None)
+        runtime = Runtime(
+            lambda: self.millis,
+            SYSTEM_RUNTIME.new_uuid,
+            lambda seconds: None,
+            monotonic=lambda: self.millis / 1000,
+        )
         self.lake = connect(self.folder, runtime=runtime)
         self.lake.create_database("db")
         schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])

@@ -61,7 +61,12 @@ class TableAgainstDictionary(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def _open(self) -> None:
-        runtime = Runtime(lambda: self.millis, SYSTEM_RUNTIME.new_uuid, lambda seconds: None)
+        runtime = Runtime(
+            lambda: self.millis,
+            SYSTEM_RUNTIME.new_uuid,
+            lambda seconds: None,
+            monotonic=lambda: self.millis / 1000,
+        )
         self.lake = connect(self.folder, runtime=runtime)
 
     @initialize(

@@ -168,7 +168,12 @@ class TableOfAnyMode(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def _open(self) -> None:
-        runtime = Runtime(lambda: self.millis, SYSTEM_RUNTIME.new_uuid, lambda seconds: None)
+        runtime = Runtime(
+            lambda: self.millis,
+            SYSTEM_RUNTIME.new_uuid,
+            lambda seconds: None,
+            monotonic=lambda: self.millis / 1000,
+        )
         self.lake = connect(self.folder, runtime=runtime)
 
     @initialize(mode=MODES, small=st.booleans())

@@ -28,7 +28,7 @@ from headwater.storage.errors import (
     Unsupported,
 )
 from headwater.storage.files.local import LocalFileAccess
-from headwater.storage.runtime import Runtime
+from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.table_schema import Schema
 
 SECRETS = {"s3.secret-key": "hunter2", "s3.access-key": "AKIA1", "s3.endpoint": "http://minio:9000"}
@@ -37,7 +37,7 @@ SECRETS = {"s3.secret-key": "hunter2", "s3.access-key": "AKIA1", "s3.endpoint": 
 @pytest.fixture
 def runtime() -> Runtime:
     """A clock that stands still."""
-    return Runtime(lambda: 1000, lambda: "a-name", lambda seconds: None)
+    return Runtime(lambda: 1000, SYSTEM_RUNTIME.new_uuid, lambda seconds: None)
 
 
 @pytest.fixture

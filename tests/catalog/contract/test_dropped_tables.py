@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.catalog.conftest import Clock
+from tests.catalog.databases import set_database_clock
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
@@ -34,6 +35,7 @@ def behind(migrated_url: str, tmp_path: Path, clock: Clock) -> Iterator[SqlCatal
         runtime=clock.runtime,
         undrop_millis=WEEK,
     )
+    set_database_clock(opened.operation.database.engine, lambda: clock.millis)
     yield opened
     opened.close()
 
