@@ -52,6 +52,7 @@ def metrics(tmp_path: Path, new_sqlite: NewSqlite, serve: Callable[..., str]) ->
     made.delivered("file", 1)
     made.delivery_failed("file")
     made.delivery_lost("file", 1)
+    made.audit_failed()
     made.watch_sinks(lambda: {"file": Undelivered(1, 1)})
     made.watch_warehouses(lambda: {"main": True})
     files = made.count_files(_Away(), "main")  # type: ignore[arg-type]

@@ -22,9 +22,10 @@ from headwater.catalog.model.principal import Scope
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.database.open_database import opened_database
+from headwater.catalog.sql.events.counted_requests import CountedRequests
 from headwater.catalog.sql.events.feed import EventFeed
-from headwater.catalog.sql.events.refusals import Refusals
-from headwater.server.denials import MOST_CALLERS, MOST_THINGS, Denials, Refused
+from headwater.server.denials import MOST_CALLERS, MOST_THINGS, Denials
+from headwater.server.request_counts import NotedRequest
 from headwater.storage.errors import Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.table_schema import Schema
@@ -80,8 +81,8 @@ def test_who_is_refused_leaves_an_event(
             assert ask("GET", table, "ada").status_code == 200
             assert ask("GET", "/v1/main/nothing", "ada").status_code == 404
             assert ask("POST", f"{table}/commit", "bob").status_code == 403
-        denials.write(feed.record_refusals)
-        denials.write(feed.record_refusals)
+        denials.write(feed.record_requests)
+        denials.write(feed.record_requests)
         events = feed.read(after=after).events
     told = {
         (event.principal, event.details["operation"], event.details["status"]): (
@@ -109,7 +110,7 @@ def test_who_is_refused_leaves_an_event(
 
 _NAMES = st.integers(0, 40).map(str)
 _REFUSED = st.builds(
-    Refused,
+    NotedRequest,
     st.none() | _NAMES,
     _NAMES,
     st.just("main"),
@@ -120,18 +121,18 @@ _REFUSED = st.builds(
 
 
 @given(st.lists(_REFUSED, max_size=600))
-def test_a_flood_leaves_few_events_that_count_it_all(flood: list[Refused]) -> None:
+def test_a_flood_leaves_few_events_that_count_it_all(flood: list[NotedRequest]) -> None:
     denials = Denials(SYSTEM_RUNTIME)
     for at, refused in enumerate(flood):
         denials.add(refused, f"request-{at}")
 
-    def fail(refusals: Sequence[Refusals]) -> None:
+    def fail(refusals: Sequence[CountedRequests]) -> None:
         raise Unavailable("the database is away")
 
     if flood:
         with pytest.raises(Unavailable):
             denials.write(fail)
-    written: list[Refusals] = []
+    written: list[CountedRequests] = []
     denials.write(written.extend)
     assert sum(each.count for each in written) == len(flood)
     assert len(written) <= MOST_EVENTS_OF_A_TURN
@@ -147,9 +148,9 @@ def test_of_a_caller_few_things_are_told() -> None:
     denials = Denials(SYSTEM_RUNTIME)
     for number in range(50):
         subject = Subject(ObjectKind.TABLE, f"t{number}")
-        refused = Refused("ada", "10.0.0.1", "main", subject, "getTable", 403)
+        refused = NotedRequest("ada", "10.0.0.1", "main", subject, "getTable", 403)
         denials.add(refused, f"request-{number}")
-    written: list[Refusals] = []
+    written: list[CountedRequests] = []
     denials.write(written.extend)
     assert [each.count for each in written] == [1] * MOST_THINGS + [50 - MOST_THINGS]
     assert {each.principal for each in written} == {"ada"}

@@ -44,7 +44,11 @@ NO_EVENT = {
     # Readers take and renew them every few seconds.
     "leaseConsumer",
 }
-NOT_OVER_HTTP = {"claimWarehouse", "moveWarehouse", "rotateKey", "reconcileTable", "refused"}
+NOT_OVER_HTTP = {
+    *("claimWarehouse", "moveWarehouse", "rotateKey", "reconcileTable"),
+    # Not of one operation.
+    *("refused", "read"),
+}
 SALES = "/v1/main/databases/sales"
 ORDERS = f"{SALES}/tables/orders"
 FEED = "/management/v1/events"

@@ -48,6 +48,7 @@ from headwater.server.partitions import routes as partitions
 from headwater.server.permissions import routes as permissions
 from headwater.server.policies import routes as policies
 from headwater.server.probes import WarehouseStorage
+from headwater.server.read_audit import ReadAudit
 from headwater.server.read_slots import ReadSlots
 from headwater.server.readiness import Probe, Readiness
 from headwater.server.reads import routes as reads_routes
@@ -95,6 +96,7 @@ def create_app(
     principals: Principals | None = None,
     feed: EventFeed | None = None,
     denials: Denials | None = None,
+    read_audit: ReadAudit | None = None,
     metrics: Metrics | None = None,
     probes: Mapping[str, Probe] | None = None,
     storage: WarehouseStorage | None = None,
@@ -113,6 +115,7 @@ def create_app(
         principals: The tokens and groups that are managed over HTTP.
         feed: The change feed of all warehouses of the catalog's database.
         denials: Notes requests that are refused to their callers; None to note none.
+        read_audit: Notes reads; None to note none.
         metrics: The counts; its own when there are none.
         probes: The probes behind `/readyz`, by name.
         storage: The one of them that knows each warehouse's state; None to tell of none.
@@ -199,7 +202,9 @@ def create_app(
     if tracing is not None:
         app.add_middleware(Traces, tracing=tracing)
     requests = RequestLog(metrics, runtime)
-    app.add_middleware(Envelope, ids=RequestIds(runtime), requests=requests, denials=denials)
+    app.add_middleware(
+        Envelope, ids=RequestIds(runtime), requests=requests, denials=denials, reads=read_audit
+    )
     return app
 
 

@@ -10,16 +10,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater.catalog.model.origin import ORIGIN, Origin
 from headwater.server.authentication import ANYBODY
-from headwater.server.denials import (
-    DENIED,
-    Denials,
-    Refused,
-    refused_subject,
-    refused_warehouse,
-)
+from headwater.server.denials import DENIED, Denials
 from headwater.server.errors import REQUEST_ID_HEADER
 from headwater.server.logs import REQUEST_ID
 from headwater.server.operation_metrics import WAREHOUSE
+from headwater.server.read_audit import ReadAudit
+from headwater.server.request_counts import NotedRequest, requested_subject, requested_warehouse
 from headwater.server.request_log import Begun, RequestLog
 from headwater.storage.runtime import Runtime
 
@@ -28,7 +24,7 @@ __all__ = ["Envelope", "RequestIds"]
 _ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
 # All of a UUID but its last group.
 _RANDOM_CHARACTERS = 24
-_REFUSED = frozenset({401, 403})
+_OK, _REFUSED = 200, frozenset({401, 403})
 
 
 class RequestIds:
@@ -58,13 +54,15 @@ class Envelope:
     - A body is JSON whatever its content type says: Paimon's clients send ``text/plain``, or none.
     - One line is logged for each request, and the request is counted, under the template and the
       operation of the route that answered: all paths that lead nowhere have one name.
-    - Requests that are refused to their callers are noted for the change feed.
+    - Requests that are refused to their callers, and reads if they are audited, are noted for the
+      change feed.
 
     Args:
         app: The application inside.
         ids: The source of request ids.
         requests: The log and the counts.
         denials: Notes refused requests; None to note none.
+        reads: Notes reads; None to note none.
     """
 
     def __init__(
@@ -74,11 +72,13 @@ class Envelope:
         ids: RequestIds,
         requests: RequestLog,
         denials: Denials | None = None,
+        reads: ReadAudit | None = None,
     ) -> None:
         self._app = app
         self._ids = ids
         self._requests = requests
         self._denials = denials
+        self._reads = reads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
@@ -112,14 +112,17 @@ class Envelope:
                 return
             is_over = True
             state, route = scope["state"], inner.get("route")
+            operation = str(getattr(route, "unique_id", "none"))
             if self._denials is not None and (status in _REFUSED or DENIED in state):
-                self._denials.add(_refused(request, inner, status), request_id)
+                self._denials.add(_noted(request, inner, operation, status), request_id)
+            elif self._reads is not None and status == _OK and operation in self._reads.operations:
+                self._reads.add(_noted(request, inner, operation, status), request_id)
             self._requests.end(
                 request,
                 str(getattr(route, "path", "none")),
                 status,
                 state.get("principal"),
-                str(getattr(route, "unique_id", "none")),
+                operation,
                 state.get(WAREHOUSE, ""),
             )
 
@@ -134,14 +137,14 @@ class Envelope:
             end()
 
 
-def _refused(request: Begun, scope: Scope, status: int) -> Refused:
+def _noted(request: Begun, scope: Scope, operation: str, status: int) -> NotedRequest:
     principal = scope["state"].get("principal")
     parameters = scope.get("path_params") or {}
-    return Refused(
+    return NotedRequest(
         None if principal == ANYBODY else principal,
         request.client,
-        refused_warehouse(parameters),
-        refused_subject(request.path, parameters),
-        str(getattr(scope.get("route"), "unique_id", "none")),
+        requested_warehouse(parameters),
+        requested_subject(request.path, parameters),
+        operation,
         status,
     )

@@ -157,6 +157,11 @@ class Metrics:
             ["sink"],
             registry=self._registry,
         )
+        self._audit_failures = Counter(
+            "headwater_audit_failures",
+            "Times that events of refused requests and reads could not be written, but are kept.",
+            registry=self._registry,
+        )
         self._backlog = backlog
         self._token_expiry = token_expiry
         # Each series' own counters: looking them up costs more than counting.
@@ -261,6 +266,10 @@ class Metrics:
     def delivery_lost(self, sink: str, events: int) -> None:
         """Count events that a sink will not get, as they are deleted."""
         self._lost.labels(sink).inc(events)
+
+    def audit_failed(self) -> None:
+        """Count a time that events of requests could not be written."""
+        self._audit_failures.inc()
 
     def count_files(self, files: FileAccess, warehouse: str) -> FileAccess:
         """The file access to a warehouse, whose calls are counted."""

@@ -31,14 +31,16 @@ from headwater.catalog.sql.events.feed import EventFeed
 from headwater.server.app import create_app
 from headwater.server.clock_watch import watching_clocks
 from headwater.server.connections import Connections, allow_open_files
-from headwater.server.denials import Denials, recording_denials
+from headwater.server.denials import Denials
 from headwater.server.dependencies import Principals
 from headwater.server.http_protocol import HttpProtocol
 from headwater.server.logs import log_to_stderr
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.metrics import Metrics, share_between_workers
 from headwater.server.probes import WarehouseStorage, probes_of
+from headwater.server.read_audit import ReadAudit
 from headwater.server.readiness import SECONDS_TO_WAIT, ask
+from headwater.server.request_counts import recording
 from headwater.server.settings import ServerSettings
 from headwater.server.sinks.delivery import delivering
 from headwater.server.sinks.settings import sinks_of
@@ -283,6 +285,7 @@ def _application(
     storage = WarehouseStorage(catalogs, runtime)
     metrics.watch_warehouses(storage.states)
     feed, denials = EventFeed(database), Denials(runtime)
+    reads = ReadAudit(runtime, settings.audit_reads)
 
     def expire() -> int:
         # By a clock that has been set forward, all events would be old.
@@ -292,12 +295,15 @@ def _application(
         sweep_seconds = settings.sweep_interval.total_seconds()
         background.enter_context(watching_clocks(database))
         background.enter_context(sweeping(catalogs, expire, sweep_seconds, metrics))
-        # The denials of the end, too, are delivered, if not by this process then by the next one.
+        # The denials and reads of the end, too, are delivered, if not by this process then by the
+        # next one.
         sinks = sinks_of(settings, runtime)
         names = [sink.name for sink in sinks]
         metrics.watch_sinks(lambda: feed.undelivered(names))
         background.enter_context(delivering(sinks, database, feed, metrics, runtime))
-        background.enter_context(recording_denials(denials, feed.record_refusals))
+        background.enter_context(
+            recording((denials, reads), feed.record_requests, metrics.audit_failed)
+        )
 
         def end() -> None:
             background.close()
@@ -313,6 +319,7 @@ def _application(
             principals=principals,
             feed=feed,
             denials=denials,
+            read_audit=reads if reads.operations else None,
             metrics=metrics,
             probes=probes_of(database, storage),
             storage=storage,

@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from headwater.catalog.sql.admin.sealed_options import KEYS, KEYS_FILE, OptionKeys, option_keys
+from headwater.server.audited_reads import AuditedReads
 from headwater.server.connections import ConnectionLimits
 from headwater.server.sts import LONGEST_SECONDS
 from headwater.storage.errors import Invalid
@@ -140,6 +141,8 @@ class ServerSettings(BaseSettings):
         event_webhook_secret: The key by which those requests are signed.
         event_webhook_batch: The most events of such a request; 1 posts each by itself.
         event_source: The CloudEvents attribute ``source`` of events that are delivered.
+        audit_reads: The reads that leave events in the change feed: ``none``, ``data`` or
+            ``tables``.
         event_retention: The time for which events of the change feed are kept, such as ``90 d``.
         sweep_interval: The interval of the sweep, which repairs what a crash left half done and
             deletes what has expired, such as ``1 min``; 0 means never.
@@ -226,6 +229,7 @@ class ServerSettings(BaseSettings):
     event_webhook_secret: SecretStr | None = None
     event_webhook_batch: int = Field(default=1, ge=1, le=100)
     event_source: str = Field(default="/headwater", pattern=r"^[!-~]{1,200}$")
+    audit_reads: AuditedReads = AuditedReads.NONE
     event_retention: TimeLimit = timedelta(days=90)
     sweep_interval: Duration = timedelta(minutes=1)
     shutdown_timeout: Duration = timedelta(seconds=30)

@@ -37,7 +37,7 @@ class ObjectKind(StrEnum):
     """The kind of thing that an event is about.
 
     Attributes:
-        REQUEST: A request that was refused; nothing more is known of what it was about.
+        REQUEST: A request; nothing more is known of what it was about.
     """
 
     WAREHOUSE = "warehouse"
@@ -71,6 +71,7 @@ class EventType(StrEnum):
         ROTATE_KEY: A warehouse's options, or the secret of an access key, were encrypted anew.
         RECONCILE_TABLE: The catalog and storage were made to agree about a table.
         REFUSED: A request was refused; `Event.details` has its operation, status and count.
+        READ: Something was read; `Event.details` has the operation and the count.
     """
 
     CREATE_DATABASE = "createDatabase"
@@ -124,6 +125,7 @@ class EventType(StrEnum):
     ROTATE_KEY = "rotateKey"
     RECONCILE_TABLE = "reconcileTable"
     REFUSED = "refused"
+    READ = "read"
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ class Subject:
         return Subject(ObjectKind.TABLE, identifier.table, table_id, identifier.database)
 
     def __str__(self) -> str:
-        return f"{self.database}.{self.name}" if self.database else self.name
+        return f"{self.database}.{self.name}" if self.database else self.name or self.id
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,16 @@ class _Request:
     name: Identifier
     body: bytes
 
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters of its path, as the framework's route names them."""
+        name = self.name
+        return {
+            "prefix": self.catalog.warehouse,
+            "database": name.database,
+            "table": name.name,
+        }
+
 
 @dataclass(frozen=True)
 class _Batches:
@@ -137,6 +147,7 @@ class FastLane:
         answer = None
         if request is not None:
             scope["route"] = request.kind
+            scope["path_params"] = request.parameters
             scope["state"][WAREHOUSE] = request.catalog.warehouse
             with step("fast lane", operation=request.kind.operation):
                 answer = await self._answer(request)

@@ -22,6 +22,7 @@ from headwater.catalog.model.events import (
 )
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import EventPositionRow, EventRow
+from headwater.catalog.sql.events.counted_requests import CountedRequests, record_requests
 from headwater.catalog.sql.events.numbering import (
     DELETED,
     NUMBERED,
@@ -31,7 +32,6 @@ from headwater.catalog.sql.events.numbering import (
     position_of,
 )
 from headwater.catalog.sql.events.record import ADDRESS, DETAILS, REQUEST
-from headwater.catalog.sql.events.refusals import Refusals, record_refusals
 from headwater.catalog.sql.events.sink_position import Undelivered, first_undelivered, undelivered
 from headwater.storage.errors import Invalid, NotFound
 
@@ -108,9 +108,9 @@ class EventFeed:
         )
         return EventPage(events, end, is_end=is_end)
 
-    def record_refusals(self, refusals: Sequence[Refusals]) -> None:
+    def record_requests(self, requests: Sequence[CountedRequests]) -> None:
         """Write an event for each; raises Unavailable."""
-        record_refusals(self._database, refusals)
+        record_requests(self._database, requests)
 
     def number(self) -> int:
         """Number all events that can be seen now; how many there were."""

@@ -1,4 +1,4 @@
-"""Events about requests that were refused: nothing was changed, so they are written apart."""
+"""Events about requests that changed nothing, refused ones and reads: they are written apart."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import EventRow
 from headwater.catalog.sql.events.record import event_row
 
-__all__ = ["Refusals", "record_refusals"]
+__all__ = ["CountedRequests", "record_requests"]
+
+
+_ERRORS = 400
 
 
 @dataclass(frozen=True)
-class Refusals:
-    """Requests that were refused alike.
+class CountedRequests:
+    """Requests that are alike: refused to their caller, or reads.
 
     Attributes:
         first_at: The time of the first one, milliseconds since the epoch.
@@ -28,7 +31,7 @@ class Refusals:
         warehouse: The warehouse that they named; empty for none.
         subject: The thing that they were about, as far as known.
         operation: The operation's id; ``none`` where it is not known.
-        status: The HTTP status of the answers.
+        status: The HTTP status of the answers; of a read, that of a success.
         principal: The caller; None if nobody is known.
         origin: The first request; None when they came from several clients.
     """
@@ -44,26 +47,25 @@ class Refusals:
     origin: Origin | None
 
 
-def record_refusals(database: SqlDatabase, refusals: Sequence[Refusals]) -> None:
+def record_requests(database: SqlDatabase, requests: Sequence[CountedRequests]) -> None:
     """Write an event for each; raises Unavailable."""
-    rows = [_row(each) for each in refusals]
+    rows = [_row(each) for each in requests]
     if rows:
         database.write(lambda connection: connection.execute(insert(EventRow), rows), durable=False)
 
 
-def _row(refused: Refusals) -> dict[str, object]:
-    details: dict[str, Detail] = {
-        "operation": refused.operation,
-        "status": refused.status,
-        "count": refused.count,
-        "until": refused.last_at,
-    }
-    with acting_as(refused.principal), coming_from(refused.origin):
+def _row(noted: CountedRequests) -> dict[str, object]:
+    is_refused = noted.status >= _ERRORS
+    details: dict[str, Detail] = {"operation": noted.operation}
+    if is_refused:
+        details["status"] = noted.status
+    details |= {"count": noted.count, "until": noted.last_at}
+    with acting_as(noted.principal), coming_from(noted.origin):
         return event_row(
-            refused.first_at,
-            refused.warehouse,
-            EventType.REFUSED,
-            refused.subject,
+            noted.first_at,
+            noted.warehouse,
+            EventType.REFUSED if is_refused else EventType.READ,
+            noted.subject,
             details,
-            Outcome.DENIED,
+            Outcome.DENIED if is_refused else Outcome.DONE,
         )
