@@ -36,6 +36,14 @@ def reads(lake: SparkLake, text: str) -> list[TableRead]:
         ("SELECT id FROM items WHERE id IN (1,2,3,4,5,6,7,8,9,-1,-2,-3)", ["id"], [1], [2]),
         ("SELECT id FROM items WHERE NOT (id < 15 OR id IS NULL)", ["id"], [1], [2]),
         ("SELECT 1 FROM items WHERE 1 = 0", ["id"], [0], [2]),
+        # What metadata columns say of partitions.
+        ("SELECT id FROM orders WHERE __paimon_partition.part = '1'", ["id,__paimon_partition"],
+         [1], [4]),
+        ("SELECT * FROM orders o WHERE o.__paimon_partition.part IN ('1', '2') "
+         "AND upper(name) = 'X'", ["id,name,part,__paimon_partition"], [2], [4]),
+        ("SELECT id FROM orders WHERE __paimon_partition.part = '1' OR __paimon_bucket = 0",
+         ["id,__paimon_partition,__paimon_bucket"], [4], [4]),
+        ("SELECT id FROM orders WHERE __paimon_bucket > 0", ["id,__paimon_bucket"], [0], [4]),
         # Each occurrence for itself.
         ("SELECT a.id FROM items a JOIN items b ON a.id = b.order_id WHERE a.id < 3 AND b.id > 12",
          ["id", "id,order_id"], [1, 1], [2, 2]),
@@ -73,6 +81,40 @@ def test_each_place_reads_its_own_columns_and_files(
     assert [",".join(each.columns) for each in found] == columns
     assert [each.files for each in found] == files
     assert [each.files_of_table for each in found] == whole
+
+
+def test_conditions_on_buckets_leave_out_their_files(spark: SparkSession, lake: SparkLake) -> None:
+    source = spark.range(0, 40).selectExpr("id", "CAST(id % 2 AS STRING) AS part")
+    lake.create_table(
+        "db.t",
+        source.schema,
+        primary_keys=["part", "id"],
+        partition_keys=["part"],
+        options={"bucket": "3"},
+    )
+    lake.write(source, "db.t")
+    places = lake.table("db.t", ["id", "part", "__paimon_bucket"]).collect()
+    assert {row["__paimon_bucket"] for row in places} == {0, 1, 2}
+    for where, files in (
+        ("__paimon_bucket = 1", 2),
+        ("__paimon_bucket IN (0, 2) AND __paimon_partition.part = '1'", 2),
+        ("__paimon_bucket <> 1 AND id > 3", 4),
+        ("__paimon_bucket % 2 = 0", 6),
+        ("NOT (__paimon_bucket >= 1)", 2),
+        ("__paimon_bucket = 1 AND part = '0' OR __paimon_bucket = 2 AND part = '1'", 4),
+        ("__paimon_bucket = 5", 0),
+        ("__paimon_bucket IS NULL", 0),
+    ):
+        found = lake.sql(f"SELECT id FROM db.t WHERE {where}")
+        assert lake.last_query[0].files == files, where
+        # As Spark filters what it read.
+        metadata = ["__paimon_bucket", "__paimon_partition"]
+        whole = lake.table("db.t", ["id", "part", *metadata])
+        assert rows(found) == rows(whole.where(where).select("id")), where
+    lake.sql("SELECT id FROM db.t WHERE __paimon_bucket = 1 AND part = '0'")
+    condition = lake.last_query[0].where
+    assert condition is not None
+    assert condition.endswith("AND ((NOT `__paimon_bucket` IS NULL) AND (`__paimon_bucket` = 1))")
 
 
 def test_timestamps_are_compared_in_the_zone_of_the_session(

@@ -105,7 +105,7 @@ def test_a_query_reads_the_tables_it_names(shop: SparkLake, text: str, expected:
         ("FROM items |> WHERE __paimon_bucket = 0", Invalid, "'|>'"),
         ("SELECT * EXCEPT (id), __paimon_bucket FROM orders", Invalid, "name the columns"),
         ("SELECT *, o.__paimon_bucket, i.__paimon_bucket FROM orders o, items i", Invalid, "'\\*'"),
-        ("SELECT __paimon_file_path FROM orders", Unsupported, "without a primary key"),
+        ("SELECT __paimon_file_path FROM orders", Unsupported, "stand in one file each"),
         (
             "SELECT __paimon_bucket FROM paimon_incremental_query('orders', 1, 2)",
             AnalysisException,

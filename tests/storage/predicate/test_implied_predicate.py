@@ -12,7 +12,7 @@ _DECLARED = Schema.from_arrow(
     pa.schema([("id", pa.int64()), ("a name", pa.string()), ("ok", pa.bool_())])
 )
 SCHEMA = TableSchema(0, _DECLARED.fields, highest_field_id(_DECLARED.fields), (), (), {}, None, 0)
-COLUMNS = {"c0": "id", "c1": "a name", "c2": "ok"}
+COLUMNS = {"c0": "id", "c1": "a name", "c2": "ok", "s.c0": "id", "s.f": "a name"}
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,10 @@ COLUMNS = {"c0": "id", "c1": "a name", "c2": "ok"}
         ("c1 = 'a c0' collate UTF8_LCASE", None),
         ("c1 = 'a c0'", "`a name` = 'a c0'"),
         ("c3 = 1", None),
+        ("s.`f` = 'x' AND s.f.g = 'y' AND s.id = 1", "(`a name` = 'x')"),
+        ("s.c0 = 1 OR t.c0 = 2", None),
+        ("s.c0", None),
+        ("s.c0 > 3L AND x.s.c0 > 4L", "(`id` > 3)"),
         ("this is no condition (", None),
     ],
 )

@@ -5,7 +5,7 @@ Source: ``PaimonMetadataColumn.scala``.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 import pyarrow as pa
@@ -15,16 +15,23 @@ from headwater.catalog.table.branch_scan import BranchScan
 from headwater.catalog.table.scan import BATCH_ROWS, Rows
 from headwater.spark.types import spark_schema
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.predicate.filter import Predicate
+from headwater.storage.predicate.filter import ColumnRange, Predicate, may_match
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN, positioned_rows
 from headwater.storage.read.prefetch import BatchRead
 from headwater.storage.scan.split import Split
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.data_type import to_arrow
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import DataField, to_arrow
 from headwater.storage.types.values import arrow_scalar
 
-__all__ = ["METADATA_COLUMNS", "MetadataRows", "asks_for_metadata", "metadata_schema"]
+__all__ = [
+    "BUCKET_SCHEMA",
+    "METADATA_COLUMNS",
+    "MetadataRows",
+    "asks_for_metadata",
+    "metadata_schema",
+]
 
 _FILE_PATH = "__paimon_file_path"
 _ROW_INDEX = "__paimon_row_index"
@@ -34,6 +41,10 @@ _OF_FILES = (_FILE_PATH, _ROW_INDEX)
 _PREFIX = "__paimon_"
 METADATA_COLUMNS = (*_OF_FILES, _PARTITION, _BUCKET)
 """The names of the metadata columns."""
+BUCKET_SCHEMA = TableSchema(
+    0, (DataField(0, _BUCKET, AtomicType(Root.INT)),), 0, (), (), {}, None, 0
+)
+"""The schema of conditions on buckets."""
 
 
 def asks_for_metadata(columns: Sequence[str] | None, schema: TableSchema) -> bool:
@@ -48,7 +59,7 @@ def metadata_schema(columns: Sequence[str], storage: TableStorage) -> st.StructT
     Raises:
         NotFound: A column does not exist.
         Invalid: The table has no partitions that it could tell of.
-        Unsupported: A row of the table lies in no single file.
+        Unsupported: A row of the table may lie in several files, and one is asked for.
     """
     return st.StructType([_field(name, storage) for name in columns])
 
@@ -57,11 +68,6 @@ def _field(name: str, storage: TableStorage) -> st.StructField:
     schema = storage.schema
     if name in schema.field_by_name or name not in METADATA_COLUMNS:
         return spark_schema(schema.columns([name])).fields[0]
-    if name in _OF_FILES and schema.primary_keys:
-        raise Unsupported(
-            f"table {storage.name}: {name} is of tables without a primary key; with one, a row is "
-            "merged from several files"
-        )
     if name in _OF_FILES and schema.table_options.evolves_columns:
         raise Unsupported(
             f"table {storage.name}: with data evolution a row may lie in several files, and {name} "
@@ -81,17 +87,21 @@ class MetadataRows(Rows):
     Args:
         rows: The rows; their predicate is taken.
         columns: The columns, metadata columns included, in this order.
+        of_buckets: A condition on `BUCKET_SCHEMA`: only rows of buckets for which it may be true.
 
     Attributes:
         names: `columns`.
         rows: The rows without metadata columns.
+        of_buckets: `of_buckets`.
 
     Raises:
         NotFound: A column does not exist.
         Unsupported: The rows are of several branches, or read by a server.
     """
 
-    def __init__(self, rows: Rows, columns: Sequence[str]) -> None:
+    def __init__(
+        self, rows: Rows, columns: Sequence[str], of_buckets: Predicate | None = None
+    ) -> None:
         if rows.is_served or isinstance(rows, BranchScan):
             whose = "a server reads them" if rows.is_served else "they are of two branches"
             raise Unsupported(
@@ -108,16 +118,47 @@ class MetadataRows(Rows):
         super().__init__(rows.storage, self._own, rows.predicate)
         self.names = tuple(columns)
         self.columns = self.names
+        self.of_buckets = of_buckets
 
     def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> MetadataRows:
         """The same rows, with these columns and by this predicate."""
         names = self.names if columns is None else columns
-        return MetadataRows(self.rows.narrowed(self._own, predicate), names)
+        return MetadataRows(self.rows.narrowed(self._own, predicate), names, self.of_buckets)
+
+    @property
+    def partition_fields(self) -> Mapping[str, str]:
+        """The partition columns by their names in `columns`, where dots part names."""
+        keys = self.storage.schema.partition_keys if _PARTITION in self.names else ()
+        return {f"{_PARTITION}.{key}": key for key in keys}
+
+    def in_buckets(self, condition: Predicate | None) -> MetadataRows:
+        """The rows of buckets for which a condition on `BUCKET_SCHEMA` may be true."""
+        return MetadataRows(self.rows, self.names, condition)
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
-        """The splits to be read."""
-        return self.rows.splits
+        """The splits to be read.
+
+        Raises:
+            Unsupported: A file is asked for, and rows are merged from several.
+        """
+        wanted = self.of_buckets
+        found = tuple(
+            split
+            for split in self.rows.splits
+            if wanted is None or may_match(wanted, _bucket_range(split.bucket))
+        )
+        asked = next((name for name in self.names if name in _OF_FILES), None)
+        if asked is None or not self.storage.schema.primary_keys:
+            return found
+        for split in found:
+            if split.streaming or not split.is_raw:
+                raise Unsupported(
+                    f"table {self.storage.name}: {asked} is of rows that stand in one file each, "
+                    f"and those in {split.directory} are merged as they are read: "
+                    "compact the table, or give it 'deletion-vectors.enabled' = 'true'"
+                )
+        return found
 
     def split_reads(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[BatchRead]:
         """The rows of one split, in one part."""
@@ -157,3 +198,7 @@ class MetadataRows(Rows):
             for field, value in zip(fields, split.partition_values, strict=True)
         ]
         return pa.StructArray.from_arrays(values, names=[field.name for field in fields])
+
+
+def _bucket_range(bucket: int) -> Mapping[str, ColumnRange]:
+    return {_BUCKET: ColumnRange(bucket, bucket, null_count=0)}

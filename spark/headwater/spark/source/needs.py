@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
@@ -58,7 +58,12 @@ class Need:
         return [name for at, name in enumerate(schema.fieldNames()) if at in self.columns]
 
     def predicate(
-        self, number: int, schema: st.StructType, table: TableSchema, time_zone: str
+        self,
+        number: int,
+        schema: st.StructType,
+        table: TableSchema,
+        time_zone: str,
+        fields: Mapping[str, str] | None = None,
     ) -> Predicate | None:
         """A predicate that is true for all rows needed; None if that is all it could say.
 
@@ -67,8 +72,14 @@ class Need:
             schema: The stand-in's columns.
             table: The table's schema.
             time_zone: The session's, in which Spark writes timestamps.
+            fields: The table's columns that are fields of the stand-in's structs, too, by the
+                names ``struct.field``.
         """
-        columns = {_leaf_name(number, at): name for at, name in enumerate(schema.fieldNames())}
+        leaves = {name: _leaf_name(number, at) for at, name in enumerate(schema.fieldNames())}
+        columns = {leaf: name for name, leaf in leaves.items()}
+        for path, name in (fields or {}).items():
+            struct, _, field = path.partition(".")
+            columns[f"{leaves[struct]}.{field}"] = name
         parts: list[Predicate] = []
         for condition in self.conditions:
             if condition is None or _CAST_TO_TIMESTAMP.search(condition):

@@ -84,8 +84,11 @@ def read_implied(sql: str, schema: TableSchema, columns: Mapping[str, str]) -> P
     try:
         tree = sqlglot.parse_one(sql, dialect="spark")
         for column in tree.find_all(exp.Column):
-            if isinstance(column.this, exp.Identifier) and column.name in columns:
-                column.this.set("this", columns[column.name])
+            name = columns.get(".".join(part.name for part in column.parts))
+            if name is not None:
+                for part in ("catalog", "db", "table"):
+                    column.set(part, None)
+                column.set("this", exp.to_identifier(name, quoted=True))
         found = _implied(_Reader(sql, schema), tree)
         return None if found is None else without_not(found)
     except (SqlglotError, RecursionError):

@@ -43,7 +43,7 @@ def implied_predicate(
     Args:
         sql: A condition in Spark's dialect.
         schema: The table's schema.
-        columns: The table's columns by their names in the text.
+        columns: The table's columns by their names in the text, in which dots part names.
 
     Returns:
         None when no part of the condition can be said.

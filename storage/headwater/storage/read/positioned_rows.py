@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.read.batches import coalesced, filtered
+from headwater.storage.read.raw_rows import without_deletes
 from headwater.storage.read.split import BucketFiles
 from headwater.storage.scan.split import Split
 from headwater.storage.schema.system_fields import ROW_ID_FIELD
@@ -61,8 +63,9 @@ def positioned_rows(
     """The rows of a split that are not deleted, with `FILE_COLUMN` and `POSITION_COLUMN`.
 
     Args:
-        storage: The table, without a primary key.
-        split: From `plan_snapshot`.
+        storage: The table.
+        split: From `plan_snapshot`; with a primary key one whose rows stand as they are in its
+            files (`Split.is_raw`).
         columns: The table's columns to read.
         predicate: Only rows for which it is true.
         batch_rows: Rows of a batch, about.
@@ -73,19 +76,23 @@ def positioned_rows(
     files = BucketFiles(storage, split.directory, split.partition_values, split.deletion_files)
     needed = list(dict.fromkeys([*columns, *sorted(columns_of(predicate) if predicate else ())]))
     names = [*columns, FILE_COLUMN, POSITION_COLUMN]
+    keyed = bool(storage.schema.primary_keys)
 
     def rows() -> Iterator[pa.RecordBatch]:
         for file in split.files:
             opened = files.open(file)
             name = pa.scalar(file.file_name)
-            for start, batch in opened.positions(needed, predicate, batch_rows):
+            retracts = keyed and opened.may_delete
+            read = [*needed, KIND_FIELD.name] if retracts else needed
+            for start, batch in opened.positions(read, predicate, batch_rows):
                 count = batch.num_rows
                 places = pa.array(np.arange(start, start + count))
                 placed = pa.RecordBatch.from_arrays(
                     [*batch.columns, pa.repeat(name, count), places],
-                    names=[*needed, FILE_COLUMN, POSITION_COLUMN],
+                    names=[*read, FILE_COLUMN, POSITION_COLUMN],
                 )
-                yield opened.deletion_vector.without(placed, start)
+                placed = opened.deletion_vector.without(placed, start)
+                yield without_deletes(placed) if retracts else placed
 
     found = rows() if predicate is None else filtered(rows(), storage.schema, predicate)
     yield from coalesced((batch.select(names) for batch in found), batch_rows)

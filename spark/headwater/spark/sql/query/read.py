@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headwater.catalog.table.scan import Changes, Scan
-from headwater.spark.source.metadata_rows import MetadataRows
+from headwater.spark.source.metadata_rows import BUCKET_SCHEMA, MetadataRows
 from headwater.spark.source.needs import Need
 from headwater.spark.source.table_frame import divide_rows
 from headwater.spark.source.table_read import Relation, TableRead
@@ -29,12 +31,21 @@ def plan_read(relation: Relation, need: Need | None, number: int, time_zone: str
     # A batch without columns would not tell Spark how many rows it has.
     needed = needed or names[:1]
     predicate: Predicate | None = None
+    conditions: list[str] = []
     if isinstance(rows, Scan | Changes | MetadataRows):
         if need is not None:
             schema = rows.storage.schema
-            predicate = need.predicate(number, relation.schema, schema, time_zone)
+            fields = rows.partition_fields if isinstance(rows, MetadataRows) else {}
+            predicate = need.predicate(number, relation.schema, schema, time_zone, fields)
+            if predicate is not None:
+                conditions.append(to_sql(predicate, schema))
         if isinstance(rows, MetadataRows) and not set(needed) & set(relation.metadata):
             rows = rows.rows  # Which Spark's own scan may read.
+        elif isinstance(rows, MetadataRows) and need is not None:
+            bucket = need.predicate(number, relation.schema, BUCKET_SCHEMA, time_zone)
+            if bucket is not None:
+                rows = rows.in_buckets(bucket)
+                conditions.append(to_sql(bucket, BUCKET_SCHEMA))
         rows = rows.narrowed(needed, predicate)
     else:
         # Logs of changes add columns of their own, and the table's columns may be lists there.
@@ -46,8 +57,14 @@ def plan_read(relation: Relation, need: Need | None, number: int, time_zone: str
         relation.name,
         None if snapshot is None else snapshot.id,
         tuple(needed),
-        None if predicate is None else to_sql(predicate, rows.storage.schema),
+        _all_of(conditions),
         relation,
         rows,
         divide_rows(rows, needed),
     )
+
+
+def _all_of(conditions: Sequence[str]) -> str | None:
+    if len(conditions) < 2:
+        return next(iter(conditions), None)
+    return " AND ".join(f"({each})" for each in conditions)
