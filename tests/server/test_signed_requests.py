@@ -30,6 +30,12 @@ from headwater.server.sts import Credentials
 from headwater.storage.errors import Forbidden, Invalid
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
+# The steps after the first.
+UPLOAD_STEPS: tuple[tuple[str, dict[str, object]], ...] = (
+    ("PART", {"uploadId": "x", "part": 1}),
+    ("COMPLETE", {"uploadId": "x"}),
+    ("ABORT", {"uploadId": "x"}),
+)
 TABLES = "/v1/main/databases/sales/tables"
 
 
@@ -108,6 +114,19 @@ def test_it_signs_as_the_store_s_own_library_does(subtests: pytest.Subtests) -> 
                 *("put_object", "PUT", key, {}),
                 *({"if-none-match": "*"}, {"Key": key, "IfNoneMatch": "*"}),
             ),
+            ("create_multipart_upload", "POST", key, {"uploads": ""}, {}, {"Key": key}),
+            (
+                *("upload_part", "PUT", key, {"uploadId": "a/+=", "partNumber": "7"}, {}),
+                {"Key": key, "UploadId": "a/+=", "PartNumber": 7},
+            ),
+            (
+                *("complete_multipart_upload", "POST", key, {"uploadId": "a/+="}, {}),
+                {"Key": key, "UploadId": "a/+="},
+            ),
+            (
+                *("abort_multipart_upload", "DELETE", key, {"uploadId": "a/+="}, {}),
+                {"Key": key, "UploadId": "a/+="},
+            ),
             (
                 *("list_objects_v2", "GET", ""),
                 {"list-type": "2", "encoding-type": "url", **listed},
@@ -119,7 +138,7 @@ def test_it_signs_as_the_store_s_own_library_does(subtests: pytest.Subtests) -> 
                 expected = theirs.generate_presigned_url(
                     operation, Params={"Bucket": "lake", **parameters}, ExpiresIn=900
                 )
-                wanted = parse_qs(urlsplit(expected).query)
+                wanted = parse_qs(urlsplit(expected).query, keep_blank_values=True)
                 (stamp,) = wanted["X-Amz-Date"]
                 moment = datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
                 made = presigned(
@@ -131,7 +150,7 @@ def test_it_signs_as_the_store_s_own_library_does(subtests: pytest.Subtests) -> 
                     seconds=900,
                     now_millis=int(moment.timestamp() * 1000),
                 )
-                assert parse_qs(urlsplit(made).query) == wanted
+                assert parse_qs(urlsplit(made).query, keep_blank_values=True) == wanted
                 assert urlsplit(made).path.rstrip("/") == urlsplit(expected).path.rstrip("/")
 
 
@@ -169,8 +188,10 @@ def test_only_who_may_write_gets_what_changes_files(address: str, tmp_path: Path
         with _as(address, (tmp_path / name).read_text()) as http:
             for method in ("GET", "HEAD", "LIST"):
                 assert _sign(http, method, "schema").status_code == 200
-            for method in ("PUT", "DELETE"):
+            for method in ("PUT", "DELETE", "CREATE"):
                 assert _sign(http, method, "schema/schema-9").status_code == may
+            for method, more in UPLOAD_STEPS:
+                assert _sign(http, method, "schema/schema-9", **more).status_code == may
             answer = _sign(http, "GET", "schema/schema-0")
         assert "own-secret" not in answer.text
         (signed,) = answer.json()["requests"]
@@ -188,7 +209,9 @@ def test_nothing_beside_the_table_is_signed(address: str) -> None:
             *("..", "../orders2/x", "a/../../x", ".", "a/./b", "/x", "a//b", "a/", ""),
             *("a\\b", "a\nb", "a\0b", "x" * 1025),
         ):
-            for method in ("GET", "HEAD", "PUT", "DELETE", "LIST"):
+            for method, more in UPLOAD_STEPS:
+                assert _sign(http, method, path, **more).status_code == 400, (method, path)
+            for method in ("GET", "HEAD", "PUT", "DELETE", "LIST", "CREATE"):
                 is_whole_table = (method, path) == ("LIST", "")
                 status = _sign(http, method, path).status_code
                 assert status == (200 if is_whole_table else 400), (method, path)
@@ -204,6 +227,17 @@ def test_nothing_beside_the_table_is_signed(address: str) -> None:
             {"method": "GET", "path": "x", "ifAbsent": True},
             {"method": "GET", "path": "x", "isDeep": True},
             {"method": "PUT", "path": "x", "after": "1"},
+            {"method": "PUT", "path": "x", "uploadId": "1"},
+            {"method": "PUT", "path": "x", "uploadId": "1", "part": 1},
+            {"method": "CREATE", "path": "x", "uploadId": "1"},
+            {"method": "CREATE", "path": "x", "ifAbsent": True},
+            {"method": "PART", "path": "x", "uploadId": "1"},
+            {"method": "PART", "path": "x", "uploadId": "", "part": 1},
+            {"method": "PART", "path": "x", "uploadId": "1", "part": 0},
+            {"method": "PART", "path": "x", "uploadId": "1", "part": 10001},
+            {"method": "COMPLETE", "path": "x"},
+            {"method": "COMPLETE", "path": "x", "uploadId": "1", "part": 1},
+            {"method": "ABORT", "path": "x"},
         ):
             answer = http.post(f"{TABLES}/orders/sign", json={"requests": [wrong]})
             assert answer.status_code == 400

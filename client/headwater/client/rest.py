@@ -13,6 +13,7 @@ from headwater.client.databases import RestDatabases
 from headwater.client.dropped_tables import RestDroppedTables
 from headwater.client.events import RestEvents
 from headwater.client.functions import RestFunctions
+from headwater.client.multipart_upload import part_size
 from headwater.client.partitions import RestPartitions
 from headwater.client.permissions import RestPermissions
 from headwater.client.policies import RestPolicies
@@ -135,7 +136,8 @@ class RestCatalog:
         """
         told = self._requests.connected().options
         if told.get(SIGNED_REQUESTS) == "true" and not info.is_external:
-            return SignedFiles(self._requests, info.identifier, info.path)
+            size = part_size(self.storage_options)
+            return SignedFiles(self._requests, info.identifier, info.path, size)
         enabled = told.get(DATA_TOKENS, "").strip().lower()
         if enabled != "true" or info.is_external:
             # Its schema is there already, unless other engines are to write it.

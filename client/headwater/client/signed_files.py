@@ -24,6 +24,7 @@ from headwater.catalog.wire.signed_requests import (
     SignTableRequestsRequest,
     SignTableRequestsResponse,
 )
+from headwater.client.multipart_upload import FilePart, MultipartUpload
 from headwater.client.requests import Requests, table_path
 from headwater.storage.errors import Forbidden, NotFound, Unavailable
 from headwater.storage.files.access import FileStatus
@@ -38,7 +39,6 @@ _WAIT_SECONDS = 0.2
 _MOST_KEPT = 4096
 _MARGIN_MILLIS = 20_000
 _AT_ONCE = 500
-_CHUNK = 1 << 20
 _SIGNATURE = "X-Amz-Signature"
 
 
@@ -64,9 +64,14 @@ class SignedFiles(ObjectStoreFiles):
         requests: Speaks to the server.
         identifier: The table.
         location: Its directory, a URI.
+        part_size: The size of the largest file that is put as a whole, and of the parts of one
+            that is larger, bytes.
     """
 
-    def __init__(self, requests: Requests, identifier: Identifier, location: str) -> None:
+    def __init__(
+        self, requests: Requests, identifier: Identifier, location: str, part_size: int
+    ) -> None:
+        self._part_size = part_size
         self._requests = requests
         self._identifier = identifier
         self._location = location.rstrip("/")
@@ -80,8 +85,9 @@ class SignedFiles(ObjectStoreFiles):
     def __repr__(self) -> str:
         return f"SignedFiles({self._location!r})"
 
-    def __reduce__(self) -> tuple[type[SignedFiles], tuple[Requests, Identifier, str]]:
-        return SignedFiles, (self._requests, self._identifier, self._location)
+    def __reduce__(self) -> tuple[type[SignedFiles], tuple[Requests, Identifier, str, int]]:
+        arguments = (self._requests, self._identifier, self._location, self._part_size)
+        return SignedFiles, arguments
 
     def read(self, path: str) -> bytes:
         """The object's content; raises NotFound."""
@@ -159,8 +165,17 @@ class SignedFiles(ObjectStoreFiles):
         return answer.content if answer.status_code == 206 else answer.content[start:end]
 
     def upload(self, path: str, content: Path) -> None:
-        """Create or replace an object with the content of a local file."""
-        self._repeated(FileRequestModel(method="PUT", path=self._below(path)), path, content)
+        """Create or replace an object with the content of a local file, in parts if it is large."""
+        inner, size = self._below(path), content.stat().st_size
+        if size <= self._part_size:
+            whole = FilePart(content, 0, size)
+            self._repeated(FileRequestModel(method="PUT", path=inner), path, whole)
+            return
+
+        def send(asked: FileRequestModel, part: bytes | FilePart | None) -> httpx.Response:
+            return self._repeated(asked, path, part)
+
+        MultipartUpload(send, inner, content, self._part_size).run()
 
     def _below(self, path: str) -> str:
         """The path below the table's directory; raises Forbidden for any other."""
@@ -203,7 +218,7 @@ class SignedFiles(ObjectStoreFiles):
         self,
         asked: FileRequestModel,
         path: str,
-        content: bytes | Path | None = None,
+        content: bytes | FilePart | None = None,
         headers: Mapping[str, str] | None = None,
         signed: SignedRequestModel | None = None,
     ) -> httpx.Response:
@@ -226,15 +241,15 @@ class SignedFiles(ObjectStoreFiles):
         self,
         signed: SignedRequestModel,
         path: str,
-        content: bytes | Path | None = None,
+        content: bytes | FilePart | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         sent = {**signed.headers, **(headers or {})}
         body: bytes | Iterator[bytes] | None = None
-        if isinstance(content, Path):
+        if isinstance(content, FilePart):
             # With its length: stores take no body that does not announce one.
-            sent["content-length"] = str(content.stat().st_size)
-            body = _chunks(content)
+            sent["content-length"] = str(content.size)
+            body = iter(content)
         elif content is not None:
             body = content
         try:
@@ -295,12 +310,6 @@ def _page(root: ElementTree.Element, directory: str) -> tuple[Sequence[FileStatu
 
 def _text(element: ElementTree.Element, name: str) -> str:
     return element.findtext(f"{{*}}{name}") or ""
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with open(path, "rb") as source:
-        while chunk := source.read(_CHUNK):
-            yield chunk
 
 
 def _check(answer: httpx.Response, path: str) -> None:

@@ -14,8 +14,11 @@ from headwater.storage.files.location import Place
 
 __all__ = ["CHANGES", "RequestSigning", "can_sign"]
 
-CHANGES = ("PUT", "DELETE")
+CHANGES = frozenset({"PUT", "DELETE", "CREATE", "PART", "COMPLETE", "ABORT"})
 """The methods that change files."""
+
+# The store keeps an upload's id with its key, and knows it under no other.
+_OF_UPLOADS = {"CREATE": "POST", "PART": "PUT", "COMPLETE": "POST", "ABORT": "DELETE"}
 
 _ROLE = "s3.sts.role-arn"
 _ENDPOINTS = ("s3.endpoint", "fs.s3.endpoint")
@@ -64,15 +67,20 @@ class RequestSigning:
         """Sign a request; raises Invalid if it is for what is no file below the directory."""
         _check(asked)
         headers = {"if-none-match": "*"} if asked.if_absent else {}
-        key, query, method = f"{self._directory}/{asked.path}", {}, str(asked.method)
+        query: Mapping[str, str] = {}
+        key, method = f"{self._directory}/{asked.path}", str(asked.method)
         if asked.method == "LIST":
             prefix = f"{key}/" if asked.path else key
             key, method = "", "GET"
-            query = {"list-type": "2", "prefix": prefix, "encoding-type": "url"}
-            if not asked.is_deep:
-                query["delimiter"] = "/"
-            if asked.after is not None:
-                query["continuation-token"] = asked.after
+            query = {
+                "list-type": "2",
+                "prefix": prefix,
+                "encoding-type": "url",
+                **({} if asked.is_deep else {"delimiter": "/"}),
+                **({} if asked.after is None else {"continuation-token": asked.after}),
+            }
+        elif asked.method in _OF_UPLOADS:
+            method, query = _OF_UPLOADS[asked.method], _of_upload(asked)
         url = presigned(
             self._bucket,
             method,
@@ -85,10 +93,22 @@ class RequestSigning:
         return SignedRequestModel(method=method, url=url, headers=headers)
 
 
+def _of_upload(asked: FileRequestModel) -> Mapping[str, str]:
+    """The parameters of a step of an upload, all of which are signed."""
+    if asked.upload_id is None:
+        return {"uploads": ""}
+    part = {} if asked.part is None else {"partNumber": str(asked.part)}
+    return {"uploadId": asked.upload_id, **part}
+
+
 def _check(asked: FileRequestModel) -> None:
     """Refuse a request for what is not a file below a directory; raises Invalid."""
-    if asked.if_absent and asked.method != "PUT":
-        raise Invalid("'ifAbsent' is for PUT")
+    if asked.if_absent and asked.method not in ("PUT", "COMPLETE"):
+        raise Invalid("'ifAbsent' is for PUT and COMPLETE")
+    if (asked.upload_id is not None) != (asked.method in ("PART", "COMPLETE", "ABORT")):
+        raise Invalid("'uploadId' is for PART, COMPLETE and ABORT, which need it")
+    if (asked.part is not None) != (asked.method == "PART"):
+        raise Invalid("'part' is for PART, which needs it")
     if (asked.is_deep or asked.after is not None) and asked.method != "LIST":
         raise Invalid("'isDeep' and 'after' are for LIST")
     if asked.method == "LIST" and not asked.path:

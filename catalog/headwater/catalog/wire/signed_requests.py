@@ -10,6 +10,7 @@ from headwater.catalog.wire.examples import example
 from headwater.catalog.wire.tables import WireModel
 
 __all__ = [
+    "MOST_PARTS",
     "SIGNED_REQUESTS",
     "FileRequestModel",
     "SignTableRequestsRequest",
@@ -20,6 +21,8 @@ __all__ = [
 SIGNED_REQUESTS = "headwater.signed-requests.enabled"
 """The option in a server's configuration that says that clients may have requests signed."""
 
+MOST_PARTS = 10_000
+"""The number of parts that S3 makes one object of."""
 
 _ASKED: dict[str, JsonValue] = {
     "method": "PUT",
@@ -27,6 +30,8 @@ _ASKED: dict[str, JsonValue] = {
     "ifAbsent": True,
     "isDeep": False,
     "after": None,
+    "uploadId": None,
+    "part": None,
 }
 _SIGNED: dict[str, JsonValue] = {
     "method": "PUT",
@@ -39,20 +44,25 @@ class FileRequestModel(WireModel):
     """A request to the store.
 
     Attributes:
-        method: A method of HTTP, or LIST.
+        method: A method of HTTP, LIST, or a step of an upload in parts: CREATE begins one, PART
+            puts a part of it, COMPLETE makes the file of its parts, ABORT forgets them.
         path: The path below the table's directory; a folder's, or empty, for LIST.
-        if_absent: For PUT: only if there is no such file. The store sees to it.
+        if_absent: For PUT and COMPLETE: only if there is no such file. The store sees to it.
         is_deep: For LIST: with the files in folders of the folder.
         after: For LIST: the token that the page before ended with.
+        upload_id: For PART, COMPLETE and ABORT: the id that the store answered to CREATE.
+        part: For PART: its number.
     """
 
     model_config = example(_ASKED)
 
-    method: Literal["GET", "HEAD", "PUT", "DELETE", "LIST"]
+    method: Literal["GET", "HEAD", "PUT", "DELETE", "LIST", "CREATE", "PART", "COMPLETE", "ABORT"]
     path: str = Field(max_length=1024)
     if_absent: bool = False
     is_deep: bool = False
     after: str | None = Field(default=None, max_length=4096)
+    upload_id: str | None = Field(default=None, min_length=1, max_length=4096)
+    part: int | None = Field(default=None, ge=1, le=MOST_PARTS)
 
 
 class SignTableRequestsRequest(WireModel):

@@ -297,8 +297,9 @@ def sign_table_requests(
     """Requests to the object store as URLs, each good for one file and for a while.
 
     An addition of Headwater's, for stores without a security token service. The files are those
-    below the table's directory; PUT and DELETE are for callers who may write to the table. LIST is
-    a GET of the bucket's list, for one folder of the table.
+    below the table's directory; what changes files is for callers who may write to the table. LIST
+    is a GET of the bucket's list, for one folder of the table. CREATE, PART, COMPLETE and ABORT are
+    the steps of S3's multipart upload of one file.
     """
     info = catalog.tables.get(name)
     refuse_withheld_files(catalog, name, reaches_all=False)
