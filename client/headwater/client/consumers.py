@@ -5,7 +5,7 @@ from __future__ import annotations
 from headwater.catalog.model.consumers import ConsumerInfo, ConsumerLease
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
-from headwater.catalog.wire.history import (
+from headwater.catalog.wire.consumers import (
     ConsumerLeaseModel,
     ConsumerModel,
     LeaseConsumerRequest,

@@ -17,8 +17,9 @@ from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.model.tags import TagInfo
 from headwater.catalog.table.consumer import Consumer
-from headwater.catalog.table.display import Display, time_text
+from headwater.catalog.table.display import Display
 from headwater.catalog.table.pointer import CatalogPointer
+from headwater.catalog.table.snapshots import Snapshots
 from headwater.storage.capabilities import QUERY_AUTH
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.files.access import FileAccess
@@ -36,7 +37,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import expired_tags
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 
-__all__ = ["Snapshots", "TableHistory", "millis_of"]
+__all__ = ["TableHistory", "millis_of"]
 
 T = TypeVar("T")
 
@@ -44,32 +45,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WATERMARK = "watermark-"
 # Java's smallest long, which is no watermark.
 _NO_WATERMARK = -(2**63)
-
-
-class Snapshots(list[Snapshot]):
-    """Snapshots, newest first, that show themselves as a table."""
-
-    def __repr__(self) -> str:
-        return str(self._display())
-
-    def _repr_html_(self) -> str:
-        """The form that notebooks show."""
-        return self._display().html()
-
-    def _display(self) -> Display:
-        columns = ("id", "committed at", "kind", "rows added", "rows in all", "by")
-        rows = [
-            (
-                snapshot.id,
-                time_text(snapshot.time_millis),
-                snapshot.commit_kind,
-                snapshot.delta_record_count,
-                snapshot.total_record_count,
-                snapshot.commit_user,
-            )
-            for snapshot in self
-        ]
-        return Display(f"{len(self)} snapshots", {}, columns, rows)
 
 
 class TableHistory:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.catalog.wire.history import (
+from headwater.catalog.wire.consumers import (
     ConsumerLeaseModel,
     ConsumerModel,
     LeaseConsumerRequest,
