@@ -20,7 +20,8 @@ from headwater.client import connect
 from headwater.storage.merge.engine import MergeEngine, RowGroups
 from headwater.storage.merge.registry import MERGE_ENGINES
 from headwater.storage.merge.rules import MergeRules
-from headwater.storage.merge.runs import SortedRun, merge_runs, needs_age
+from headwater.storage.merge.runs import merge_runs, needs_age
+from headwater.storage.merge.sorted_run import SortedRun
 from headwater.storage.options import MergeEngine as EngineName
 from headwater.storage.schema.table_schema import Schema, TableSchema
 

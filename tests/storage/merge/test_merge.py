@@ -14,14 +14,10 @@ from hypothesis import strategies as st
 
 from headwater.storage.errors import CorruptData
 from headwater.storage.merge.buffer import merge_rows
+from headwater.storage.merge.key_ranges import key_ranges
 from headwater.storage.merge.rules import MergeRules
-from headwater.storage.merge.runs import (
-    WINDOW_BYTES,
-    SortedRun,
-    key_ranges,
-    merge_runs,
-    needs_age,
-)
+from headwater.storage.merge.runs import WINDOW_BYTES, merge_runs, needs_age
+from headwater.storage.merge.sorted_run import SortedRun
 from headwater.storage.schema.table_schema import Schema, TableSchema
 
 _INSERT, _BEFORE, _AFTER, _DELETE = 0, 1, 2, 3

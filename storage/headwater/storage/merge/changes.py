@@ -16,17 +16,10 @@ import pyarrow.compute as pc
 
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.merge.engine import Indices, Mask
+from headwater.storage.merge.key_ranges import key_ranges
 from headwater.storage.merge.rules import MergeRules
-from headwater.storage.merge.runs import (
-    ROW_NUMBER,
-    WINDOW_BYTES,
-    RangeMerge,
-    RunPart,
-    SortedRun,
-    key_ranges,
-    lowest_levels,
-    needs_age,
-)
+from headwater.storage.merge.runs import WINDOW_BYTES, RangeMerge, lowest_levels, needs_age
+from headwater.storage.merge.sorted_run import ROW_NUMBER, RunPart, SortedRun
 from headwater.storage.rows.gather import take_rows
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.ordering import Comparable, concatenate

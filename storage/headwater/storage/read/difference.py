@@ -20,7 +20,8 @@ from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.engine import Mask, MergeEngine, RowGroups
 from headwater.storage.merge.rules import MergeRules
-from headwater.storage.merge.runs import SortedRun, merge_runs
+from headwater.storage.merge.runs import merge_runs
+from headwater.storage.merge.sorted_run import SortedRun
 from headwater.storage.read.data_file_reader import DataFileReader
 from headwater.storage.read.row_selection import RowSelection
 from headwater.storage.rows.kinds import RowKind

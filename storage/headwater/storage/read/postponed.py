@@ -22,7 +22,7 @@ from headwater.storage.formats.system_columns import SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.buffer import merge_rows
 from headwater.storage.merge.rules import MergeRules
-from headwater.storage.merge.runs import SortedRun
+from headwater.storage.merge.sorted_run import SortedRun
 from headwater.storage.rows.bucket import bucket_numbers
 from headwater.storage.scan.split import Split
 from headwater.storage.table_storage import TableStorage

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.engine import Indices
-from headwater.storage.merge.runs import ROW_NUMBER
+from headwater.storage.merge.sorted_run import ROW_NUMBER
 from headwater.storage.read.data_file_reader import DataFileReader
 
 __all__ = ["RowNumbering"]

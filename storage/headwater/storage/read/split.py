@@ -24,7 +24,8 @@ from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.changes import MergedRange, merge_changes
 from headwater.storage.merge.rules import MergeRules
-from headwater.storage.merge.runs import SortedRun, merge_runs, needs_age
+from headwater.storage.merge.runs import merge_runs, needs_age
+from headwater.storage.merge.sorted_run import SortedRun
 from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.read.batches import coalesced, filtered, with_kind_names
 from headwater.storage.read.data_file_reader import DataFileReader, PartitionColumns

@@ -33,7 +33,8 @@ from headwater.storage.index.index_file import HASH
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.scan.plan import is_marked, live_entries
+from headwater.storage.scan.bucket_splits import is_marked
+from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import key_sections
 from headwater.storage.scan.split import ScanPlan, Split, bucket_split
 from headwater.storage.snapshot.snapshot import Snapshot
