@@ -89,6 +89,23 @@ def test_a_wrong_clock_of_a_client_deletes_nothing(
     assert f"{MONTH // 60_000} min {direction}" in warning.getMessage()
 
 
+def test_a_writer_whose_clock_is_ahead_deletes_nothing_after_its_commit(
+    address: str, full: str
+) -> None:
+    upkeep = {
+        "write-only": "false",
+        "end-input.check-partition-expire": "true",
+        "partition.expiration-check-interval": "1 ms",
+    }
+    with connect(address, runtime=_runtime(MONTH)) as lake:
+        table = lake.table(full).with_options(upkeep)
+        table.write({"id": [7], "dt": [datetime.now(UTC).date().isoformat()]})
+        assert [each.name for each in table.tags()] == ["kept"]
+        assert [each.consumer_id for each in table.consumers()] == ["billing"]
+        assert {each.id for each in table.snapshots()} == {1, 2, 3}
+        assert sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist()) == [0, 1, 7]
+
+
 def test_what_is_old_by_both_clocks_goes(address: str, full: str) -> None:
     with connect(address, runtime=_runtime(0)) as lake:
         table = lake.table(full).with_options({"snapshot.time-retained": "1 ms"})

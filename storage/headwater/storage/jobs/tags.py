@@ -97,7 +97,7 @@ class TagEnds:
             key = (name, status.modified_millis)
             present[key] = self._ends[key] if key in self._ends else _end(storage, name)
         self._ends = present
-        now = storage.runtime.now_millis()
+        now = storage.runtime.earliest_millis()
         return [name for (name, _), end in present.items() if end is not None and end < now]
 
 

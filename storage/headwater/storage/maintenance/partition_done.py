@@ -97,7 +97,7 @@ def idle_partitions(
             "'partition.idle-time-to-done' to the time after which one is"
         )
     interval, times = options.partition_interval, PartitionTimes.of(options)
-    now = storage.runtime.now_millis()
+    now = storage.runtime.earliest_millis()
     local = local_time(storage, now)
     found: list[dict[str, str]] = []
     for partition, updated in partition_updates(storage, snapshot).items():
