@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headwater.spark.names import quoted
+from headwater.spark.source.projection import parquet_files, projected
 from headwater.spark.types import spark_schema, spark_type
 from headwater.storage.formats.parquet import PARQUET
 from headwater.storage.formats.system_columns import KIND_FIELD
@@ -35,7 +36,7 @@ __all__ = ["Division", "divide", "native_frame"]
 # Spark reads paths as patterns.
 _PATTERN = frozenset("*?[]{}\\")
 _SCHEME = "file:///"
-_ADDED = (int(RowKind.INSERT), int(RowKind.UPDATE_AFTER))
+_ADDED = f"{RowKind.INSERT:d}, {RowKind.UPDATE_AFTER:d}"
 # Each partition is a branch of Spark's plan.
 _MOST_PARTITIONS = 128
 _NO_LITERAL = {Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ, Root.BINARY, Root.VARBINARY}
@@ -178,37 +179,38 @@ def _scan(
     written = storage.schema_by_id(first.schema_id)
     partition = dict(zip(storage.schema.partition_keys, split.partition_values, strict=True))
     stored: list[DataField] = []
-    selected: list[Column] = []
+    selected: list[tuple[str, str | Column | st.DataType]] = []
     for field in storage.schema.columns(columns):
         source = written.field_by_id.get(field.id)
+        column: str | Column | st.DataType
         if field.name in partition:
             # Not from the file: a migrated one lacks it, and Spark prunes by a constant.
             value = arrow_scalar(partition[field.name], field.type).as_py()
             column = sf.lit(value).cast(spark_type(field.type))
         elif source is None:
-            column = sf.lit(None).cast(spark_type(field.type))
+            column = spark_type(field.type)
         else:
             stored.append(source)
-            column = sf.col(quoted(source.name))
+            column = quoted(source.name)
             if _is_floating(source):
-                column = sf.nanvl(column, column)
-        selected.append(column.alias(field.name))
+                column = f"nanvl({column}, {column})"
+        selected.append((field.name, column))
     if positioned:
-        selected.append(sf.col("_metadata.file_name").alias(FILE_COLUMN))
-        selected.append(sf.col("_metadata.row_index").alias(POSITION_COLUMN))
+        selected.append((FILE_COLUMN, "_metadata.file_name"))
+        selected.append((POSITION_COLUMN, "_metadata.row_index"))
     schema = spark_schema(stored)
     keyed = bool(storage.schema.primary_keys)
     if keyed:
         schema = st.StructType([*schema.fields, st.StructField(KIND_FIELD.name, st.ByteType())])
-    frame = (
+    reader = (
         spark.read.schema(schema)
         .option("mergeSchema", "false")
         .option("datetimeRebaseMode", "CORRECTED")
         .option("ignoreCorruptFiles", "false")
         .option("ignoreMissingFiles", "false")
-        .parquet(*[_path(each, file) for each, file in files])
     )
+    frame = parquet_files(reader, spark, [_path(each, file) for each, file in files])
     if keyed:
         # A file may hold deletes, whatever its writer said of it.
-        frame = frame.where(sf.col(KIND_FIELD.name).isin(*_ADDED))
-    return frame.select(selected)
+        frame = frame.where(f"{quoted(KIND_FIELD.name)} IN ({_ADDED})")
+    return projected(frame, selected)

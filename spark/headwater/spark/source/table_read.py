@@ -8,12 +8,12 @@ from functools import cached_property
 import pyarrow as pa
 import pyspark.sql.types as st
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from headwater.catalog.table.scan import Rows
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
 from headwater.spark.source.parquet_scan import Division
+from headwater.spark.source.projection import projected
 from headwater.spark.source.read_counter import Measured, ReadCounter
 from headwater.spark.source.scan_metrics import Runs
 from headwater.spark.source.table_frame import frame_of_division
@@ -171,13 +171,12 @@ def read_frame(session: CatalogSession, read: TableRead) -> DataFrame:
     frame = frame_of_division(session, read.rows, read.division, part, counter=counter)
     if len(part) == len(schema):
         return frame
-    return frame.select(
+    return projected(
+        frame,
         [
-            sf.col(quoted(each.name))
-            if each.name in read.columns
-            else sf.lit(None).cast(each.dataType).alias(each.name)
+            (each.name, quoted(each.name) if each.name in read.columns else each.dataType)
             for each in schema.fields
-        ]
+        ],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -45,23 +45,33 @@ def named_frames(
         return
     with ExitStack() as views:
         places: dict[str, Any] = {}
+        taken: set[str] = set()
         for at, (name, frame) in enumerate(zip(names, frames, strict=True)):
-            view = _view(frame, name)
+            view = _view(frame, name, taken)
+            taken.add(view)
             views.callback(spark.catalog.dropTempView, view)
             places[f"t{at}"] = _Name(view)
         yield places
 
 
-def _view(frame: DataFrame, name: str) -> str:
-    """Make a frame a temporary view, whose name is this one unless another query has it now."""
+def _view(frame: DataFrame, name: str, taken: Collection[str]) -> str:
+    """Make a frame a temporary view, whose name is this one unless another place has it now.
+
+    Args:
+        frame: The frame.
+        name: The name.
+        taken: The names of this query's other frames. Those of other queries Spark tells by an
+            error, which takes it long.
+    """
     view, number = name, 1
     while True:
-        try:
-            frame.createTempView(quoted(view))
-        except AnalysisException as error:
-            if error.getCondition() != _TAKEN:
-                raise
-            number += 1
-            view = f"{name} ({number})"
-        else:
-            return view
+        if view not in taken:
+            try:
+                frame.createTempView(quoted(view))
+            except AnalysisException as error:
+                if error.getCondition() != _TAKEN:
+                    raise
+            else:
+                return view
+        number += 1
+        view = f"{name} ({number})"
