@@ -173,6 +173,19 @@ def test_small_splits_share_tasks(
     assert tasks(frame) == 2
 
 
+def test_no_core_works_on_while_the_others_have_done(lake: SparkLake, numbered: Numbered) -> None:
+    # Three tasks would hold what there is: one core would do two, of which one does half.
+    lake.create_table(
+        "db.p",
+        numbered(0, 1).schema,
+        primary_keys=["id"],
+        options={"bucket": "4", "write-only": "true", "source.split.target-size": "6 mb"},
+    )
+    for name in ("first", "second"):
+        lake.write(numbered(0, 40, name), "db.p")
+    assert tasks(lake.table("db.p")) == 4
+
+
 def test_evolved_columns_read_alike_natively_and_in_python(
     spark: SparkSession, lake: SparkLake, numbered: Numbered
 ) -> None:

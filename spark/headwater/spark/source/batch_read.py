@@ -70,7 +70,8 @@ def pack_splits(
     """Pack groups of splits together, so that small ones do not each cost a task.
 
     As Spark does with its own files: up to ``source.split.target-size``, but not so much that a
-    core has nothing to do. A group stays together and in order.
+    core has nothing to do, nor so that one works while the others have done. A group stays together
+    and in order; the largest tasks are the first.
 
     Args:
         groups: The splits to be read.
@@ -81,10 +82,12 @@ def pack_splits(
     sized = [(sum(split.size + cost for split in group), group) for group in groups]
     total = sum(size for size, _ in sized)
     room = min(options.split_target_size, max(cost, -(-total // max(parallelism, 1))))
+    waves = -(-total // (room * max(parallelism, 1)))
     # Each group goes where there is least, the largest first.
-    bins: list[tuple[int, int, list[Split]]] = [(0, at, []) for at in range(-(-total // room))]
+    count = min(waves * max(parallelism, 1), len(groups))
+    bins: list[tuple[int, int, list[Split]]] = [(0, at, []) for at in range(count)]
     for size, group in sorted(sized, key=lambda item: -item[0]):
         held, at, splits = heappop(bins)
         splits.extend(group)
         heappush(bins, (held + size, at, splits))
-    return [splits for _, _, splits in sorted(bins) if splits]
+    return [splits for _, _, splits in sorted(bins, key=lambda each: -each[0]) if splits]
