@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -176,6 +179,62 @@ def test_newest_rows_stay(
     descending = "sequence.field.sort-order" in options
     # Ages only break ties, and sequence numbers here are distinct.
     assert result == _model(runs, rules, descending, keep_deletes)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"merge-engine": "first-row"}, {"sequence.field": "q"}], ids=str
+)
+@given(data=st.data(), few=st.booleans(), keep_deletes=st.booleans())
+def test_rows_that_are_not_wanted_change_none_of_the_others(
+    options: dict[str, str], data: st.DataObject, few: bool, keep_deletes: bool
+) -> None:
+    runs = data.draw(_runs(interleaved=False))
+    if options.get("merge-engine") == "first-row":
+        runs = [[{**row, "_VALUE_KIND": _INSERT} for row in rows] for rows in runs]
+
+    def is_wanted(row: _Row) -> bool:
+        # Few rows are looked up, of many all keys are sorted.
+        return row["v"] in ("x", "y") and (not few or row["k"] == 1)
+
+    def wanted(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        return np.array([is_wanted(row) for row in batch.to_pylist()], np.bool_)
+
+    def whole(rows: pa.Table, batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+        yield from rows.to_batches()
+
+    def merged(**hint: Any) -> list[_Row]:
+        parts = [
+            replace(_run(f"run {at}", rows), read=partial(whole, _table(rows)))
+            for at, rows in enumerate(runs)
+        ]
+        rules = MergeRules.of(_schema(options))
+        batches = merge_runs(parts, rules, _ARROW.names, keep_deletes=keep_deletes, **hint)
+        rows = pa.Table.from_batches(batches, _ARROW).to_pylist()
+        return sorted(filter(is_wanted, rows), key=_key)
+
+    assert merged(wanted=wanted) == merged()
+
+
+def test_only_wanted_rows_are_picked() -> None:
+    old, new = (
+        [
+            {"k": k, "s": "", "v": v, "q": 0, "_SEQUENCE_NUMBER": first + k, "_VALUE_KIND": 0}
+            for k, v in rows
+        ]
+        for first, rows in (
+            (0, [(1, "x"), (2, "x"), *((k, "y") for k in range(3, 41))]),
+            (100, [(2, "y"), (3, "x"), *((k, "y") for k in range(4, 41))]),
+        )
+    )
+    runs = [_run("old", old), _run("new", new)]
+    found = merge_runs(
+        runs,
+        MergeRules.of(_schema()),
+        ["k", "v"],
+        wanted=lambda batch: np.array([v == "x" for v in batch.column("v").to_pylist()]),
+    )
+    picked = pa.Table.from_batches(found).to_pylist()
+    assert picked == [{"k": 1, "v": "x"}, {"k": 3, "v": "x"}]
 
 
 @given(

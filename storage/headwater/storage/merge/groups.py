@@ -16,12 +16,16 @@ from headwater.storage.rows.ordering import Comparable, argsort, concatenate
 
 __all__ = [
     "groups_of_rows",
+    "picked_among",
     "picked_of_groups",
     "picked_rows",
     "shared_keys",
     "shared_out",
     "sort_groups",
 ]
+
+# Where a greater share of rows is wanted, sorting the keys of all is faster.
+_LOOKED_UP_SHARE = 8
 
 
 def shared_keys(parts: Sequence[Comparable]) -> tuple[Indices, Indices]:
@@ -118,6 +122,36 @@ def picked_rows(parts: Sequence[Comparable], *, newest: bool) -> list[Mask] | No
     of_others[chosen[wins | ~met]] = True
     masks = shared_out(of_others, others)
     masks.insert(base, of_great)
+    return masks
+
+
+def picked_among(
+    parts: Sequence[Comparable], wanted: Sequence[Mask], *, newest: bool
+) -> list[Mask]:
+    """Masks of the wanted rows of each part that are their key's newest, or oldest, of all rows.
+
+    Few wanted rows are looked up one by one: most keys are then compared with no other.
+
+    Args:
+        parts: As for `shared_keys`, at least two.
+        wanted: Masks of the wanted rows of each part.
+        newest: As for `picked_rows`.
+    """
+    total = sum(len(keys) for keys in parts)
+    if sum(int(np.count_nonzero(mask)) for mask in wanted) * _LOOKED_UP_SHARE > total:
+        picked = picked_rows(parts, newest=newest)
+        if picked is None:
+            return list(wanted)
+        return [mask & own for mask, own in zip(picked, wanted, strict=True)]
+    masks: list[Mask] = []
+    for at, (keys, mask) in enumerate(zip(parts, wanted, strict=True)):
+        rows = np.flatnonzero(mask)
+        for other in parts[at + 1 :] if newest else parts[:at]:
+            if len(rows) and len(other):
+                rows = rows[~_found(other, keys[rows])[1]]
+        picked_here = np.zeros(len(keys), np.bool_)
+        picked_here[rows] = True
+        masks.append(picked_here)
     return masks
 
 

@@ -7,7 +7,7 @@ a few upserts into a large run costs what the upserts cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,6 +18,7 @@ from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.merge.engine import Indices, Mask, PickingEngine, RowGroups
 from headwater.storage.merge.groups import (
     groups_of_rows,
+    picked_among,
     picked_of_groups,
     picked_rows,
     shared_keys,
@@ -56,6 +57,7 @@ def merge_runs(
     *,
     keep_deletes: bool = False,
     ordered: bool = False,
+    wanted: Callable[[pa.RecordBatch], Mask] | None = None,
     batch_rows: int = 65536,
     window_bytes: int = WINDOW_BYTES,
 ) -> Iterator[pa.RecordBatch]:
@@ -68,6 +70,7 @@ def merge_runs(
             them when every run's batches hold them.
         keep_deletes: Keep the keys whose merged row retracts, with that row.
         ordered: Sort the result by key, within and across batches.
+        wanted: A hint: a mask of the rows of the result that are wanted, by the result's columns.
         batch_rows: Rows of all runs that are held, about; runs with more rows have a larger share.
         window_bytes: Bytes of all rows that are held, about.
 
@@ -75,7 +78,8 @@ def merge_runs(
         CorruptData: A run is not sorted by key, or holds a key twice; or it holds retracting
             rows, which the merge engine refuses.
     """
-    merge = RangeMerge(rules, columns, needs_age(runs, rules), keep_deletes, ordered)
+    by_age = needs_age(runs, rules)
+    merge = RangeMerge(rules, columns, by_age, keep_deletes, ordered, wanted=wanted)
     for parts in key_ranges(runs, rules, batch_rows, window_bytes):
         yield from merge(parts)
 
@@ -87,6 +91,7 @@ class RangeMerge:
     Attributes:
         merges_new_keys: True if the engine merges a row of level 0 also where it is its key's
             only one, as it does when older rows are looked up (``LookupMergeFunction.java``).
+        wanted: As in `merge_runs`.
     """
 
     rules: MergeRules
@@ -95,6 +100,7 @@ class RangeMerge:
     keep_deletes: bool
     ordered: bool
     merges_new_keys: bool = False
+    wanted: Callable[[pa.RecordBatch], Mask] | None = None
 
     def __call__(self, parts: Sequence[RunPart]) -> Iterator[pa.RecordBatch]:
         """The merged rows.
@@ -108,7 +114,18 @@ class RangeMerge:
         engine = self.rules.engine
         picking = engine if isinstance(engine, PickingEngine) else None
         if picking is not None and not self.by_age and len(parts) > 1:
-            yield from self._result(parts, picked_rows(keys, newest=picking.newest))
+            if self.wanted is None:
+                picked = picked_rows(keys, newest=picking.newest)
+            else:
+                # A row that such an engine picks is as it was: what it is judged by is known now.
+                wanted = [
+                    np.zeros(len(part.keys), np.bool_)
+                    if part.run.keys_only
+                    else self.wanted(part.batch)
+                    for part in parts
+                ]
+                picked = picked_among(keys, wanted, newest=picking.newest)
+            yield from self._result(parts, picked)
             return
         if self.merges_new_keys and picking is None:
             rows, firsts = _shared_or_new_keys(parts)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,6 +38,7 @@ from headwater.storage.predicate.tree import (
     without_not,
 )
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.types.arrow_numbers import numpy_mask
 from headwater.storage.types.data_type import DataField, to_arrow
 from headwater.storage.types.values import StorageValue
 
@@ -54,6 +57,7 @@ __all__ = [
     "columns_of",
     "comparison",
     "filter_rows",
+    "matching",
     "may_match",
     "membership",
     "negate",
@@ -75,6 +79,18 @@ def filter_rows(rows: pa.RecordBatch, keep: pc.Expression) -> pa.Table:
     steps = [Declaration("table_source", source), Declaration("filter", FilterNodeOptions(keep))]
     # One thread: several would mix the rows up.
     return Declaration.from_sequence(steps).to_table(use_threads=False)
+
+
+def matching(rows: pa.RecordBatch, keep: pc.Expression) -> npt.NDArray[np.bool_]:
+    """A mask of the rows that an expression is true for."""
+    from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions
+
+    source = TableSourceNodeOptions(pa.Table.from_batches([rows]))
+    found = ProjectNodeOptions([keep], ["keep"])
+    steps = [Declaration("table_source", source), Declaration("project", found)]
+    column = Declaration.from_sequence(steps).to_table(use_threads=False).column(0)
+    mask = column.combine_chunks()
+    return numpy_mask(mask.fill_null(False) if mask.null_count else mask)
 
 
 @dataclass(frozen=True)

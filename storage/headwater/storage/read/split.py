@@ -26,7 +26,7 @@ from headwater.storage.merge.changes import MergedRange, merge_changes
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.merge.runs import merge_runs, needs_age
 from headwater.storage.merge.sorted_run import SortedRun
-from headwater.storage.predicate.filter import Predicate, columns_of
+from headwater.storage.predicate.filter import Predicate, columns_of, matching, to_expression
 from headwater.storage.read.batches import coalesced, filtered, with_kind_names
 from headwater.storage.read.data_file_reader import DataFileReader, PartitionColumns
 from headwater.storage.read.difference import Snapshotted, differing_rows, remarked_rows
@@ -363,7 +363,8 @@ class BucketFiles:
         Args:
             section: Files that may share keys.
             columns: Columns of the result, ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND`` if wanted.
-            predicate: Row groups whose *keys* cannot match are left out.
+            predicate: Row groups whose *keys* cannot match are left out, and rows of the result
+                that do not match may be.
             keep_deletes: As in `merge_runs`.
             ordered: As in `merge_runs`.
             keys_alone: For a merge engine with `compacted_rows_first`: the files, all of a level,
@@ -373,12 +374,16 @@ class BucketFiles:
                 they take an eighth of the write buffer at most.
         """
         rules = MergeRules.of(self.storage.schema)
+        wanted = None
+        if predicate is not None and columns_of(predicate) <= set(columns):
+            wanted = partial(matching, keep=to_expression(predicate, self.storage.schema))
         yield from merge_runs(
             self._sorted_runs(section, rules, columns, predicate, keys_alone=keys_alone, kept=kept),
             rules,
             columns,
             keep_deletes=keep_deletes,
             ordered=ordered,
+            wanted=wanted,
             batch_rows=batch_rows * _BATCHES_IN_WINDOW,
             window_bytes=self._window_bytes,
         )
