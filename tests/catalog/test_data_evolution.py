@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.catalog.interrupted import Racing
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.commit.table_commit import TableCommit
-from headwater.storage.errors import CorruptData, Unsupported
+from headwater.storage.errors import Conflict, CorruptData, Invalid, Unsupported
 from headwater.storage.index.deletion_files import write_deletion_vectors
 from headwater.storage.index.deletion_vector import DeletionVector
+from headwater.storage.jobs.change import update_table
+from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.scan.plan import live_entries, plan_snapshot
@@ -234,10 +238,9 @@ def test_what_would_need_files_of_some_columns_is_refused_by_name(lake: Lake) ->
     table = make(lake)
     table.write(rows(0, 1))
     table.write(rows(2))
+    with pytest.raises(Unsupported, match=r"'deletion-vectors\.enabled' is not true"):
+        table.delete("id = 0")
     for change in (
-        lambda: table.update({"a": 1}),
-        lambda: table.delete("id = 0"),
-        lambda: table.merge(rows(1), on=["id"]),
         lambda: table.compact(full=True),
         lambda: table.compact(order_strategy="order", order_by=["id"]),
         lambda: table.changes(1, 2).to_arrow(),
@@ -245,6 +248,113 @@ def test_what_would_need_files_of_some_columns_is_refused_by_name(lake: Lake) ->
         with pytest.raises(Unsupported, match=r"data-evolution\.enabled=true"):
             change()
     assert len(files_of(table)) == 2
+
+
+def test_an_update_writes_the_columns_that_change(lake: Lake) -> None:
+    table = make(lake)
+    table.write(rows(0, 1, 2))
+    table.write(rows(3, 4))
+    made = table.update({"a": pc.field("a") + 1}, where="id = 1 or b = 'b4'")
+    assert made is not None
+    assert found(table, ["id", "a", "_SEQUENCE_NUMBER"]) == [
+        {"id": 0, "a": 0, "_SEQUENCE_NUMBER": 3},
+        {"id": 1, "a": 11, "_SEQUENCE_NUMBER": 3},
+        {"id": 2, "a": 20, "_SEQUENCE_NUMBER": 3},
+        {"id": 3, "a": 30, "_SEQUENCE_NUMBER": 3},
+        {"id": 4, "a": 41, "_SEQUENCE_NUMBER": 3},
+    ]
+    new = [file for file in files_of(table) if file.write_cols is not None]
+    assert sorted((file.first_row_id, file.row_count, file.write_cols) for file in new) == [
+        (0, 3, ("a",)),
+        (3, 2, ("a",)),
+    ]
+    assert made.next_row_id == 5
+    assert table.update({"b": None}, where="_ROW_ID = 2") is not None
+    assert found(table, ["b"], "b is null and a = 20") == [{"b": None}]
+    assert table.update({"b": "x"}, where="id > 100") is None
+    table.update({"a": 5, "b": "y"}, where="id = 4")
+    assert found(table)[-1] == {"id": 4, "a": 5, "b": "y"}
+    assert table.check_files(deep=True).is_whole
+
+
+def test_a_merge_updates_columns_and_adds_rows(lake: Lake) -> None:
+    table = make(lake)
+    table.write(rows(0, 1))
+    table.merge(pa.table({"id": [1, 7], "a": [99, 70]}), on=["id"])
+    assert found(table, [*SCHEMA.names, "_ROW_ID"]) == [
+        {"id": 0, "a": 0, "b": "b0", "_ROW_ID": 0},
+        {"id": 1, "a": 99, "b": "b1", "_ROW_ID": 1},
+        {"id": 7, "a": 70, "b": None, "_ROW_ID": 2},
+    ]
+    table.merge(pa.table({"id": [0], "a": [5]}), on=["id"], when_matched=None)
+    assert found(table, ["a"], "id = 0") == [{"a": 0}]
+    table.merge(pa.table({"id": [0, 8]}), on=["id"])
+    assert table.scan(["id"]).to_arrow()["id"].to_pylist() == [0, 1, 7, 8]
+
+
+def test_rows_that_are_deleted_are_marked_once_for_all_their_columns(lake: Lake) -> None:
+    table = make(lake, **{"deletion-vectors.enabled": "true"})
+    table.write(rows(0, 1, 2))
+    table.write(rows(3))
+    table.update({"a": 5}, where="id = 1")
+    table.delete("a = 5 or id = 3")
+    assert found(table, ["id", "a"]) == [{"id": 0, "a": 0}, {"id": 2, "a": 20}]
+    table.update({"a": 6}, where="id = 2")
+    table.merge(pa.table({"id": [0]}), on=["id"], when_matched="delete", when_not_matched=None)
+    assert found(table) == [{"id": 2, "a": 6, "b": "b2"}]
+    assert table.scan().count() == 1
+    assert len(files_of(table)) == 4
+
+
+def test_a_row_stays_in_its_partition(lake: Lake) -> None:
+    table = lake.create_table("db.p", SCHEMA, partition_keys=["b"], options=OPTIONS)
+    table.write(rows(0, 1))
+    with pytest.raises(Invalid, match="'b' is a partition column"):
+        table.update({"b": "z"}, where="id = 1")
+    table.update({"a": 7}, where="b = 'b1'")
+    assert sorted(table.scan().to_arrow()["a"].to_pylist()) == [0, 7]
+
+
+def racing_update(table: Table, before: Callable[[], object], **changes: object) -> Racing:
+    racing = Racing(table.pointer, before)
+    update_table(table.storage, racing, LocalExecutor(), changes, None)
+    return racing
+
+
+def test_updates_at_once_of_the_same_column_are_repeated(lake: Lake) -> None:
+    table = make(lake)
+    table.write(rows(0, 1))
+    other = lake.table("db.t")
+    racing_update(table, lambda: other.update({"a": 5}, where="id = 0"), a=pc.field("a") + 1)
+    assert [row["a"] for row in found(table)] == [6, 11]
+
+
+def test_updates_at_once_of_different_columns_and_appends_meet_nobody(lake: Lake) -> None:
+    table = make(lake)
+    table.write(rows(0, 1))
+    other = lake.table("db.t")
+
+    def before() -> None:
+        other.update({"b": "x"}, where="id = 0")
+        other.write(rows(9))
+
+    # Offered twice: the first attempt was overtaken, but nothing is read again.
+    assert racing_update(table, before, a=pc.field("a") + 1).offered == 2
+    assert [(row["a"], row["b"]) for row in found(table)] == [(1, "x"), (11, "b1"), (90, "b9")]
+
+
+def test_an_update_of_rows_that_were_replaced_starts_over(lake: Lake) -> None:
+    table = make(lake)
+    table.write(rows(0, 1))
+    other = lake.table("db.t")
+    racing_update(table, lambda: other.overwrite(rows(4)), a=pc.field("a") + 1)
+    assert found(table) == [{"id": 4, "a": 41, "b": "b4"}]
+    # A compaction of another engine, which joined two files.
+    lost = column_file(table, 0, pa.table({"a": [1, 2]}))
+    latest = table.latest_snapshot()
+    assert latest is not None
+    with pytest.raises(Conflict, match="no longer in files of the same"):
+        commit(table, lost, columns_of=latest.identity)
 
 
 # Damage -----------------------------------------------------------------------------------------
@@ -295,7 +405,8 @@ STEPS = st.lists(
     | st.tuples(
         st.just("update"),
         st.tuples(st.integers(0, 9), st.sets(st.sampled_from(SCHEMA.names), min_size=1)),
-    ),
+    )
+    | st.tuples(st.sampled_from(["set", "delete"]), st.integers(0, 9)),
     min_size=1,
     max_size=8,
 )
@@ -314,7 +425,8 @@ def test_random_column_files_join_as_in_a_dictionary(
 ) -> None:
     lake = connect(str(tmp_path_factory.mktemp("model")))
     lake.create_database("db")
-    table = make(lake)
+    table = make(lake, **{"deletion-vectors.enabled": "true"})
+    gone: set[int] = set()
     model: list[dict[str, object]] = []
     ranges: list[tuple[int, int]] = []
 
@@ -332,9 +444,20 @@ def test_random_column_files_join_as_in_a_dictionary(
             ranges.append((len(model), detail))
             model += [dict(zip(new, row, strict=True)) for row in zip(*new.values(), strict=True)]
             continue
-        assert isinstance(detail, tuple)
+        if step in ("set", "delete"):
+            matching = [at for at, row in enumerate(model) if row["a"] == detail]
+            if step == "delete":
+                table.delete(f"a = {detail}")
+                gone |= set(matching)
+                continue
+            table.update({"b": "set", "id": 7}, where=f"a = {detail}")
+            for at in matching:
+                if at not in gone:
+                    model[at] |= {"b": "set", "id": 7}
+            continue
         if not ranges:
             continue
+        assert isinstance(detail, tuple)
         start, count = ranges[detail[0] % len(ranges)]
         changed = drawn(sorted(detail[1]), count)
         arrow = {
@@ -345,8 +468,9 @@ def test_random_column_files_join_as_in_a_dictionary(
             for at, value in enumerate(values):
                 model[start + at][name] = value
     assert found(table, [*SCHEMA.names, "_ROW_ID"]) == [
-        {**row, "_ROW_ID": row_id} for row_id, row in enumerate(model)
+        {**row, "_ROW_ID": row_id} for row_id, row in enumerate(model) if row_id not in gone
     ]
+    model = [row for row_id, row in enumerate(model) if row_id not in gone]
     wanted = data.draw(st.integers(0, 9))
     for name in ("a", "id"):
         expected = [row["b"] for row in model if row[name] == wanted]

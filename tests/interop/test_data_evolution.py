@@ -69,6 +69,20 @@ def test_java_and_headwater_join_the_same_columns(
         {"k": 21, "v": 210, "s": "s21"},
     ]
     assert table.scan(["k"], "v >= 9 and v < 40").to_arrow()["k"].to_pylist() == [2, 3]
+    table.update({"v": 77}, where="k in (1, 15)")
+    table.merge(pa.table({"k": [14, 30], "s": ["m", "n"]}), on=["k"])
+    java.write_columns(table.name, pa.table({"s": ["q", "r"]}), 6)
+    assert [(row["k"], row["v"], row["s"]) for row in same()] == [
+        (0, 7, "s0"),
+        (1, 77, "s1"),
+        (2, 9, "s2"),
+        (3, 10, "s3"),
+        (14, 40, "m"),
+        (15, 77, None),
+        (20, 200, "q"),
+        (21, 210, "r"),
+        (30, None, "n"),
+    ]
 
 
 @pytest.mark.interop
@@ -102,6 +116,14 @@ def test_pypaimon_and_headwater_join_the_same_columns(lake: Lake, pypaimon: Clie
         {"k": 21, "v": 210, "s": "s21"},
     ]
     assert table.scan().count() == 5
+    table.update({"v": 6}, where="k >= 5")
+    table.delete("k = 2 or k = 21")
+    pypaimon.update_columns(table.name, pa.table({"_ROW_ID": [5], "s": ["last"]}))
+    assert same() == [
+        {"k": 1, "v": 1, "s": "x"},
+        {"k": 3, "v": None, "s": "y"},
+        {"k": 5, "v": 6, "s": "last"},
+    ]
 
 
 @pytest.mark.interop

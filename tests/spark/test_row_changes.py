@@ -13,7 +13,7 @@ from tests.spark.conftest import data_files, named_files, rows
 
 from headwater.spark import SparkLake
 from headwater.spark.row_change import RowCounts
-from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.errors import Invalid, NotFound, Unsupported
 from headwater.storage.schema.change import UpdateColumnDefaultValue
 from headwater.storage.snapshot.snapshot import CommitKind
 
@@ -91,6 +91,15 @@ def test_rows_that_change_keep_their_row_ids(lake: SparkLake, options: dict[str,
     expected |= {ids[1]: (1, "b", 2), ids[2]: (2, "c", 3), 6: (9, "c", 3)}
     assert found() == expected
     lake.sql("CALL sys.compact(table => 'db.t')")
+    assert found() == expected
+    named = lake.sql("SELECT *, x._row_id, _SEQUENCE_NUMBER n FROM db.t x WHERE _ROW_ID = 6")
+    assert named.columns == ["id", "v", "p", "_row_id", "n"]
+    assert [tuple(row) for row in named.collect()] == [(9, "c", 1, 6, 3)]
+    assert lake.table("db.t", ["_ROW_ID"], where="id = 9").collect()[0][0] == 6
+    with pytest.raises(Unsupported, match="_ROW_ID is not known of rows that are changed"):
+        lake.sql("DELETE FROM db.t WHERE _ROW_ID = 6")
+    lake.delete("db.t", where="_ROW_ID = 6")
+    del expected[6]
     assert found() == expected
 
 

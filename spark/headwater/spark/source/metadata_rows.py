@@ -181,7 +181,7 @@ class MetadataRows(Rows):
     def _column(
         self, name: str, batch: pa.RecordBatch, split: Split, paths: dict[str, str]
     ) -> pa.Array:
-        if name in self.storage.schema.field_by_name:
+        if name in self.storage.schema.moved_columns:
             return batch.column(name)
         count = batch.num_rows
         if name == _ROW_INDEX:

@@ -26,7 +26,7 @@ from headwater.spark.write.kept_rows import kept_rows
 from headwater.spark.write.nested_defaults import with_nested_defaults
 from headwater.spark.write.save import save_frame
 from headwater.spark.write.target import PLACE_COLUMNS
-from headwater.storage.capabilities import Operation
+from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import until_no_conflict
@@ -70,6 +70,10 @@ def change_rows(
     storage = table.storage
     storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
     refuse_formats(storage.schema)
+    if storage.schema.table_options.evolves_columns:
+        raise unsupported_mode(
+            "column files in Spark", f"table {storage.name} has 'data-evolution.enabled' = 'true'"
+        )
 
     def attempt() -> RowCounts:
         writer = storage.runtime.new_uuid()

@@ -108,7 +108,8 @@ def delete_counted(
         The number of rows; None where it is not known, as files were written anew.
     """
     predicate = _own_condition(table, where)
-    if predicate is None or not rewrites_files(table.storage, deletes=True):
+    evolves = table.schema.table_options.evolves_columns
+    if predicate is None or not (evolves or rewrites_files(table.storage, deletes=True)):
         return delete_rows(session, table, where, alias=alias)
     # Without a limit on the number of rows, as Spark's tasks write the files.
     made = table.delete(predicate, executor=session.executor)

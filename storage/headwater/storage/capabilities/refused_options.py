@@ -112,10 +112,10 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         is_honoured=True,
         refusals=(
             Refusal(
-                Operation.STREAM | Operation.COMPACT | Operation.CHANGE,
+                Operation.STREAM | Operation.COMPACT,
                 _FALSE,
-                "rows are appended, replaced by partition and read; files of some columns are "
-                "written, told to streams and compacted by other engines",
+                "files of some columns are no rows that a stream could tell of; another Paimon "
+                "engine compacts them",
             ),
         ),
     ),

@@ -71,6 +71,7 @@ class Attempt:
             if message.compact_before or message.new_index_files or message.deleted_index_files
         }
         searched = {message.searched_snapshot for message in self.messages}
+        searched |= {message.columns_of for message in self.messages}
         told = (self.unchanged_since, self.read_from)
         return {one for one in (*planned, *searched, *told) if one is not None}
 

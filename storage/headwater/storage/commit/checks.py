@@ -14,6 +14,7 @@ from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.manifest.key_range import key_range
 from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
+from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.option_changes import options_at
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.history import is_in_history
@@ -26,6 +27,7 @@ __all__ = [
     "buckets_are_unchanged",
     "changed_files_fit",
     "changes_between",
+    "columns_stay",
     "files_are_new",
     "history_stays",
     "key_ranges_do_not_overlap",
@@ -220,6 +222,66 @@ def keys_stay(
                 "of the written keys were looked up, and may have moved one of them; write the "
                 "rows again"
             )
+
+
+def columns_stay(
+    storage: TableStorage,
+    changes: Sequence[tuple[Snapshot, Sequence[ManifestEntry]]],
+    base: Snapshot,
+    delta: Sequence[ManifestEntry],
+) -> None:
+    """Rows whose columns get a file are in files of the same rows, and have the same values there.
+
+    Other columns may have changed, and a compaction changes no values. Source:
+    ``RowIdColumnConflictChecker.java``, ``ConflictDetection.checkRowIdExistence``.
+
+    Args:
+        storage: The table.
+        changes: The entries of each snapshot since the rows were read.
+        base: The latest snapshot.
+        delta: The commit's entries, before new rows have ids.
+
+    Raises:
+        Conflict: Another commit changed one of the columns, or the files.
+    """
+    own = {
+        _rows(entry): entry.file
+        for entry in delta
+        if entry.file.first_row_id is not None and entry.kind is FileKind.ADD
+    }
+    again = "read the table again and repeat the operation"
+    for snapshot, entries in changes:
+        if snapshot.commit_kind is CommitKind.COMPACT:
+            continue
+        for entry in entries:
+            file = own.get(_rows(entry))
+            if file is not None and not set(_columns(storage, file)).isdisjoint(
+                _columns(storage, entry.file)
+            ):
+                raise Conflict(
+                    f"table {storage.name}: snapshot {snapshot.id} changed the same columns of the "
+                    f"rows from id {file.first_row_id} on in "
+                    f"{describe_partition(storage, entry.partition)}; {again}"
+                )
+    partitions = list({entry.partition for entry in delta})
+    present = {_rows(entry) for entry in live_entries(storage, base, partitions=partitions)}
+    for key, file in own.items():
+        if key not in present:
+            raise Conflict(
+                f"table {storage.name}: the rows from id {file.first_row_id} on are no longer in "
+                f"files of the same {file.row_count} rows; {again}"
+            )
+
+
+def _rows(entry: ManifestEntry) -> tuple[bytes, int | None, int]:
+    """The rows that a file holds columns of."""
+    return entry.partition, entry.file.first_row_id, entry.file.row_count
+
+
+def _columns(storage: TableStorage, file: DataFile) -> Iterable[int]:
+    """The field ids of a file's columns."""
+    fields = storage.schema_by_id(file.schema_id).fields
+    return (f.id for f in fields if file.write_cols is None or f.name in file.write_cols)
 
 
 def buckets_are_unchanged(

@@ -10,6 +10,7 @@ from headwater.storage.commit.checks import (
     buckets_are_unchanged,
     changed_files_fit,
     changes_between,
+    columns_stay,
     files_are_new,
     history_stays,
     key_ranges_do_not_overlap,
@@ -69,6 +70,9 @@ def check_fit(
     for since in {message.searched_snapshot for message in attempt.messages}:
         if since is not None:
             keys_stay(storage, _changes_since(storage, since, base))
+    for since in {message.columns_of for message in attempt.messages}:
+        if since is not None:
+            columns_stay(storage, _changes_since(storage, since, base), base, delta)
     if any(entry.kind is FileKind.DELETE for entry in delta):
         partitions = list({entry.partition for entry in delta})
         present = live_entries(storage, base, partitions=partitions)

@@ -30,7 +30,7 @@ from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotId
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.file_encoding import refuse_formats
 
-__all__ = ["merge_into_table", "update_table"]
+__all__ = ["change_rows_of_table", "merge_into_table", "update_table"]
 
 
 def update_table(
@@ -73,7 +73,7 @@ def update_table(
                 f"table {storage.name}: column '{name}' is part of the primary key and cannot be "
                 "updated; delete the rows and write them anew"
             )
-    return _change_table(
+    return change_rows_of_table(
         storage,
         pointer,
         executor,
@@ -116,7 +116,7 @@ def merge_into_table(
     """
     _check(storage)
     rows = merge_source(storage, source, on)
-    return _change_table(
+    return change_rows_of_table(
         storage,
         pointer,
         executor,
@@ -133,7 +133,7 @@ def _check(storage: TableStorage) -> None:
     refuse_formats(storage.schema)
 
 
-def _change_table(
+def change_rows_of_table(
     storage: TableStorage,
     pointer: SnapshotPointer,
     executor: Executor,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.jobs.after_commit import after_commit
+from headwater.storage.jobs.change import change_rows_of_table
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import run_job, until_no_conflict
@@ -46,6 +47,16 @@ def delete_from_table(
     """
     storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
     refuse_formats(storage.schema)
+    if storage.schema.table_options.evolves_columns:
+        return change_rows_of_table(
+            storage,
+            pointer,
+            executor,
+            predicate,
+            lambda _: DeleteRows(storage, predicate),
+            rewrites=False,
+            is_serial=False,
+        )
     rewrites = rewrites_files(storage, deletes=True)
 
     def attempt() -> Snapshot | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,8 +39,13 @@ class RowMatcher(Protocol):
         """A condition that every row that changes fulfils; files that cannot are left out."""
         ...
 
+    @property
+    def changed(self) -> Collection[str] | None:
+        """The columns that get new values; None if the rows that match go."""
+        ...
+
     def match(self, rows: pa.RecordBatch) -> Matched:
-        """The rows of a batch that change; called once for each row of the table at most."""
+        """The rows of a batch that change; a row may be asked for twice."""
         ...
 
     def rest(self) -> pa.Table | None:

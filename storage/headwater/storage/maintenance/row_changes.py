@@ -22,6 +22,7 @@ from headwater.storage.commit.message_files import delete_message_files
 from headwater.storage.commit.vector_messages import released_vectors
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_vector import DeletionVector
+from headwater.storage.maintenance.column_changes import ColumnChange
 from headwater.storage.maintenance.key_rewrite import plan_key_rewrite, rewrite_keys
 from headwater.storage.maintenance.matched_rows import RowMatcher
 from headwater.storage.maintenance.taken_rows import TakenRows, messages_of_taken
@@ -95,7 +96,9 @@ def change_rows(
                         storage, snapshot, predicate=matcher.predicate, with_level_zero=True
                     )
                     splits = plan.splits
-                if storage.schema.primary_keys:
+                if storage.schema.table_options.evolves_columns:
+                    taken += ColumnChange(storage, snapshot, matcher).messages(splits)
+                elif storage.schema.primary_keys:
                     _upsert(storage, splits, matcher, writer)
                 else:
                     change = _AppendChange(storage, snapshot, matcher, writer, moved)

@@ -69,6 +69,11 @@ class DeleteRows:
     storage: TableStorage
     predicate: Predicate
 
+    @property
+    def changed(self) -> Collection[str] | None:
+        """None: the rows go."""
+        return None
+
     def match(self, rows: pa.RecordBatch) -> Matched:
         """The rows of a batch that the filter is true for."""
         return Matched(_matching(rows, self.storage, self.predicate)[0])
@@ -91,6 +96,11 @@ class UpdateRows:
     storage: TableStorage
     predicate: Predicate | None
     changes: Mapping[str, Assignment]
+
+    @property
+    def changed(self) -> Collection[str]:
+        """The columns that get new values."""
+        return self.changes.keys()
 
     def match(self, rows: pa.RecordBatch) -> Matched:
         """The rows of a batch that the filter is true for, and their new versions."""
@@ -214,6 +224,13 @@ class MergeRows:
     def predicate(self) -> Predicate | None:
         """The values, or their range, in each of the columns."""
         return merge_predicate(self.storage, self.source, self.on)
+
+    @property
+    def changed(self) -> Collection[str] | None:
+        """The source's columns that are not matched by; None if the rows that match go."""
+        if self.when_matched == "delete":
+            return None
+        return [name for name in self.source.column_names if name not in self.on]
 
     def match(self, rows: pa.RecordBatch) -> Matched:
         """The rows of a batch that a row of the source matches.

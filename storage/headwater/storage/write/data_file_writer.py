@@ -80,6 +80,7 @@ class DataFileWriter:
         first_sequence: Append tables: the sequence number of the first row.
         prefix: The beginning of the files' names; None is the usual one.
         keeps_row_ids: True for rows of a row-tracking table that are moved, and so have ids.
+        columns: The columns of one file of some columns, whatever its size; None for all.
 
     Attributes:
         next_sequence: Append tables: the sequence number of the next file's first row.
@@ -101,6 +102,7 @@ class DataFileWriter:
         first_sequence: int = 0,
         prefix: str | None = None,
         keeps_row_ids: bool = False,
+        columns: Sequence[str] | None = None,
     ) -> None:
         schema = storage.schema
         options = schema.table_options
@@ -108,6 +110,9 @@ class DataFileWriter:
         self._storage = storage
         self._keeps_row_ids = keeps_row_ids
         self._fields = data_file_fields(schema, thin=options.thin_mode, tracked=keeps_row_ids)
+        self._columns = None if columns is None else tuple(columns)
+        if columns is not None:
+            self._fields = schema.columns(columns)
         # A thin file's schema has no _KEY_ columns; every other name is that of an input column.
         self._sources = [
             field.name.removeprefix(KEY_PREFIX)
@@ -123,8 +128,10 @@ class DataFileWriter:
             prefix = options.changelog_file_prefix if changelog else options.data_file_prefix
         self._name = prefix + storage.runtime.new_uuid()
         self._started = 0
-        # A changelog is read from end to end: it has no indexes.
-        self._indexes = [] if changelog else written_file_indexes(schema.options, schema.fields)
+        # A changelog is read from end to end, and so are files that are joined.
+        self._indexes = written_file_indexes(schema.options, schema.fields)
+        if changelog or columns is not None:
+            self._indexes = []
         self._index_threshold = options.file_index_threshold
         self._open: tuple[_Place, FormatWriter, _Summary, FileIndexBuilder] | None = None
         self._written: list[str] = []
@@ -150,7 +157,7 @@ class DataFileWriter:
             file.write(pa.table(columns, names=[field.name for field in self._fields]))
             summary.add(part)
             indexes.add(part)
-            if file.size_estimate >= self._target:
+            if file.size_estimate >= self._target and self._columns is None:
                 self.roll()
 
     def finish(self) -> list[DataFile]:
@@ -183,7 +190,8 @@ class DataFileWriter:
         )
         indexes = FileIndexBuilder(self._indexes, self._storage.schema.field_by_name)
         mode = self._encoding.statistics_mode
-        return place, file, _Summary(self._storage, mode, self._keeps_row_ids), indexes
+        summary = _Summary(self._storage, mode, self._keeps_row_ids, self._columns)
+        return place, file, summary, indexes
 
     def roll(self) -> None:
         """Close the file that is open; rows that follow go to another."""
@@ -216,8 +224,16 @@ class DataFileWriter:
 class _Summary:
     """The metadata of one file, gathered while its rows pass by."""
 
-    def __init__(self, storage: TableStorage, statistics_mode: str, keeps_row_ids: bool) -> None:
+    def __init__(
+        self,
+        storage: TableStorage,
+        statistics_mode: str,
+        keeps_row_ids: bool,
+        columns: tuple[str, ...] | None,
+    ) -> None:
         schema = storage.schema
+        self._columns = columns
+        self._fields = schema.fields if columns is None else schema.columns(columns)
         self._keeps_row_ids = keeps_row_ids
         self._changed = False
         options = schema.table_options
@@ -241,7 +257,7 @@ class _Summary:
         """Take note of rows in the file's order."""
         self._rows += rows.num_rows
         self._counts.append(rows.num_rows)
-        fields = self._storage.schema.fields
+        fields = self._fields
         stats, self._value_columns = value_statistics(
             rows, fields, self._options, self._thin_keys, self._statistics_mode
         )
@@ -271,7 +287,7 @@ class _Summary:
         self, name: str, size: int, level: int, source: FileSource, *, first_sequence: int
     ) -> DataFile:
         """The file's description."""
-        fields = self._storage.schema.fields
+        fields = self._fields
         columns = self._value_columns
         if columns is not None:
             fields = tuple(field for field in fields if field.name in columns)
@@ -281,7 +297,9 @@ class _Summary:
             first, last = min(self._sequences), max(self._sequences)
             key_types = [field.type for field in self._keys]
             key_stats = combine_statistics(self._key_stats, self._counts, key_types)
-        write_columns: tuple[str, ...] | None = None
+        write_columns = self._columns
+        if write_columns is not None and columns is None:
+            columns = write_columns
         if self._keeps_row_ids:
             # 0 is told at the commit: the snapshot that it makes.
             first = min(self._sequences, default=0)

@@ -70,6 +70,9 @@ class CommitMessage:
         searched_snapshot: The snapshot in all of whose partitions the writer looked for the keys of
             its rows; None when it did not. The commit is refused when another changed rows since,
             or that snapshot was rolled back.
+        columns_of: The snapshot that holds the rows of which the new files have some columns; None
+            for whole rows. The commit is refused when another changed the same columns of them
+            since, or wrote their files anew, or that snapshot was rolled back.
         is_beside: True if an overwrite adds rows here and does not replace those that are.
     """
 
@@ -85,6 +88,7 @@ class CommitMessage:
     looked_up_index: frozenset[str] | None = None
     checked_snapshot: SnapshotIdentity | None = None
     searched_snapshot: SnapshotIdentity | None = None
+    columns_of: SnapshotIdentity | None = None
     is_beside: bool = False
 
 

@@ -1,4 +1,4 @@
-"""The metadata columns (``__paimon_…``) that a query names, and the stars that must leave them out.
+"""The metadata columns (``__paimon_…``, row ids) that a query names, and the stars without them.
 
 A table has them only where a query names them, and ``*`` means the table's own columns as ever.
 """
@@ -14,8 +14,12 @@ from sqlglot.errors import SqlglotError
 
 from headwater.spark.source.metadata_rows import METADATA_COLUMNS
 from headwater.storage.errors import Invalid
+from headwater.storage.schema.system_fields import TRACKING_FIELDS
 
 __all__ = ["MetadataNames", "Place", "Star", "exclusion", "find_metadata", "outer_metadata"]
+
+_HIDDEN = {name.lower(): name for name in (*METADATA_COLUMNS, *TRACKING_FIELDS)}
+"""The columns that a table has only where they are named, by what they are called."""
 
 Place = int
 """The place in a text where a table's name begins."""
@@ -82,7 +86,7 @@ def find_metadata(tree: exp.Expr, text: str) -> MetadataNames:
     with_metadata: dict[int, exp.Select] = {}
     for column in tree.find_all(exp.Column):
         parts = [part.name for part in column.parts]
-        at = next((at for at, part in enumerate(parts) if part.lower() in METADATA_COLUMNS), None)
+        at = next((at for at, part in enumerate(parts) if part.lower() in _HIDDEN), None)
         if at is None or column.parent_select is None:
             continue
         owner = _owner(column.parent_select, parts[:at], parts[at])
@@ -93,8 +97,9 @@ def find_metadata(tree: exp.Expr, text: str) -> MetadataNames:
         if source.place is None:
             continue
         names = found.columns.setdefault(source.place, [])
-        if parts[at].lower() not in names:
-            names.append(parts[at].lower())
+        name = _HIDDEN[parts[at].lower()]
+        if name not in names:
+            names.append(name)
         with_metadata[id(select)] = select
     for select in with_metadata.values():
         _refuse_all_columns(select)
@@ -108,7 +113,7 @@ def outer_metadata(expression: str) -> list[tuple[str, ...]]:
     Args:
         expression: SQL text; one that sqlglot cannot read names none.
     """
-    if not any(name in expression.lower() for name in METADATA_COLUMNS):
+    if not any(name in expression.lower() for name in _HIDDEN):
         return []
     try:
         query = f"SELECT {expression}"

@@ -20,6 +20,7 @@ from headwater.spark.types import spark_schema
 from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.scan.start import INCREMENTAL_OPTIONS
+from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.schema.table_schema import Schema
 
 __all__ = ["Relations"]
@@ -191,7 +192,9 @@ def _with_metadata(relation: Relation, rows: Rows, columns: Sequence[str]) -> Re
     """A table with those of some metadata columns that are no columns of its own."""
     fields = relation.schema.fieldNames()
     own = {name.casefold() for name in fields}
-    metadata = tuple(name for name in columns if name not in own)
+    absent = TRACKING_FIELDS.keys() - rows.storage.schema.tracking_fields
+    # Of a table without row tracking, Spark says that there is no such column.
+    metadata = tuple(name for name in columns if name.casefold() not in own and name not in absent)
     if not metadata:
         return relation
     if not isinstance(rows, Scan):
