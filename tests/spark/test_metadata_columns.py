@@ -35,10 +35,14 @@ def test_rows_are_found_where_their_columns_say(
     assert rows(by_method) == rows(by_format)
     found = sorted(by_method.collect(), key=lambda row: row["id"])
     assert [row["id"] for row in found] == [0, 1, 6, 7]
+    # As system tables and Paimon's own reader show them.
+    listed = lake.catalog.table("db.t").inspect.files()["file_path"].to_pylist()
+    assert {row["__paimon_file_path"] for row in found} < set(listed)
+    assert all(path.startswith("file:/") and "//" not in path for path in listed)
     for row in found:
         assert row["__paimon_partition"]["part"] == str(row["id"] % 3)
         assert row["__paimon_bucket"] == 0
-        stored = pq.read_table(Path(row["__paimon_file_path"].removeprefix("file://")))
+        stored = pq.read_table(Path(row["__paimon_file_path"].removeprefix("file:")))
         assert stored["id"][row["__paimon_row_index"]].as_py() == row["id"]
     assert lake.table("db.t", ["__paimon_bucket"]).count() == 7
     assert lake.table("db.t", ["__paimon_bucket"], where="id < 0").count() == 0
@@ -64,7 +68,7 @@ def test_rows_of_a_table_with_a_key_are_found_where_none_is_merged(lake: SparkLa
         assert sorted(row["id"] for row in found) == [1, 2, 3, 4]
         for row in found:
             assert row["v"] == (7 if row["id"] < 3 else row["id"] * 10)
-            path = Path(row["__paimon_file_path"].removeprefix("file://"))
+            path = Path(row["__paimon_file_path"].removeprefix("file:"))
             stored = pq.read_table(path).slice(row["__paimon_row_index"], 1).to_pylist()[0]
             assert (stored["id"], stored["v"]) == (row["id"], row["v"])
 

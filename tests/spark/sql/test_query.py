@@ -98,6 +98,8 @@ def test_a_query_reads_the_tables_it_names(shop: SparkLake, text: str, expected:
         ("SELECT /*+ OPTIONS('scan.snapshot-id'='1') */ * FROM orders", Invalid, "OPTIONS"),
         ("SELECT * FROM `orders$snapshots` VERSION AS OF 1", Unsupported, "system table"),
         ("SELECT * FROM named VERSION AS OF 1", Unsupported, "view"),
+        ("SELECT * FROM vector_search('items', 'price', array(1.0F), 5)", Unsupported, "a global"),
+        ("SELECT * FROM orders o JOIN full_text_search('items', 'a') i", Unsupported, "a global"),
         ("SELECT __paimon_bucket FROM orders, items", Invalid, "any of orders, items"),
         ("SELECT __paimon_bucket FROM items NATURAL JOIN orders", Invalid, "any of items, orders"),
         ("SELECT i.__paimon_bucket FROM items i NATURAL JOIN orders", Invalid, "NATURAL"),

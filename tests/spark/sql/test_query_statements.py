@@ -57,6 +57,8 @@ def test_temporary_views_hold_queries_over_the_lake(spark: SparkSession, shop: S
         assert shop.sql("SELECT * FROM cheap").columns == ["item", "cost"]
         shop.sql("CREATE OR REPLACE TEMP VIEW cheap AS SELECT count(*) AS n FROM orders")
         assert rows(shop.sql("TABLE cheap")) == [(30,)]
+        with pytest.raises(Invalid, match=r"temporary view db\.cheap: .* a name of one part"):
+            shop.sql("CREATE TEMPORARY VIEW db.cheap AS SELECT 1")
         with pytest.raises(Invalid, match="2 columns are named"):
             shop.sql("CREATE OR REPLACE TEMP VIEW cheap (a, b) AS SELECT 1")
         shop.sql("CREATE GLOBAL TEMPORARY VIEW all_items AS SELECT id FROM items")

@@ -155,6 +155,8 @@ def test_partitions_are_listed_and_emptied(run: Run, context: SqlContext) -> Non
     run("CREATE TABLE plain (id INT)")
     with pytest.raises(Invalid, match="has no partitions"):
         run("SHOW PARTITIONS plain")
+    with pytest.raises(Invalid, match=r"db\.plain has no partitions: leave PARTITION out"):
+        run("SHOW TABLE EXTENDED LIKE 'plain' PARTITION (dt = 'a')")
 
 
 def test_a_dropped_table_can_be_restored(run: Run, context: SqlContext) -> None:

@@ -15,6 +15,7 @@ from headwater.catalog.table.branch_scan import BranchScan
 from headwater.catalog.table.scan import BATCH_ROWS, Rows
 from headwater.spark.types import spark_schema
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.files.location import shown_location
 from headwater.storage.predicate.filter import ColumnRange, Predicate, may_match
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN, positioned_rows
 from headwater.storage.read.prefetch import BatchRead
@@ -170,8 +171,9 @@ class MetadataRows(Rows):
             found = positioned_rows(self.storage, split, self._own, self.predicate, batch_rows)
         else:
             found = self.rows.read_split(split, batch_rows=batch_rows)
+        directory = shown_location(split.directory)
         paths = {
-            file.file_name: file.external_path or f"{split.directory}/{file.file_name}"
+            file.file_name: file.external_path or f"{directory}/{file.file_name}"
             for file in split.files
         }
         for batch in found:

@@ -16,7 +16,14 @@ from urllib.parse import unquote
 from headwater.storage.errors import Invalid
 from headwater.storage.files.local import local_path, local_uri
 
-__all__ = ["Place", "leads_elsewhere", "new_folder", "new_location", "parse_location"]
+__all__ = [
+    "Place",
+    "leads_elsewhere",
+    "new_folder",
+    "new_location",
+    "parse_location",
+    "shown_location",
+]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ALIASES: Mapping[str, str] = {
@@ -106,6 +113,11 @@ def _is_plain(scheme: str, authority: str) -> bool:
     if at and (scheme != "abfs" or not _BUCKET.fullmatch(container)):
         return False
     return (_BUCKET if scheme in _HAVE_BUCKETS else _HOST).fullmatch(host) is not None
+
+
+def shown_location(location: str) -> str:
+    """A location as Paimon shows it: ``file:/lake`` for ``file:///lake`` (``Path.java``)."""
+    return f"file:/{location[8:]}" if location.startswith("file:///") else location
 
 
 def new_folder(name: str, id_: str) -> str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headwater.storage.casts.cast import cast
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.files.location import shown_location
 from headwater.storage.index.index_file import GlobalIndex, IndexFileMeta
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry, SimpleStats, epoch_millis
@@ -189,7 +190,7 @@ def _place_and_keys(
     storage: TableStorage, entry: ManifestEntry, partitions: Mapping[bytes, str]
 ) -> tuple[object, ...]:
     file = entry.file
-    directory = bucket_directory(storage, entry.partition, entry.bucket)
+    directory = shown_location(bucket_directory(storage, entry.partition, entry.bucket))
     written = storage.schema_by_id(file.schema_id)
     return (
         partitions[entry.partition],

@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from headwater.spark.sql.query.metadata_columns import MetadataNames, find_metadata
 from headwater.spark.sql.statement import Word, WordKind, read_words, split_statements
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 
 __all__ = ["CHANGE_FUNCTIONS", "Moment", "Qualifier", "Reference", "find_references"]
 
@@ -27,6 +27,7 @@ CHANGE_FUNCTIONS: Mapping[str, str] = {
     "paimon_incremental_to_auto_tag": "incremental-to-auto-tag",
 }
 """Paimon's table functions, and the option that each stands for."""
+_OF_GLOBAL_INDEXES = frozenset({"vector_search", "hybrid_search", "full_text_search"})
 
 _VERSIONS = frozenset({"VERSION", "SYSTEM_VERSION"})
 _TIMES = frozenset({"TIMESTAMP", "SYSTEM_TIME"})
@@ -43,6 +44,7 @@ _ENDS = frozenset(
         "OFFSET", "SEMI", "ANTI", "SELECT",
     }
 )  # fmt: skip
+_BEFORE_A_TABLE = frozenset({"FROM", "JOIN", "LATERAL"})
 _UNIT = re.compile(r"(YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND|MILLISECOND|MICROSECOND)S?")
 _HINT = re.compile(r"\s*/\*\+\s*OPTIONS\s*(\(.*?\))\s*\*/", re.IGNORECASE | re.DOTALL)
 _ANY_HINT = re.compile(r"/\*\+\s*OPTIONS\b", re.IGNORECASE)
@@ -113,6 +115,7 @@ def find_references(text: str) -> tuple[list[Reference], list[Qualifier], Metada
     Raises:
         Invalid: A clause after a name, or an argument of a table function, cannot be read, or
             as `find_metadata`.
+        Unsupported: It calls a table function that searches a global index.
     """
     words = read_words(text)
     clauses = _Clauses(text, words)
@@ -429,6 +432,11 @@ class _Clauses:
         """A table function of Paimon's, whose arguments are constants."""
         words = self._words
         name = words[at].text.lower()
+        of_table = at > 0 and words[at - 1].text.upper() in _BEFORE_A_TABLE
+        if of_table and name in _OF_GLOBAL_INDEXES and self._is(at + 1, "("):
+            raise Unsupported(
+                f"{name} is not supported: it searches a global index, and Headwater reads none"
+            )
         if name not in CHANGE_FUNCTIONS or not self._is(at + 1, "("):
             return None
         arguments: list[str] = []

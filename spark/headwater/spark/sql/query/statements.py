@@ -103,7 +103,13 @@ def _temporary_view(statement: Statement, context: SqlContext) -> DataFrame | No
         return context.session.spark.sql(whole)
     statement.expect("VIEW")
     keeps = statement.accept("IF", "NOT", "EXISTS")
-    name = statement.name()
+    parts = statement.name_parts()
+    if len(parts) > 1:
+        raise Invalid(
+            f"temporary view {'.'.join(parts)}: it is the session's and in no database; give it a "
+            "name of one part"
+        )
+    (name,) = parts
     columns: list[tuple[str, str | None]] = []
     if statement.accept("("):
         while True:

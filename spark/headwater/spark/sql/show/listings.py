@@ -89,6 +89,8 @@ def _partition_row(
     context: SqlContext, database: str, name: str, partition: Mapping[str, str | None]
 ) -> tuple[str, str, bool, str]:
     table = context.catalog.table(f"{database}.{name}")
+    if not table.schema.partition_keys:
+        raise Invalid(f"table {table.name} has no partitions: leave PARTITION out")
     wanted = partition_texts(table, partition)
     found = [each for each in table.partitions() if wanted == dict(each.spec)]
     if not found:
