@@ -22,9 +22,12 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.groups import Groups
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.database.open_database import opened_database
+from headwater.catalog.sql.events.counted_requests import CountedRequests
 from headwater.client import connect
+from headwater.server.audited_reads import AuditedReads
 from headwater.server.dependencies import Principals
 from headwater.server.presigned_urls import Bucket, presigned
+from headwater.server.read_audit import ReadAudit
 from headwater.server.settings import load_settings
 from headwater.server.sts import Credentials
 from headwater.storage.errors import Forbidden, Invalid
@@ -55,7 +58,14 @@ def lake(s3_endpoint: str, tmp_path: Path, new_sqlite: NewSqlite) -> Iterator[Sq
 
 
 @pytest.fixture
-def address(lake: SqlCatalog, tmp_path: Path, serve: Serve, schema: dict[str, Any]) -> str:
+def reads() -> ReadAudit:
+    return ReadAudit(SYSTEM_RUNTIME, AuditedReads.DATA)
+
+
+@pytest.fixture
+def address(
+    lake: SqlCatalog, tmp_path: Path, serve: Serve, schema: dict[str, Any], reads: ReadAudit
+) -> str:
     """A server that signs, with an empty table ``sales.orders``."""
     with opened_database(f"sqlite:///{tmp_path}/store.db") as database:
         tokens = Tokens(database, SYSTEM_RUNTIME)
@@ -65,7 +75,11 @@ def address(lake: SqlCatalog, tmp_path: Path, serve: Serve, schema: dict[str, An
         }
         (tmp_path / "reader").write_text(made["reader"])
         (tmp_path / "writer").write_text(made["writer"])
-        parts = {"find_token": tokens.find, "principals": Principals(tokens, Groups(database))}
+        parts = {
+            "find_token": tokens.find,
+            "principals": Principals(tokens, Groups(database)),
+            "read_audit": reads,
+        }
     settings = {"tokens": ["all"], "signed_request_seconds": 900, "enforce_permissions": False}
     at = serve(lake, parts=parts, **settings)
     with _as(at, "all") as http:
@@ -183,7 +197,9 @@ def test_the_sdk_works_without_credentials(
     assert not any("X-Amz" in each for each in sent)
 
 
-def test_only_who_may_write_gets_what_changes_files(address: str, tmp_path: Path) -> None:
+def test_only_who_may_write_gets_what_changes_files(
+    address: str, tmp_path: Path, reads: ReadAudit
+) -> None:
     for name, may in (("reader", 403), ("writer", 200)):
         with _as(address, (tmp_path / name).read_text()) as http:
             for method in ("GET", "HEAD", "LIST"):
@@ -201,6 +217,14 @@ def test_only_who_may_write_gets_what_changes_files(address: str, tmp_path: Path
         assert b'"order_id"' in plain_http.get(signed["url"]).content
     with _as(address, "wrong") as http:
         assert _sign(http, "GET", "schema/schema-0").status_code == 401
+    # Those that were given out, and no others, are told of where reads are audited.
+    told: list[CountedRequests] = []
+    reads.write(told.extend)
+    changing = len(UPLOAD_STEPS) + 3
+    assert {(each.principal, each.operation, str(each.subject), each.count) for each in told} == {
+        ("reader", "signTableRequests", "sales.orders", 4),
+        ("writer", "signTableRequests", "sales.orders", 4 + changing),
+    }
 
 
 def test_nothing_beside_the_table_is_signed(address: str) -> None:
