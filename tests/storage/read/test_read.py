@@ -303,7 +303,7 @@ class Model:
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups and merge steps of a few rows, so that small tables cross their borders."""
     monkeypatch.setattr("headwater.storage.formats.parquet_writer._ROW_GROUP_ROWS", 3)
-    monkeypatch.setattr("headwater.storage.merge.runs._LEAST_BATCH", 1)
+    monkeypatch.setattr("headwater.storage.merge.key_ranges._LEAST_BATCH", 1)
     # Hundreds of tables: nothing here is about surviving a loss of power.
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
