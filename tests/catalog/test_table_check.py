@@ -133,6 +133,30 @@ def test_each_file_that_is_missing_or_changed_is_found(table: Table, pattern: st
     assert table.check_files().is_whole
 
 
+def test_a_changelog_that_is_missing_between_others_is_found(lake: Lake) -> None:
+    made = lake.create_table(
+        "db.logged",
+        SCHEMA,
+        primary_keys=["k"],
+        options={
+            "bucket": "1",
+            "changelog-producer": "input",
+            "snapshot.num-retained.min": "1",
+            "snapshot.num-retained.max": "1",
+            "changelog.num-retained.max": "10",
+        },
+    )
+    for version in range(4):
+        made.write({"k": [1], "v": [f"v{version}"], "day": ["d"]})
+    table = lake.table("db.logged")
+    assert (table.check_files().is_whole, table.check_files().changelogs) == (True, 3)
+    (missing,) = names(table, "changelog/changelog-2")
+    with changed(missing, None):
+        (damage,) = table.check_files().damages
+    assert "changelog-2 does not exist, though earlier ones do" in damage.problem
+    assert damage.needed_by == "changelog 3"
+
+
 def test_pages_are_read_by_a_deep_check_alone(table: Table) -> None:
     path = names(table, "day=*/bucket-0/data-*.parquet")[0]
     text = path.read_bytes()

@@ -206,9 +206,12 @@ class _Check:
         for name in tag_names(files, layout):
             root = _Root(f"tag {name}{suffix}", layout.tag(name))
             self._try(root, partial(self._tag, storage, root, name))
-        for number in changelog_file_ids(files, layout):
+        kept = sorted(changelog_file_ids(files, layout))
+        for number in kept:
             root = _Root(f"changelog {number}{suffix}", layout.changelog(number))
             self._try(root, partial(self._changelog, storage, root, number))
+        # Expiry takes the oldest first.
+        self._holes(kept, "changelog", suffix, layout.changelog)
 
     def _schemas(self, storage: TableStorage, suffix: str) -> None:
         layout = storage.layout
@@ -234,11 +237,7 @@ class _Check:
     def _pointer(self, storage: TableStorage, line: Sequence[int], suffix: str) -> None:
         """Compare the catalog's latest snapshot with what is there."""
         latest, layout = self._latest.get(storage.layout.branch), storage.layout
-        for before, number in pairwise(line):
-            if number != before + 1:
-                root = _Root(f"snapshot {number}{suffix}", layout.snapshot(number))
-                missing = layout.snapshot(number - 1)
-                self._damage(root, f"{missing} does not exist, though earlier ones do")
+        self._holes(line, "snapshot", suffix, layout.snapshot)
         if latest is None:
             return
         path = layout.snapshot(latest.id)
@@ -256,6 +255,15 @@ class _Check:
         elif later and not self._knows(storage, later[-1]):
             path = layout.snapshot(later[0])
             self._damage(root, f"{path} is not known to it; run 'headwater reconcile'")
+
+    def _holes(
+        self, line: Sequence[int], kind: str, suffix: str, path: Callable[[int], str]
+    ) -> None:
+        """Tell of numbers that are missing between others."""
+        for before, number in pairwise(line):
+            if number != before + 1:
+                root = _Root(f"{kind} {number}{suffix}", path(number))
+                self._damage(root, f"{path(number - 1)} does not exist, though earlier ones do")
 
     def _knows(self, storage: TableStorage, number: int) -> bool:
         """True if the catalog's latest snapshot has moved on to a number during the check."""
