@@ -10,7 +10,7 @@ from headwater.catalog.model.rights import Thing
 from headwater.catalog.sql import SqlCatalog
 from headwater.storage.errors import Forbidden
 
-__all__ = ["may_write_files", "refuse_withheld_files"]
+__all__ = ["may_write_files", "refuse_hidden_partitions", "refuse_withheld_files"]
 
 
 def refuse_withheld_files(catalog: Catalog, name: Identifier, *, reaches_all: bool) -> None:
@@ -30,6 +30,31 @@ def refuse_withheld_files(catalog: Catalog, name: Identifier, *, reaches_all: bo
         raise Forbidden(
             f"policies restrict what you see of {which}, and a token for the files of {name} would "
             f"show all of it; read rows with POST …/tables/{name.name}/read"
+        )
+
+
+def refuse_hidden_partitions(catalog: Catalog, name: Identifier) -> None:
+    """Refuse to tell of partitions whose rows or values the caller may not be shown.
+
+    Raises:
+        Forbidden: Policies restrict the caller on the table, or it may not select the columns that
+            the table is partitioned by.
+    """
+    if catalog.policies.access(name).restriction:
+        raise Forbidden(
+            f"policies restrict what you see of table {name}, and its partitions tell of all rows"
+        )
+    caller = current_principal()
+    if caller is None or not caller.asks_permission or not isinstance(catalog, SqlCatalog):
+        return
+    rights = catalog.access.rights(caller, Thing(TargetType.TABLE, name.database, name.table))
+    if Access.SELECT in rights.own or Access.UPDATE in rights.own:
+        return
+    hidden = rights.hidden_columns(catalog.tables.get(name).schema.partition_keys)
+    if hidden:
+        raise Forbidden(
+            f"'{caller.name}' may not do that: the partitions of table {name} tell the values of "
+            f"columns {', '.join(hidden)}, which it may not select"
         )
 
 

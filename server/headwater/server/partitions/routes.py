@@ -6,8 +6,6 @@ from typing import Annotated
 
 from fastapi import Query
 
-from headwater.catalog.model.catalog import Catalog
-from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.wire.partitions import (
     CreatePartitionsRequest,
@@ -22,8 +20,8 @@ from headwater.catalog.wire.partitions import (
 from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf, TableName, page_size
 from headwater.server.error_responses import Failure, failures
+from headwater.server.file_rights import refuse_hidden_partitions
 from headwater.server.resource_router import ResourceRouter
-from headwater.storage.errors import Forbidden
 
 __all__ = ["router"]
 
@@ -36,18 +34,6 @@ _RESTRICTED = Failure(
     403,
     "policies restrict what you see of table sales.orders, and its partitions tell of all rows",
 )
-
-
-def _refuse_restricted(catalog: Catalog, name: Identifier) -> None:
-    """Refuse to tell of partitions whose rows or values the caller may not be shown.
-
-    Raises:
-        Forbidden: Policies restrict the caller on the table.
-    """
-    if catalog.policies.access(name).restriction:
-        raise Forbidden(
-            f"policies restrict what you see of table {name}, and its partitions tell of all rows"
-        )
 
 
 @router.get(
@@ -68,7 +54,7 @@ def list_partitions(
     ] = None,
 ) -> ListPartitionsResponse:
     """The partitions ordered by name, in pages; not for callers whom policies restrict."""
-    _refuse_restricted(catalog, name)
+    refuse_hidden_partitions(catalog, name)
     found = catalog.partitions.list(name, pattern=pattern or None, **page)
     return ListPartitionsResponse.of(found.map(PartitionModel.of))
 
@@ -85,7 +71,7 @@ def create_partitions(
 
     Not for callers whom policies restrict: the answer tells which exist.
     """
-    _refuse_restricted(catalog, name)
+    refuse_hidden_partitions(catalog, name)
     reported = body.partition_statistics
     statistics = None if reported is None else [item.statistics() for item in reported]
     result = catalog.partitions.create(
@@ -110,7 +96,7 @@ def drop_partitions(
 
     Not for callers whom policies restrict: the answer tells which exist.
     """
-    _refuse_restricted(catalog, name)
+    refuse_hidden_partitions(catalog, name)
     result = catalog.partitions.drop(
         name,
         body.partition_specs,
@@ -142,7 +128,7 @@ def list_partitions_by_names(
 
     Not for callers whom policies restrict.
     """
-    _refuse_restricted(catalog, name)
+    refuse_hidden_partitions(catalog, name)
     found = Page(catalog.partitions.list_by_names(name, body.specs))
     return ListPartitionsResponse.of(found.map(PartitionModel.of))
 
@@ -160,7 +146,7 @@ def list_partitions_by_filter(
     Some may not match: evaluate the predicate again. A page may be empty and still have a token for
     the next. Not for callers whom policies restrict.
     """
-    _refuse_restricted(catalog, name)
+    refuse_hidden_partitions(catalog, name)
     found = catalog.partitions.list_by_filter(
         name,
         body.filter,
