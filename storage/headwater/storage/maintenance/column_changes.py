@@ -95,9 +95,13 @@ class ColumnChange:
         if changed is None:
             self._mark(split, rows, range_reader)
             return []
-        found = (len(matched.taken) for _, _, matched in range_reader.matched(self.matcher))
-        # Of a merge that changes no column, all rows are asked for their matches all the same.
-        if not (any(found) if changed else sum(found) < 0):
+        matches = (len(matched.taken) for _, _, matched in range_reader.matched(self.matcher))
+        if not changed:
+            # A merge that only adds rows sees all that there are, to know which are new.
+            for _ in matches:
+                pass
+            return []
+        if not any(matches):
             return []
         file = self._write(split, rows, range_reader)
         return [
