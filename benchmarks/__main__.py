@@ -42,7 +42,12 @@ def main() -> int:
     spark = parser.add_argument_group("spark")
     spark.add_argument("--cores", type=int, default=2, help="tasks that Spark runs at once")
     spark.add_argument("--memory", default="3g", help="memory of Spark's own process")
-    spark.add_argument("--only", nargs="*", metavar="LINE", help="lines to measure; all of them")
+    spark.add_argument(
+        "--only",
+        nargs="*",
+        metavar="LINE",
+        help="lines to measure; all but delta, paimon",
+    )
     spark.add_argument(
         "--stream-commits", type=int, default=1000, help="commits that a stream follows"
     )
@@ -109,10 +114,11 @@ def _scale(chosen: argparse.Namespace) -> bool:
 def _spark(chosen: argparse.Namespace) -> bool:
     # Here, not above: the server is measured without Java.
     from benchmarks.spark.measure import LINES, SparkLimits, measure
+    from benchmarks.spark.rivals.lines import RIVALS
 
     only = list(LINES) if chosen.only is None else chosen.only
-    if unknown := sorted(set(only) - set(LINES)):
-        raise SystemExit(f"--only takes {', '.join(LINES)}, not {', '.join(unknown)}")
+    if unknown := sorted(set(only) - {*LINES, *RIVALS}):
+        raise SystemExit(f"--only takes {', '.join([*LINES, *RIVALS])}, not {', '.join(unknown)}")
     console = Console()
     limits = SparkLimits(
         chosen.rows,

@@ -12,6 +12,7 @@ from benchmarks.measurement import Measurement
 from benchmarks.spark import reading, streaming, writing
 from benchmarks.spark.comparison import Clock, Comparison
 from benchmarks.spark.order_tables import OrderTables
+from benchmarks.spark.rivals.lines import RIVALS
 from headwater.spark import local_session
 
 __all__ = ["LINES", "SparkLimits", "measure"]
@@ -59,11 +60,28 @@ def measure(
 
     Args:
         limits: How much of them.
-        only: Names of `LINES`.
+        only: Names of `LINES` and of `RIVALS`.
         place: A folder for the data; None is one that the system has for such.
         report: Told what is going on.
     """
     results: list[Measurement] = []
+
+    def told(found: list[Measurement]) -> None:
+        results.extend(found)
+        for one in found:
+            report(f"{one.name}: {one.ours} beside {one.reference}: {one.ratio:.2f}")
+        report(f"load {os.getloadavg()[0]:.1f}")
+
+    comparison = Comparison(limits.rounds, limits.clock, report)
+    for name in only:
+        if name in RIVALS:
+            with tempfile.TemporaryDirectory(prefix="headwater-bench-", dir=place) as folder:
+                room = Path(folder).absolute()
+                line = RIVALS[name]
+                told(line(room, limits.rows, limits.cores, limits.memory, comparison))
+    own = [name for name in only if name in LINES]
+    if not own:
+        return results
     with tempfile.TemporaryDirectory(prefix="headwater-bench-", dir=place) as folder:
         spark = local_session(
             "headwater-bench",
@@ -74,13 +92,8 @@ def measure(
         spark.sparkContext.setLogLevel("ERROR")
         try:
             tables = OrderTables(spark, Path(folder).absolute(), limits.rows, limits.commits)
-            comparison = Comparison(limits.rounds, limits.clock, report)
-            for name in only:
-                found = LINES[name](tables, comparison)
-                results += found
-                for one in found:
-                    report(f"{one.name}: {one.ours} beside {one.reference}: {one.ratio:.2f}")
-                report(f"load {os.getloadavg()[0]:.1f}")
+            for name in own:
+                told(LINES[name](tables, comparison))
         finally:
             spark.stop()
     return results
