@@ -183,6 +183,7 @@ def test_a_batch_comes_to_what_its_parts_come_to(
     together, alone = open_catalog("together"), open_catalog("alone")
     chance = Random(7)
     heads: dict[Identifier, Snapshot | None] = dict.fromkeys(TABLES)
+    bases: dict[Identifier, str | None] = {}
     for _ in range(ROUNDS):
         offers = []
         for table in chance.sample(TABLES, chance.randint(1, len(TABLES))):
@@ -194,9 +195,9 @@ def test_a_batch_comes_to_what_its_parts_come_to(
             if kind < 0.1:
                 base = "another"
             elif kind < 0.2 and head is not None:
-                made = head
+                made, base = head, bases[table]
             else:
-                heads[table] = made
+                heads[table], bases[table] = made, base
             changes = [
                 _change(f"2026-01-{chance.randint(1, 12):02}", chance.randint(-30, 60))
                 for _ in range(chance.randint(0, 3) if kind < 0.9 else 12)
