@@ -27,7 +27,8 @@ from headwater.storage.jobs.compact import compact_table
 from headwater.storage.jobs.delete import delete_from_table
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.predicate.filter import parse_predicate
-from headwater.storage.read.split import BucketFiles, read_split
+from headwater.storage.read.bucket_files import BucketFiles
+from headwater.storage.read.split import read_split
 from headwater.storage.rows.hilbert import hilbert_order
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.rows.z_order import z_order

@@ -19,8 +19,9 @@ from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import CorruptData, NotFound, Unsupported
 from headwater.storage.manifest.data_file import FileSource, ManifestEntry
 from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.row_group_count import count_row_groups
-from headwater.storage.read.split import BucketFiles, read_schema, read_split
+from headwater.storage.read.split import read_schema, read_split
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries, plan_delta, plan_snapshot
 from headwater.storage.scan.sections import key_sections

@@ -37,8 +37,8 @@ from headwater.storage.jobs.write import WritePlan
 from headwater.storage.maintenance.row_changes import moved_rows_writer
 from headwater.storage.maintenance.taken_rows import TakenRows, messages_of_taken
 from headwater.storage.predicate.filter import parse_predicate
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN, RowIds
-from headwater.storage.read.split import BucketFiles
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.plan import plan_snapshot

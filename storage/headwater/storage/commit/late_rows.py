@@ -18,7 +18,7 @@ from headwater.storage.errors import HeadwaterError
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
-from headwater.storage.read.split import BucketFiles
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import max_sequence_numbers
 from headwater.storage.table_storage import TableStorage

@@ -27,7 +27,7 @@ from headwater.storage.index.index_file import DELETION_VECTORS, IndexManifestEn
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.merge.rules import MergeRules
-from headwater.storage.read.split import BucketFiles
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import lacks_vectors, pack_in_order

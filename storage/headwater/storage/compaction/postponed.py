@@ -17,7 +17,7 @@ from headwater.storage.capabilities import Operation
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
-from headwater.storage.read.split import BucketFiles
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import Snapshot

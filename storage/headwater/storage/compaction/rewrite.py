@@ -22,8 +22,8 @@ from headwater.storage.index.index_file import IndexFileMeta
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.merge.rules import added_rows
 from headwater.storage.options import ChangelogProducer, MergeEngine
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.row_numbering import RowNumbering
-from headwater.storage.read.split import BucketFiles
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.sections import Section, key_sections, overlapping_files

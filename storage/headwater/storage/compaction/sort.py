@@ -22,7 +22,7 @@ from headwater.storage.errors import Invalid
 from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
-from headwater.storage.read.split import BucketFiles
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import pack_in_order

@@ -18,7 +18,7 @@ from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.jobs.write import WritePlan
-from headwater.storage.read.split import BucketFiles
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage

@@ -24,8 +24,8 @@ from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.maintenance.matched_rows import Matched, RowMatcher
 from headwater.storage.maintenance.taken_rows import TakenRows, messages_of_taken
 from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.joined_columns import JoinedColumns
-from headwater.storage.read.split import BucketFiles
 from headwater.storage.rows.ingest import coerce
 from headwater.storage.scan.row_ranges import RowRange, row_ranges
 from headwater.storage.scan.split import Split

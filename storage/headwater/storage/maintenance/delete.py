@@ -29,8 +29,9 @@ from headwater.storage.index.index_file import (
 from headwater.storage.index.manifest import has_one_file_a_bucket, index_entries
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.predicate.filter import Predicate, columns_of, filter_rows, to_expression
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.data_file_reader import DataFileReader
-from headwater.storage.read.split import BucketFiles, read_split
+from headwater.storage.read.split import read_split
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import Split

@@ -25,7 +25,7 @@ from headwater.storage.index.file_index.data_file import (
     index_files,
 )
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.read.split import BucketFiles
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.file_indexes import FileIndex, takes_type, written_file_indexes

@@ -35,7 +35,7 @@ from headwater.storage.predicate.filter import (
     filter_rows,
     to_expression,
 )
-from headwater.storage.read.split import BucketFiles
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.rows.gather import take_rows
 from headwater.storage.rows.ingest import coerce
 from headwater.storage.rows.kinds import RowKind

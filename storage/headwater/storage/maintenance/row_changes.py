@@ -28,8 +28,9 @@ from headwater.storage.maintenance.matched_rows import RowMatcher
 from headwater.storage.maintenance.taken_rows import TakenRows, messages_of_taken
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.rules import MergeRules
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.data_file_reader import DataFileReader
-from headwater.storage.read.split import BucketFiles, read_split
+from headwater.storage.read.split import read_split
 from headwater.storage.rows.ingest import coerce
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.plan import plan_snapshot

@@ -12,8 +12,8 @@ import pyarrow as pa
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.read.batches import coalesced, filtered
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.raw_rows import without_deletes
-from headwater.storage.read.split import BucketFiles
 from headwater.storage.scan.split import Split
 from headwater.storage.schema.system_fields import ROW_ID_FIELD
 from headwater.storage.table_storage import TableStorage

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.read.split import BucketFiles
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.scan.split import Split
 from headwater.storage.table_storage import TableStorage
 
