@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from headwater.catalog.sql.database.engine import SqlDatabase
+from headwater.server.recurring import recurring
 from headwater.storage.clock import TOLERANCE_MILLIS, Clock
 from headwater.storage.errors import HeadwaterError
 
@@ -54,7 +54,7 @@ class ClockWatch:
 @contextmanager
 def watching_clocks(database: SqlDatabase, seconds: float = _SECONDS) -> Iterator[None]:
     """Compare the clocks at once, and every so many seconds while the block runs."""
-    watch, stop = ClockWatch(database.clock), threading.Event()
+    watch = ClockWatch(database.clock)
 
     def look() -> None:
         try:
@@ -63,16 +63,7 @@ def watching_clocks(database: SqlDatabase, seconds: float = _SECONDS) -> Iterato
             _LOG.debug("the database server's clock is not known: %s", error)
         watch.look()
 
-    def work() -> None:
-        while not stop.wait(seconds):
-            look()
-
     # Before any request is answered: its credential may be one that is over by that clock alone.
     look()
-    thread = threading.Thread(target=work, name="clocks", daemon=True)
-    thread.start()
-    try:
+    with recurring("clocks", look, seconds):
         yield
-    finally:
-        stop.set()
-        thread.join(timeout=5)

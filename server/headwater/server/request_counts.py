@@ -15,6 +15,7 @@ from headwater.catalog.model.events import ObjectKind, Subject
 from headwater.catalog.model.origin import Origin
 from headwater.catalog.sql.events.counted_requests import CountedRequests
 from headwater.server.dependencies import decode_segment
+from headwater.server.recurring import recurring
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.runtime import Runtime
 
@@ -197,25 +198,14 @@ def recording(
         failed: Told each time that events could not be written; they are kept for the next time.
         seconds: The seconds.
     """
-    stop = threading.Event()
 
     def work() -> None:
-        while True:
-            is_last = stop.wait(seconds)
-            for counts in noted:
-                try:
-                    counts.write(record)
-                except (HeadwaterError, SQLAlchemyError) as error:
-                    failed()
-                    _LOG.warning("the feed has no events of requests yet: %s", error)
-            if is_last:
-                return
+        for counts in noted:
+            try:
+                counts.write(record)
+            except (HeadwaterError, SQLAlchemyError) as error:
+                failed()
+                _LOG.warning("the feed has no events of requests yet: %s", error)
 
-    thread = threading.Thread(target=work, name="audit", daemon=True)
-    thread.start()
-    try:
+    with recurring("audit", work, seconds, at_end=True):
         yield
-    finally:
-        stop.set()
-        # A database that is away does not keep the server from ending.
-        thread.join(timeout=5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from headwater.catalog.sql import SqlCatalog
 from headwater.server.metrics import Metrics
 from headwater.server.readiness import SECONDS_TO_WAIT, ask
+from headwater.server.recurring import recurring
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.steps import step
 
@@ -101,24 +101,17 @@ def sweeping(
     if not seconds:
         yield
         return
-    stop, sweeps = threading.Event(), Sweeps(metrics)
+    sweeps = Sweeps(metrics)
 
     def work() -> None:
-        while not stop.wait(seconds):
-            try:
-                found = catalogs()
-            except HeadwaterError as error:
-                metrics.swept("", None)
-                _LOG.warning("nothing was swept: %s", error)
-                continue
-            sweeps.sweep(found)
-            _expire(expire_events, metrics)
+        try:
+            found = catalogs()
+        except HeadwaterError as error:
+            metrics.swept("", None)
+            _LOG.warning("nothing was swept: %s", error)
+            return
+        sweeps.sweep(found)
+        _expire(expire_events, metrics)
 
-    thread = threading.Thread(target=work, name="sweep", daemon=True)
-    thread.start()
-    try:
+    with recurring("sweep", work, seconds):
         yield
-    finally:
-        stop.set()
-        # A sweep that waits for storage does not keep the server from ending: it can be repeated.
-        thread.join(timeout=5)
