@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from sqlalchemy import delete, select
+from tests.catalog.conftest import Clock
 from tests.conftest import NewSqlite
 
 from headwater.catalog.model.identifier import Identifier
@@ -21,7 +21,6 @@ from headwater.catalog.sql.outbox.warehouse_marker import KEPT_SECONDS
 from headwater.storage.errors import HeadwaterError, NotFound, OutcomeUnknown, Unavailable
 from headwater.storage.files.layout import WAREHOUSE_MARKER
 from headwater.storage.files.local import LocalFileAccess
-from headwater.storage.runtime import Runtime
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
 
@@ -29,30 +28,6 @@ ORDERS, MORE = Identifier("sales", "orders"), Identifier("sales", "more")
 SCHEMA = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
 
 Open = Callable[..., SqlCatalog]
-
-
-class Clock:
-    """A clock that a test turns."""
-
-    seconds = 1_700_000_000.0
-
-    @property
-    def runtime(self) -> Runtime:
-        return Runtime(
-            lambda: int(self.seconds * 1000),
-            lambda: str(uuid.uuid4()),
-            lambda _: None,
-            monotonic=lambda: self.seconds,
-        )
-
-    def pass_by(self) -> None:
-        """Let the time pass for which a look at the warehouse counts."""
-        self.seconds += KEPT_SECONDS
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
@@ -147,14 +122,14 @@ def test_nothing_is_written_beneath_a_disk_that_is_not_mounted(
     _commit(catalog, 2)
     lake.rename(lake.with_name("disk"))
     lake.mkdir()
-    clock.pass_by()
+    clock.turn(seconds=KEPT_SECONDS)
     _refused(catalog, 3)
     # Nor by a server that is started meanwhile.
     _refused(opening(lake), 3)
     assert list(lake.iterdir()) == []
     lake.rmdir()
     lake.with_name("disk").rename(lake)
-    clock.pass_by()
+    clock.turn(seconds=KEPT_SECONDS)
     assert _commit(catalog, 3)
 
 
@@ -166,7 +141,7 @@ def test_nor_before_that_is_noticed(catalog: SqlCatalog, lake: Path, clock: Cloc
     assert list(lake.iterdir()) == []
     lake.rmdir()
     lake.with_name("disk").rename(lake)
-    clock.pass_by()
+    clock.turn(seconds=KEPT_SECONDS)
     catalog.operation.sweep()
     assert catalog.operation.backlog().decisions == 0
     catalog.tables.create(MORE, SCHEMA, ignore_if_exists=True)
@@ -183,7 +158,7 @@ def test_nothing_is_written_where_another_warehouse_is(
     lake.rename(tmp_path / "disk")
     (tmp_path / "other").rename(lake)
     before = sorted(lake.rglob("*"))
-    clock.pass_by()
+    clock.turn(seconds=KEPT_SECONDS)
     _refused(catalog, 3)
     with pytest.raises(Unavailable, match="is not the marker of warehouse 'main'"):
         catalog.reconciler.reconcile(apply=True)
@@ -211,7 +186,7 @@ def test_one_that_an_older_version_made_gets_its_marker(
 def test_reconciling_gives_it_one_again(catalog: SqlCatalog, lake: Path, clock: Clock) -> None:
     before = _id(lake)
     (lake / WAREHOUSE_MARKER).unlink()
-    clock.pass_by()
+    clock.turn(seconds=KEPT_SECONDS)
     catalog.reconciler.reconcile()
     _refused(catalog, 2)
     catalog.reconciler.reconcile(apply=True)
@@ -224,7 +199,7 @@ def test_what_is_no_marker_is_another_ones(
     catalog: SqlCatalog, lake: Path, clock: Clock, content: str
 ) -> None:
     (lake / WAREHOUSE_MARKER).write_text(content)
-    clock.pass_by()
+    clock.turn(seconds=KEPT_SECONDS)
     _refused(catalog, 2)
     assert (lake / WAREHOUSE_MARKER).read_text() == content
 
@@ -238,7 +213,7 @@ def test_a_copy_beside_the_original_has_to_be_meant(
     with pytest.raises(Unavailable, match="is the marker of warehouse 'main'"):
         copy.tables.create(MORE, SCHEMA)
     (tmp_path / "copy" / WAREHOUSE_MARKER).unlink()
-    clock.pass_by()
+    clock.turn(seconds=KEPT_SECONDS)
     copy.tables.create(MORE, SCHEMA)
     assert dict(_known(catalog)) == {"main": _id(lake), "copy": _id(tmp_path / "copy")}
     assert _commit(catalog, 2)
@@ -252,7 +227,7 @@ def test_an_empty_warehouse_may_be_anywhere_and_have_any_name(
     renamed = opening(lake, "renamed")
     assert (_known(renamed), _id(lake)) == ([("renamed", first)], first)
     shutil.rmtree(lake)
-    clock.pass_by()
+    clock.turn(seconds=KEPT_SECONDS)
     renamed.databases.create("sales")
     renamed.tables.create(ORDERS, SCHEMA)
     assert _known(renamed) == [("renamed", _id(lake))]
@@ -269,7 +244,7 @@ def test_storage_that_does_not_answer_is_not_said_to_be_missing(
 
     with monkeypatch.context() as broken:
         broken.setattr(LocalFileAccess, "read", fail)
-        clock.pass_by()
+        clock.turn(seconds=KEPT_SECONDS)
         assert _commit(catalog, 2)
         catalog.operation.check_storage()
     assert _commit(catalog, 3)

@@ -13,6 +13,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from tests import plain_http
+from tests.catalog.conftest import Clock
 from tests.conftest import NewSqlite, Serve
 
 from headwater.catalog.model.identifier import Identifier
@@ -27,7 +28,7 @@ from headwater.server.metrics import Metrics
 from headwater.server.probes import WarehouseStorage
 from headwater.storage.errors import Forbidden, HeadwaterError, Unavailable
 from headwater.storage.files.layout import WAREHOUSE_MARKER
-from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.table_schema import Schema
 
 ORDERS, MORE = Identifier("sales", "orders"), Identifier("sales", "more")
@@ -35,26 +36,6 @@ SCHEMA = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
 KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
 
 Open = Callable[..., SqlCatalog]
-
-
-class Clock:
-    """A clock that a test turns."""
-
-    seconds = 1_700_000_000.0
-
-    @property
-    def runtime(self) -> Runtime:
-        return Runtime(
-            lambda: int(self.seconds * 1000),
-            lambda: str(uuid.uuid4()),
-            lambda _: None,
-            monotonic=lambda: self.seconds,
-        )
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 class Bucket:
@@ -177,17 +158,17 @@ def test_one_that_is_missing_or_another_ones_stops_writes_until_it_is_back(
     key = f"main/{WAREHOUSE_MARKER}"
     marker = bucket.read(key)
     bucket.delete(key)
-    clock.seconds += KEPT_SECONDS
+    clock.turn(seconds=KEPT_SECONDS)
     _refused(catalog, bucket, "is missing, and nothing is written")
     other = opening("s3://lake/other", "other")
     other.databases.create("sales")
     other.tables.create(ORDERS, SCHEMA)
     bucket.put(key, bucket.read(f"other/{WAREHOUSE_MARKER}"))
-    clock.seconds += KEPT_SECONDS
+    clock.turn(seconds=KEPT_SECONDS)
     _refused(catalog, bucket, "is not the marker of warehouse 'main'")
     assert other.tables.get(ORDERS) is not None
     bucket.put(key, marker)
-    clock.seconds += KEPT_SECONDS
+    clock.turn(seconds=KEPT_SECONDS)
     catalog.operation.check_storage()
     assert _write(catalog) == 2
 
@@ -210,7 +191,7 @@ def test_a_store_that_takes_no_writes_is_not_ready(
 ) -> None:
     restricted = opening("s3://lake/main", options=bucket.user("someone", actions))
     restricted.operation.check_storage()
-    clock.seconds += 60
+    clock.turn(seconds=60)
     _ask_for_keys(bucket)
     with pytest.raises(kind, match="s3://lake/main"):
         restricted.operation.check_storage()
@@ -262,7 +243,7 @@ def test_managers_are_told_which_warehouse_is_down_and_others_are_not(
 
     def comes(fault: str | None, *warehouses: str) -> bool:
         """True once the warehouse ``main`` has that fault, and the other one none."""
-        clock.seconds += 1
+        clock.turn(seconds=1)
         answer = ask(path, Scope.MANAGE, *warehouses).json()
         assert (answer["ready"], answer["failed"]) == (True, [])
         found = {each["name"]: (each["ready"], each["message"]) for each in answer["warehouses"]}
