@@ -17,6 +17,7 @@ from headwater.catalog.table.scan import Changes, Rows
 from headwater.catalog.table.served_rows import ServedScan
 from headwater.spark.source.batch_read import pack_splits
 from headwater.spark.source.read_counter import Measured, WorkerCounter
+from headwater.spark.source.task_frame import task_frame
 from headwater.spark.types import conform, spark_arrow_schema
 from headwater.storage.read.positioned_rows import bucketed_rows, positioned_rows
 from headwater.storage.scan.split import Split
@@ -66,8 +67,9 @@ def worker_frame(
         packed = pack_splits([[split] for split in splits], options, parallelism)
     # Without the plan, which every task would get.
     bare = rows.narrowed(rows.columns, rows.predicate)
-    tasks = spark.range(0, len(packed), 1, len(packed))
-    return tasks.mapInArrow(partial(_read, bare, packed, schema, places, counter), schema)
+    work = partial(_read, bare, packed, schema, places, counter)
+    row_count = None if rows.is_served else sum(split.row_count for split in splits)
+    return task_frame(spark, len(packed), work, schema, row_count)
 
 
 def _read(

@@ -1,0 +1,49 @@
+"""How Spark joins tables whose rows Python workers merge: by sizes that it can rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark_sessions import kind_of_session
+
+from headwater.spark import SparkLake
+
+pytestmark = [pytest.mark.spark]
+
+ROWS = 3000
+JOIN = "SELECT a.id, a.amount + b.amount AS total FROM shop.sales a JOIN shop.sales b USING (id)"
+THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
+
+
+@pytest.fixture
+def merged(spark: SparkSession, lake: SparkLake) -> Iterator[SparkLake]:
+    """A lake with a table of rows that are merged when they are read."""
+    if kind_of_session() == "connect":
+        pytest.skip("plans are not shown")
+    before = spark.conf.get(THRESHOLD)
+    options = {"bucket": "1", "write-only": "true"}
+    rows = spark.range(ROWS).selectExpr("id", "id * 2 AS amount")
+    lake.sql("CREATE DATABASE IF NOT EXISTS shop")
+    lake.create_table("shop.sales", rows.schema, primary_keys=["id"], options=options)
+    lake.write(rows, "shop.sales")
+    lake.write(rows.where("id % 10 = 0").selectExpr("id", "amount + 1 AS amount"), "shop.sales")
+    yield lake
+    assert before is not None
+    spark.conf.set(THRESHOLD, before)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "join"), [("20kB", "SortMergeJoin"), ("1MB", "BroadcastHashJoin")]
+)
+def test_only_what_is_small_is_broadcast(
+    spark: SparkSession, merged: SparkLake, threshold: str, join: str
+) -> None:
+    spark.conf.set(THRESHOLD, threshold)
+    frame = merged.sql(JOIN)
+    plan = frame._jdf.queryExecution().sparkPlan().toString()
+    assert "MapInArrow" in plan
+    assert join in plan
+    expected = 2 * (sum(range(0, 2 * ROWS, 2)) + len(range(0, ROWS, 10)))
+    assert sum(row.total for row in frame.collect()) == expected
