@@ -21,7 +21,7 @@ def recurring(
 
     Args:
         name: The thread's name.
-        work: What is done.
+        work: Called each time.
         seconds: The seconds between the end of one time and the begin of the next.
         at_end: True if it is also done when the block ends.
     """
