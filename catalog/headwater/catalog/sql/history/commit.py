@@ -428,18 +428,18 @@ def _table_of(offer: Offer, record: TableRecord | None) -> TableRecord:
     """The table.
 
     Raises:
+        NotFound, Unsupported: Nothing can be committed to it.
         Invalid: The snapshot has the uuid of the one that it builds on, and no client could tell
             which of them it sees.
-        NotFound, Unsupported: Nothing can be committed to it.
     """
+    if record is None or (offer.table_id is not None and record.id != offer.table_id):
+        raise table_not_found(offer.identifier)
+    record.require_snapshots()
     if offer.snapshot.uuid is not None and offer.snapshot.uuid == offer.base_uuid:
         raise Invalid(
             f"table {offer.identifier}: snapshot {offer.snapshot.id} has the uuid of its base, "
             f"{offer.base_uuid}; give each snapshot a uuid of its own"
         )
-    if record is None or (offer.table_id is not None and record.id != offer.table_id):
-        raise table_not_found(offer.identifier)
-    record.require_snapshots()
     return record
 
 
