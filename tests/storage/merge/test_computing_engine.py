@@ -213,7 +213,7 @@ def test_a_table_is_written_read_and_compacted(
     columns: list[str],
     least: int,
 ) -> None:
-    monkeypatch.setattr("headwater.storage.read.split._WINDOWS_IN_BUFFER", 1 << 20)
+    monkeypatch.setattr("headwater.storage.read.bucket_files._WINDOWS_IN_BUFFER", 1 << 20)
     table = _table(tmp_path, options)
     model: dict[_Key, _Row] = {}
     numbers = itertools.count()
