@@ -324,23 +324,17 @@ class Metrics:
         with suppress(HeadwaterError):
             if self._backlog is not None:
                 found = self._bounded(self._backlog())
-                count = {name: float(each.decisions) for name, each in found.items()}
-                age = {name: each.oldest_millis / 1000 for name, each in found.items()}
                 told = "Decisions that storage has yet to follow."
-                registry.register(_Sampled("headwater_outbox_decisions", told, count, "warehouse"))
-                told = "How old the oldest of them is."
-                registry.register(
-                    _Sampled("headwater_outbox_oldest_seconds", told, age, "warehouse")
-                )
+                names = "headwater_outbox_decisions", "headwater_outbox_oldest_seconds"
+                waiting = {
+                    name: (each.decisions, each.oldest_millis) for name, each in found.items()
+                }
+                _register_waiting(registry, names, told, waiting, "warehouse")
             found_late = self._undelivered()
-            count = {sink: float(each.events) for sink, each in found_late.items()}
-            age = {sink: each.oldest_millis / 1000 for sink, each in found_late.items()}
             told = "Events of the change feed that a sink has yet to get."
-            registry.register(_Sampled("headwater_events_undelivered", told, count, "sink"))
-            told = "How old the oldest of them is."
-            registry.register(
-                _Sampled("headwater_events_undelivered_oldest_seconds", told, age, "sink")
-            )
+            names = "headwater_events_undelivered", "headwater_events_undelivered_oldest_seconds"
+            waiting = {sink: (each.events, each.oldest_millis) for sink, each in found_late.items()}
+            _register_waiting(registry, names, told, waiting, "sink")
             expiry = None if self._token_expiry is None else self._token_expiry()
             if expiry is not None:
                 told = "The time until the next token of the database expires."
@@ -369,6 +363,20 @@ def _outcome(answer: bool | HeadwaterError) -> str:
         case HeadwaterError():
             return "refused"
     return "success" if answer else "conflict"
+
+
+def _register_waiting(
+    registry: CollectorRegistry,
+    names: tuple[str, str],
+    told: str,
+    waiting: Mapping[str, tuple[int, int]],
+    label: str,
+) -> None:
+    """Show how many wait, and how old the oldest is, whose milliseconds are given."""
+    counts = {key: float(count) for key, (count, _) in waiting.items()}
+    ages = {key: oldest / 1000 for key, (_, oldest) in waiting.items()}
+    registry.register(_Sampled(names[0], told, counts, label))
+    registry.register(_Sampled(names[1], "How old the oldest of them is.", ages, label))
 
 
 class _Sampled(Collector):
