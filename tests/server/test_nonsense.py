@@ -148,9 +148,19 @@ def test_a_snapshot_has_not_the_uuid_of_its_base(
 
 
 def test_a_message_does_not_repeat_a_long_request(http: httpx.Client, orders: str) -> None:
-    answer = http.post(f"{orders}/read", json={"where": "amount = " + "-" * 500_000 + "1"})
+    answer = http.post(f"{orders}/read", json={"where": "amount = " + "-" * 200_000 + "1"})
     assert answer.status_code == 400
     assert len(answer.content) < 5000
+
+
+def test_a_condition_that_takes_long_to_read_is_refused_unread(
+    http: httpx.Client, orders: str
+) -> None:
+    longest = "amount = 1" + " " * (262_144 - 10)
+    assert http.post(f"{orders}/read", json={"where": longest}).status_code == 200
+    answer = http.post(f"{orders}/read", json={"where": longest + " "})
+    assert answer.status_code == 400
+    assert "'where' has 262,145 characters, and may have 262,144" in answer.text
 
 
 def test_a_number_of_a_billion_digits_stops_nobody(http: httpx.Client, orders: str) -> None:

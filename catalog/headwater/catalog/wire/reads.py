@@ -28,6 +28,8 @@ ARROW_STREAM = "application/vnd.apache.arrow.stream"
 _SNAPSHOT = b"headwater.snapshot-id"
 _SCHEMA = b"headwater.table-schema"
 _POLICIES = b"headwater.policies"
+# Reading a condition takes a server some 20 microseconds for each value in it.
+_LONGEST_CONDITION = 262_144
 
 
 class ChangesModel(WireModel):
@@ -60,7 +62,8 @@ class ReadTableRequest(WireModel):
         kind: `rows`; `read-optimized`, only those that need no merge; `audit-log`, with their
             kinds; or `changes`.
         select: The columns, in this order; null means all.
-        where: A SQL condition over the values that the caller is shown.
+        where: A SQL condition over the values that the caller is shown, of at most 262,144
+            characters.
         filter_columns: The columns that `where` names and `select` does not.
         limit: At most so many rows; 0 only describes them.
         snapshot_id: As of this snapshot.
@@ -136,6 +139,11 @@ class ReadTableRequest(WireModel):
         """The request; raises Invalid."""
         if self.kind not in set(ReadKind):
             raise Invalid(f"'{self.kind}' is not a kind of rows, but {', '.join(ReadKind)}")
+        if self.where is not None and len(self.where) > _LONGEST_CONDITION:
+            raise Invalid(
+                f"'where' has {len(self.where):,} characters, and may have {_LONGEST_CONDITION:,}: "
+                "ask with a shorter condition, and filter the rows that come"
+            )
         changes = self.changes
         return ReadRequest(
             kind=ReadKind(self.kind),
