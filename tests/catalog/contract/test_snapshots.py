@@ -233,7 +233,11 @@ def test_tags_that_cannot_be_are_refused(catalog: Catalog, table: Identifier) ->
     for name in ("", "a/b", "../v"):
         with pytest.raises(Invalid):
             catalog.tags.create(table, name, 2)
+    with pytest.raises(Invalid, match=r"tag name 'éé+…' is longer than 240 bytes"):
+        catalog.tags.create(table, "é" * 121, 2)
     for action in (catalog.tags.get, catalog.tags.delete):
+        with pytest.raises(NotFound, match="has no tag"):
+            action(table, "é" * 300)
         with pytest.raises(NotFound) as missing:
             action(table, "none")
         assert missing.value.resource_type is ResourceType.TAG
@@ -314,8 +318,32 @@ def test_a_consumer_that_another_engine_moved_is_seen(
     assert [item.next_snapshot for item in catalog.consumers.list(table).items] == [7]
 
 
+@pytest.mark.usefixtures("history")
+def test_the_longest_names_are_files_names(
+    catalog: Catalog, table: Identifier, directory: Path
+) -> None:
+    name = "é" * 120
+    catalog.tags.create(table, name, 2)
+    catalog.consumers.reset(table, name, 1)
+    catalog.consumers.reset(table, name, 2)
+    assert (directory / "tag" / f"tag-{name}").is_file()
+    assert catalog.tags.get(table, name).snapshot.id == 2
+    assert [each.next_snapshot for each in catalog.consumers.list(table).items] == [2]
+    catalog.tags.delete(table, name)
+    catalog.consumers.reset(table, name, None)
+    assert list(catalog.consumers.list(table).items) == []
+    # Another engine's, whose file has all the letters that a name can have.
+    longest = "t" * (255 - len("tag-"))
+    catalog.tags.create(table, "v1", 2)
+    (directory / "tag" / "tag-v1").rename(directory / "tag" / f"tag-{longest}")
+    assert catalog.tags.get(table, longest).snapshot.id == 2
+    catalog.tags.delete(table, longest)
+    assert list(catalog.tags.list(table).items) == []
+
+
 @pytest.mark.parametrize(
-    ("name", "number"), [("a/b", 1), ("", 1), ("ok", 0), ("ok", -3), ("ok", 2**63)]
+    ("name", "number"),
+    [("a/b", 1), ("", 1), ("n" * 241, 1), ("ok", 0), ("ok", -3), ("ok", 2**63)],
 )
 def test_consumers_that_cannot_be_are_refused(
     catalog: Catalog, table: Identifier, name: str, number: int

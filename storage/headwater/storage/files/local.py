@@ -22,6 +22,8 @@ __all__ = ["LocalFileAccess", "local_path", "local_uri"]
 # Names a temporary file uniquely among the threads of one process.
 _counter = itertools.count()
 _TEMPORARY = ".headwater-tmp"
+# Characters, of at most four bytes each, of the file that a temporary one is for.
+_LONGEST_PART = 40
 # More than what a file system keeps beside a file's name.
 _PROBE_SIZE = 8192
 _DELETE_ATTEMPTS = 100
@@ -76,7 +78,7 @@ class LocalFileAccess:
 
     def read(self, path: str) -> bytes:
         """The file's content; raises NotFound."""
-        with _explained(path):
+        with _explained(path), _none_too_long():
             return Path(local_path(path)).read_bytes()
 
     def exists(self, path: str) -> bool:
@@ -86,7 +88,7 @@ class LocalFileAccess:
 
     def size(self, path: str) -> int:
         """The file's size in bytes; raises NotFound."""
-        with _explained(path):
+        with _explained(path), _none_too_long():
             return os.stat(local_path(path)).st_size
 
     def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
@@ -118,11 +120,8 @@ class LocalFileAccess:
 
     def delete(self, path: str) -> None:
         """Delete a file; nothing happens when it does not exist."""
-        with _explained(path):
-            try:
-                os.unlink(local_path(path))
-            except FileNotFoundError:
-                return
+        with _explained(path), suppress(FileNotFoundError), _none_too_long():
+            os.unlink(local_path(path))
 
     def make_directory(self, directory: str) -> None:
         """Make a directory, and those above it."""
@@ -269,6 +268,8 @@ def _is_temporary(name: str) -> bool:
 
 def _temporary_name(target: str) -> str:
     directory, name = os.path.split(target)
+    # The longest name that a file can have leaves no room for more.
+    name = name[:_LONGEST_PART]
     unique = f"{os.getpid()}-{threading.get_ident()}-{next(_counter)}"
     return os.path.join(directory, f".{name}.{unique}{_TEMPORARY}")
 
@@ -330,6 +331,17 @@ def _flush_file(path: str) -> None:
 
 def _flush_directory(target: str) -> None:
     _flush_file(os.path.dirname(target))
+
+
+@contextmanager
+def _none_too_long() -> Iterator[None]:
+    """Take a file whose name is longer than any can be for one that does not exist."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise FileNotFoundError(*error.args) from error
 
 
 @contextmanager

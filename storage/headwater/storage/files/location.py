@@ -18,6 +18,7 @@ from headwater.storage.files.local import local_path, local_uri
 
 __all__ = [
     "Place",
+    "check_file_label",
     "leads_elsewhere",
     "new_folder",
     "new_location",
@@ -39,7 +40,9 @@ _DEFAULT_PORTS: Mapping[str, str] = {"hdfs": "8020", "http": "80", "https": "443
 # question mark or a hash for no part of the path (pypaimon: ``LocalFileIO._to_file``,
 # ``PyArrowFileIO.to_filesystem_path``).
 _AMBIGUOUS = re.compile(r"[%?#\\]")
-_NO_NAME = re.compile(r"[/\\\x00-\x1f]")
+# With "consumer-" before it or "_SUCCESS" after it, within the 255 bytes of a file name.
+_LONGEST_LABEL = 240
+_NO_NAME = re.compile(r"[/\\\x00-\x1f\ud800-\udfff]")
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
 _BUCKET = re.compile(r"[A-Za-z0-9._-]+")
 _HAVE_BUCKETS = frozenset({"s3", "gs", "oss", "obs", "cosn", "tos", "abfs"})
@@ -135,6 +138,28 @@ def leads_elsewhere(name: str) -> bool:
     """True if a file or folder of that name is, to some client, in another folder."""
     plain = unquote(name) if "%" in name else name
     return plain in (".", "..") or _NO_NAME.search(plain) is not None
+
+
+def check_file_label(label: str, what: str, *, is_new: bool = True) -> None:
+    """Refuse what cannot stand in the name of a file, with a few letters before and after it.
+
+    Args:
+        label: The name that a user gives the thing in the file.
+        what: The thing, for errors: ``tag``.
+        is_new: False for a file that may be there already, whoever wrote it, however long its name.
+
+    Raises:
+        Invalid: It is blank, or too long for a new file, or the file would lie in another folder.
+    """
+    if not label.strip():
+        raise Invalid(f"the name of a {what} must not be blank")
+    if leads_elsewhere(label):
+        raise Invalid(
+            f"{label!r} is not the name of a {what}: it must not contain a slash, percent-encoded "
+            "or not, a control character or half of a character"
+        )
+    if is_new and len(label.encode()) > _LONGEST_LABEL:
+        raise Invalid(f"the {what} name '{label[:40]}…' is longer than {_LONGEST_LABEL} bytes")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
+from headwater.storage.files.location import check_file_label
 from headwater.storage.jobs.expire import delete_tag_data
 from headwater.storage.maintenance.partition_done import delete_success_file, write_success_file
 from headwater.storage.maintenance.tag_periods import TagPeriods, tag_time
@@ -22,7 +23,6 @@ from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_i
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import (
     Tag,
-    check_tag_name,
     delete_tag_file,
     list_tag_files,
     read_tag_file,
@@ -176,7 +176,7 @@ def restore_tag(storage: TableStorage, tag: Tag) -> None:
 
 
 def _existing(storage: TableStorage, name: str) -> Tag:
-    check_tag_name(name)
+    check_file_label(name, "tag", is_new=False)
     tag = read_tag_file(storage.files, storage.layout, name)
     if tag is None:
         raise NotFound(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
-from headwater.storage.files.location import leads_elsewhere
+from headwater.storage.files.location import check_file_label
 from headwater.storage.types.data_type import Json
 
 __all__ = [
@@ -76,13 +76,7 @@ class Consumer:
 
 def check_consumer_id(consumer_id: str) -> None:
     """Refuse an id that cannot name a file; raises Invalid."""
-    if not consumer_id.strip():
-        raise Invalid("a consumer's id must not be blank")
-    if leads_elsewhere(consumer_id):
-        raise Invalid(
-            f"{consumer_id!r} is not a consumer id: it must not contain a slash, percent-encoded "
-            "or not, or a control character"
-        )
+    check_file_label(consumer_id, "consumer")
 
 
 def read_consumer_file(files: FileAccess, layout: TableLayout, consumer_id: str) -> Consumer | None:
@@ -148,5 +142,5 @@ def write_consumer_file(files: FileAccess, layout: TableLayout, consumer: Consum
 
 def delete_consumer_file(files: FileAccess, layout: TableLayout, consumer_id: str) -> None:
     """Delete a consumer; nothing happens when there is none."""
-    check_consumer_id(consumer_id)
+    check_file_label(consumer_id, "consumer", is_new=False)
     files.delete(layout.consumer(consumer_id))

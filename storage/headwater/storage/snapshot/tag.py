@@ -11,10 +11,10 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from headwater.storage.errors import CorruptData, Invalid, NotFound
+from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
-from headwater.storage.files.location import leads_elsewhere
+from headwater.storage.files.location import check_file_label
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import Json
@@ -89,14 +89,8 @@ class Tag:
 
 
 def check_tag_name(name: str) -> None:
-    """Refuse a name that cannot name a file; raises Invalid."""
-    if not name.strip():
-        raise Invalid("a tag's name must not be blank")
-    if leads_elsewhere(name):
-        raise Invalid(
-            f"{name!r} is not a tag name: it must not contain a slash, percent-encoded or not, or "
-            "a control character"
-        )
+    """Refuse a name that cannot be a new tag's; raises Invalid."""
+    check_file_label(name, "tag")
 
 
 def read_tag_file(files: FileAccess, layout: TableLayout, name: str) -> Tag | None:
@@ -164,7 +158,7 @@ def write_tag_file(files: FileAccess, layout: TableLayout, tag: Tag) -> bool:
 
 def delete_tag_file(files: FileAccess, layout: TableLayout, name: str) -> None:
     """Delete a tag's file; nothing happens when there is none."""
-    check_tag_name(name)
+    check_file_label(name, "tag", is_new=False)
     files.delete(layout.tag(name))
 
 

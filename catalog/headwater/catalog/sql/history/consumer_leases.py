@@ -24,8 +24,6 @@ _LONGEST_NAME = 255
 def check_lease(consumer_id: str, owner: str, millis: int) -> None:
     """Refuse what cannot be a lease; raises Invalid."""
     check_consumer_id(consumer_id)
-    if len(consumer_id) > _LONGEST_NAME:
-        raise Invalid(f"a consumer's id has at most {_LONGEST_NAME} characters")
     if not owner.strip() or len(owner) > _LONGEST_NAME:
         raise Invalid(
             f"the owner of a lease is a name of 1 to {_LONGEST_NAME} characters, not '{owner}'"

@@ -113,7 +113,8 @@ class SqlConsumers:
         force: bool = False,
     ) -> None:
         """Move a consumer, creating it if need be; None deletes it."""
-        check_consumer_id(consumer_id)
+        if next_snapshot is not None:
+            check_consumer_id(consumer_id)
         record = settled_table(self._context, self._outbox, identifier)
         if owner is None:
             with self._context.database.read() as connection:
