@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pyarrow as pa
@@ -273,3 +274,27 @@ def test_a_store_that_does_not_answer_is_unavailable() -> None:
         files.read("s3://b/x")
     # A sentence, without the store's own debugging.
     assert "\n" not in raised.value.message
+
+
+@pytest.mark.parametrize("work", ["list", "folders", "walk", "delete_tree"])
+def test_a_listing_that_the_store_refuses_is_forbidden(work: str) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            endpoint = f"http://127.0.0.1:{server.server_port}"
+            files = open_file_access("s3://b/x", {"s3.endpoint": endpoint, **KEYS})
+            with pytest.raises(Forbidden, match="list s3://b/d: allow them s3:ListBucket"):
+                list(getattr(files, work)("s3://b/d") or ())
+        finally:
+            server.shutdown()
+            thread.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "session_token": ("s3.session.token", "s3.session-token", "fs.s3.securityToken"),
     "region": ("s3.region", "fs.s3.region", "s3.endpoint.region"),
 }
+# obstore has kinds of errors for what concerns one object; a listing that is refused is of none.
+_REFUSED_LIST = re.compile(r"list request: .*status code: (401|403)\b")
 _PATH_STYLE = ("s3.path.style.access", "s3.path-style-access")
 
 
@@ -208,4 +211,9 @@ def _explained(path: str) -> Iterator[None]:
     except (BaseError, OSError) as error:
         # The store's own debugging follows its sentence, and would reach the client.
         sentence = str(error).partition("\n")[0]
+        if _REFUSED_LIST.search(sentence):
+            raise Forbidden(
+                f"the object store does not let these keys list {path}: allow them s3:ListBucket, "
+                "or check the keys in s3.*"
+            ) from error
         raise Unavailable(f"cannot access {path}: {sentence}") from error
