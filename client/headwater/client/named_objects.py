@@ -134,7 +134,9 @@ class RestNamedObjects(Generic[ContentT, ChangeT, InfoT, AnswerT]):
 
     def replace(self, identifier: Identifier, content: ContentT) -> None:
         """Let an object say something else; NotFound; Unsupported when the server cannot."""
-        body = self._shape.replace(content)
+        self._replace(identifier, self._shape.replace(content))
+
+    def _replace(self, identifier: Identifier, body: BaseModel) -> None:
         try:
             self._requests.post(Empty, body, *self._path(identifier), "replace")
         except NotFound as error:

@@ -42,6 +42,13 @@ class RestViews(RestNamedObjects[ViewSchema, ViewChange, ViewInfo, GetViewRespon
     def __init__(self, requests: Requests) -> None:
         super().__init__(requests, _VIEW)
 
+    def replace(
+        self, identifier: Identifier, content: ViewSchema, *, keep_properties: bool = False
+    ) -> None:
+        """Let a view say something else; NotFound; Unsupported when the server cannot."""
+        body = ReplaceViewRequest.of(content, keep_properties=keep_properties)
+        self._replace(identifier, body)
+
     def rename(self, source: Identifier, destination: Identifier) -> None:
         """Give a view another name; NotFound (VIEW, DATABASE), AlreadyExists (VIEW)."""
         self._rename(source, destination)

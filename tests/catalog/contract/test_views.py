@@ -106,6 +106,17 @@ def test_a_view_is_changed(catalog: Catalog, view: Identifier) -> None:
     )
 
 
+def test_another_query_leaves_the_properties(catalog: Catalog, view: Identifier) -> None:
+    catalog.views.alter(view, [SetOption("team", "shipping"), UpdateComment("kept")])
+    content = ViewSchema((), "SELECT 2", {}, "another", {"x": "y"})
+    catalog.views.replace(view, content, keep_properties=True)
+    kept = ViewSchema((), "SELECT 2", {}, "kept", {**VIEW.options, "team": "shipping"})
+    assert catalog.views.get(view).schema == kept
+    catalog.views.drop(view)
+    with pytest.raises(NotFound):
+        catalog.views.replace(view, content, keep_properties=True)
+
+
 def test_a_view_gets_another_name(catalog: Catalog, view: Identifier) -> None:
     before = catalog.views.get(view)
     catalog.databases.create("archive")

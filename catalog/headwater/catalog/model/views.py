@@ -121,6 +121,22 @@ class Views(NamedObjects[ViewSchema, ViewChange, ViewInfo], Protocol):
     Tables and views have name spaces of their own: engines look for a table first.
     """
 
+    def replace(
+        self, identifier: Identifier, content: ViewSchema, *, keep_properties: bool = False
+    ) -> None:
+        """Let a view say something else, in one step; see `NamedObjects.replace`.
+
+        Args:
+            identifier: The view.
+            content: Its columns and queries, and its comment and options.
+            keep_properties: True leaves it the comment and the options that it has.
+
+        Raises:
+            NotFound: No such view.
+            Unsupported: The server cannot do it.
+        """
+        ...
+
     def rename(self, source: Identifier, destination: Identifier) -> None:
         """Give a view another name; NotFound (VIEW, DATABASE), AlreadyExists (VIEW)."""
         ...

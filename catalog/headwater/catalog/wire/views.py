@@ -126,16 +126,18 @@ class ReplaceViewRequest(WireModel):
 
     Attributes:
         schema: The view's columns and queries.
+        keep_properties: True leaves the view its comment and options, whatever `schema` says.
     """
 
-    model_config = example({"schema": _VIEW_SCHEMA})
+    model_config = example({"schema": _VIEW_SCHEMA, "keepProperties": True})
 
     view_schema: ViewSchemaModel = Field(alias="schema")
+    keep_properties: bool = Field(default=False, alias="keepProperties")
 
     @staticmethod
-    def of(schema: ViewSchema) -> ReplaceViewRequest:
+    def of(schema: ViewSchema, *, keep_properties: bool = False) -> ReplaceViewRequest:
         """The wire form."""
-        return ReplaceViewRequest(schema=ViewSchemaModel.of(schema))
+        return ReplaceViewRequest(schema=ViewSchemaModel.of(schema), keepProperties=keep_properties)
 
 
 class AddDialectModel(WireModel):

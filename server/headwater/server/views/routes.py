@@ -125,7 +125,11 @@ def replace_view(
 
     The id, the owner and the permissions stay. Headwater's own, not Paimon's.
     """
-    catalog.views.replace(Identifier(database, view), body.view_schema.view_schema())
+    catalog.views.replace(
+        Identifier(database, view),
+        body.view_schema.view_schema(),
+        keep_properties=body.keep_properties,
+    )
     return Empty()
 
 

@@ -172,30 +172,29 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
     def alter(self, identifier: Identifier, changes: Sequence[ChangeT]) -> None:
         """Apply changes, all or none; nobody else changes the object meanwhile."""
 
-        def following(document: str) -> str:
-            content = self._shape.from_json(document)
-            return self._shape.to_json(self._shape.changed(identifier, content, changes))
-
-        self._rewrite("alter", identifier, following)
+        self._rewrite(
+            "alter", identifier, lambda content: self._shape.changed(identifier, content, changes)
+        )
 
     def replace(self, identifier: Identifier, content: ContentT) -> None:
         """Let an object say something else; it stays the same object; NotFound."""
-        document = self._shape.to_json(content)
-        self._rewrite("replace", identifier, lambda _: document)
+        self._rewrite("replace", identifier, lambda _: content)
 
     def _rewrite(
         self,
         verb: Literal["alter", "replace"],
         identifier: Identifier,
-        following: Callable[[str], str],
+        following: Callable[[ContentT], ContentT],
     ) -> None:
+        """Let an object say what follows from what it says; nobody changes it meanwhile."""
+
         def work(connection: Connection) -> None:
             row = self._lock(connection, identifier)
             connection.execute(
                 update(self._model)
                 .where(self._model.id == row.id)
                 .values(
-                    document=following(row.document),
+                    document=self._shape.to_json(following(self._shape.from_json(row.document))),
                     **updated(self._context.runtime.now_millis()),
                 )
             )

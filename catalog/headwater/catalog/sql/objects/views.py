@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewChange, ViewInfo, ViewSchema, changed_view
 from headwater.catalog.sql.database.context import CatalogContext
@@ -33,6 +35,18 @@ class SqlViews(SqlNamedObjects[ViewSchema, ViewChange, ViewInfo]):
 
     def __init__(self, context: CatalogContext) -> None:
         super().__init__(context, _VIEW)
+
+    def replace(
+        self, identifier: Identifier, content: ViewSchema, *, keep_properties: bool = False
+    ) -> None:
+        """Let a view say something else; it stays the same view; NotFound."""
+        if not keep_properties:
+            return super().replace(identifier, content)
+
+        def following(before: ViewSchema) -> ViewSchema:
+            return replace(content, comment=before.comment, options=before.options)
+
+        return self._rewrite("replace", identifier, following)
 
     def rename(self, source: Identifier, destination: Identifier) -> None:
         """Give a view another name; NotFound (VIEW, DATABASE), AlreadyExists (VIEW)."""

@@ -124,11 +124,8 @@ def _alter(statement: Statement, context: SqlContext) -> None:
     elif statement.accept("UNSET", "TBLPROPERTIES"):
         views.alter(name, unset_properties(statement))
     elif statement.accept("AS"):
-        query = _read_query(statement)
-        before = views.get(name).schema
-        options = dict(before.options)
-        definition = _Definition(comment=before.comment, options=options, query=query)
-        views.replace(name, _view_schema(name, definition, context))
+        definition = _Definition(query=_read_query(statement))
+        views.replace(name, _view_schema(name, definition, context), keep_properties=True)
     else:
         raise statement.unexpected("AS, RENAME TO, SET TBLPROPERTIES or UNSET TBLPROPERTIES")
 
