@@ -23,6 +23,7 @@ from headwater.spark.sql.dml.insert import HANDLERS as INSERT
 from headwater.spark.sql.dml.merge import HANDLERS as MERGE
 from headwater.spark.sql.grants.grant import HANDLERS as GRANT
 from headwater.spark.sql.grants.show import HANDLERS as SHOW_GRANTS
+from headwater.spark.sql.identifier_clauses import with_plain_names
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.show.describe import HANDLERS as DESCRIBE
 from headwater.spark.sql.show.listings import HANDLERS as SHOW
@@ -68,7 +69,7 @@ def run_sql(text: str, context: SqlContext) -> DataFrame:
         Invalid: The text is none or several statements, or one that cannot be read.
         Unsupported: The statement is of a kind that Headwater does not know.
     """
-    statements = split_statements(text)
+    statements = split_statements(with_plain_names(text))
     if len(statements) != 1:
         raise Invalid(f"one statement is expected, and there are {len(statements)}")
     with users_words():

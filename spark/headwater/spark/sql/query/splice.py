@@ -10,6 +10,7 @@ from headwater.catalog.model.views import ViewInfo
 from headwater.spark.names import quoted
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.identifier_clauses import with_plain_names
 from headwater.spark.sql.query.function_calls import called_functions
 from headwater.spark.sql.query.metadata_columns import Place, exclusion
 from headwater.spark.sql.query.references import Qualifier, Reference, find_references
@@ -45,6 +46,7 @@ class _Splicer:
     _temporary: frozenset[str] | None = None
 
     def splice(self, text: str, database: str | None) -> str:
+        text = with_plain_names(text)
         references, qualifiers, named = find_references(text)
         changes: list[tuple[int, int, str]] = []
         unaliased: dict[tuple[str, ...], str] = {}
