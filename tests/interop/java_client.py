@@ -577,6 +577,8 @@ def _from_java(value: Any, root: str) -> object:
             return _EPOCH + dt.timedelta(microseconds=value.toMicros())
         case "DATE":
             return _EPOCH.date() + dt.timedelta(days=value)
+        case "VECTOR":
+            return [float(each) for each in value.toFloatArray()]
         case "ARRAY":
             return [_element(value, at) for at in range(value.size())]
     result: object = value

@@ -24,6 +24,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
     refuse_kept,
 )
 
@@ -63,7 +64,7 @@ def spark_type(data_type: DataType) -> st.DataType:
             return st.TimeType(data_type.precision)
         case AtomicType():
             return _PLAIN[data_type.root]
-        case ArrayType():
+        case ArrayType() | VectorType():
             return st.ArrayType(spark_type(data_type.element))
         case MapType():
             return st.MapType(spark_type(data_type.key), spark_type(data_type.value))

@@ -328,6 +328,7 @@ def test_what_is_not_understood_creates_nothing(run: Run) -> None:
         "STRUCT<a: INT NOT NULL COMMENT 'x', `b c`: ARRAY<DECIMAL(10, 2) NOT NULL>>",
         "MAP<STRING, MAP<INT, VARIANT NOT NULL>>",
         "MULTISET<DATE>",
+        "VECTOR<FLOAT NOT NULL, 768>",
     ],
 )
 def test_types_are_written_as_they_are_read(written: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -19,7 +20,15 @@ from headwater.storage.files.local import LocalFileAccess, local_uri
 from headwater.storage.formats.protocol import DataFileFormat
 from headwater.storage.formats.registry import FORMATS, format_named, format_of_file
 from headwater.storage.read.file_columns import evolve
-from headwater.storage.types.data_type import DataField, DataType, Json, parse_type, to_arrow
+from headwater.storage.types.atomic_type import AtomicType, Root, VectorType
+from headwater.storage.types.data_type import (
+    ArrayType,
+    DataField,
+    DataType,
+    Json,
+    parse_type,
+    to_arrow,
+)
 
 FILES = LocalFileAccess()
 
@@ -65,6 +74,11 @@ FIELDS = (
     field(24, "row", ROW),
     field(25, "deep", {"type": "ARRAY", "element": {"type": "ARRAY", "element": MAP}}),
     field(26, "rows", {"type": "MAP", "key": "STRING", "value": ROW}),
+)
+VECTORS = (
+    field(0, "floats", {"type": "VECTOR", "element": "FLOAT", "length": 3}),
+    field(1, "flags", {"type": "VECTOR NOT NULL", "element": "BOOLEAN NOT NULL", "length": 1}),
+    field(2, "longs", {"type": "VECTOR", "element": "BIGINT NOT NULL", "length": 2}),
 )
 VALUES: Mapping[str, object] = {
     "b": True,
@@ -382,6 +396,37 @@ def test_a_files_format_is_the_extension_of_its_name() -> None:
             format_of_file(f"file:///t/{name}")
     with pytest.raises(Unsupported, match=r"changelog-file\.format=lance"):
         format_named("lance", "changelog-file.format")
+
+
+@pytest.mark.parametrize("name", ["parquet", "avro"])
+def test_vectors_lie_as_lists(name: str, tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "floats": [[1.5, float("inf"), -0.0], None, [0, 1, 2], None],
+            "flags": [[True], [False], [True], [False]],
+            "longs": [None, [1, 2], [3, 4], None],
+        },
+        schema=schema_of(VECTORS),
+    ).slice(1)
+    # What is below a null vector does not count.
+    below = pa.array([[9, 9], [1, 2], [3, 4], [9, 9]], table.schema.field("longs").type)
+    hidden = pa.FixedSizeListArray.from_arrays(
+        below.flatten(), type=below.type, mask=pa.array([True, False, False, True])
+    )
+    table = table.set_column(2, table.schema.field("longs"), hidden.slice(1))
+    uri = write(FORMATS[name], tmp_path, table, VECTORS)
+    assert read(FORMATS[name], uri, VECTORS).to_pylist() == table.to_pylist()
+    lists = tuple(
+        replace(item, type=ArrayType(item.type.element, item.type.nullable))
+        for item in VECTORS
+        if isinstance(item.type, VectorType)
+    )
+    assert read(FORMATS[name], uri, lists).to_pylist() == table.to_pylist()
+    longer = replace(VECTORS[0], type=VectorType(AtomicType(Root.FLOAT), 4))
+    with pytest.raises(pa.ArrowInvalid, match="expected size"):
+        read(FORMATS[name], uri, [longer])
+    with pytest.raises(Unsupported, match=r"column 'floats' .* ORC files do not hold"):
+        FORMATS["orc"].refuse(VECTORS)
 
 
 def test_types_are_refused_by_the_column(tmp_path: Path) -> None:

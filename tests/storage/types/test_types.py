@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.atomic_type import AtomicType, Root, VectorType
 from headwater.storage.types.data_type import (
     MAX_LENGTH,
     ArrayType,
@@ -120,9 +120,6 @@ def test_what_is_no_type_is_refused(text: str) -> None:
         "GEOMETRY('a ''b'', c')",
         "GEOGRAPHY(OGC:CRS84, spherical)",
         "GEOGRAPHY('EPSG 4326', vincenty) NOT NULL",
-        {"type": "VECTOR", "element": "FLOAT", "length": 3},
-        {"type": "VECTOR NOT NULL", "element": "TINYINT NOT NULL", "length": 2147483647},
-        {"type": "ARRAY", "element": {"type": "VECTOR", "element": "DOUBLE", "length": 1}},
     ],
 )
 def test_types_of_other_engines_are_kept_and_not_read(document: Json) -> None:
@@ -134,6 +131,26 @@ def test_types_of_other_engines_are_kept_and_not_read(document: Json) -> None:
         to_arrow(kept)
     with pytest.raises(Unsupported, match=r"column .c. is of type .*does not read or write"):
         arrow_field(DataField(1, "c", kept))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"type": "VECTOR", "element": "FLOAT", "length": 3},
+        {"type": "VECTOR NOT NULL", "element": "TINYINT NOT NULL", "length": 2147483647},
+    ],
+)
+def test_vectors_are_lists_of_a_fixed_size(document: Json) -> None:
+    vector = parse_type(document)
+    assert type_json(vector) == document
+    assert isinstance(vector, VectorType)
+    arrow = arrow_field(DataField(1, "c", vector))
+    assert (arrow.type.list_size, arrow.nullable) == (vector.length, vector.nullable)
+    assert from_arrow(arrow.type, arrow.nullable) == vector
+    inner = DataField(1, "c", ArrayType(vector))
+    assert parse_type(type_json(inner.type)) == inner.type
+    with pytest.raises(Unsupported, match=r"column .c. is of type .* VECTOR inside another type"):
+        arrow_field(inner)
 
 
 @pytest.mark.parametrize(

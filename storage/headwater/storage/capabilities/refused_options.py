@@ -127,6 +127,12 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         "whether a MAP is stored as columns of its keys",
         one_of("default"),
     ),
+    _no_writes(
+        "vector.file.format",
+        "the format of files that hold columns of type VECTOR alone",
+        _UNSET,
+        "Headwater writes vectors into the files of the other columns",
+    ),
     # Rows of other branches.
     *(
         Option(

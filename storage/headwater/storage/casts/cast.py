@@ -27,6 +27,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
 )
 from headwater.storage.types.local_time import Zone
 
@@ -70,7 +71,7 @@ def _has_moments(data_type: DataType) -> bool:
     match data_type:
         case AtomicType():
             return data_type.root is Root.TIMESTAMP_LTZ
-        case VariantType():
+        case VariantType() | VectorType():
             return False
         case RowType():
             return any(_has_moments(child.type) for child in data_type.fields)

@@ -27,6 +27,7 @@ from headwater.storage.types.data_type import (
     MapType,
     MultisetType,
     RowType,
+    VectorType,
 )
 from headwater.storage.types.nested_arrays import list_with, map_with, struct_with
 
@@ -217,7 +218,7 @@ class RowDecoder:
         match data_type:
             case AtomicType() if shape.kind in _PRIMITIVES:
                 return self._atomic(array, shape, data_type, column)
-            case ArrayType() if shape.kind == "array":
+            case ArrayType() | VectorType() if shape.kind == "array":
                 part = shape.parts["item"]
                 values = self._column(array.flatten(), part, data_type.element, column)
                 return list_with(array, values, pa.list_(values.type))

@@ -32,6 +32,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
 )
 from headwater.storage.types.nested_arrays import list_offsets, map_entries
 
@@ -140,7 +141,7 @@ def _values(array: pa.Array, data_type: DataType, column: str) -> list[pa.Array 
             for child, item in zip(array.flatten(), data_type.fields, strict=True):
                 found += _parts(child, item.type, column)
             return found
-        case ArrayType():
+        case ArrayType() | VectorType():
             values = array.flatten()
             return _listed(array, _parts(values, data_type.element, column), len(values))
         case MapType():

@@ -21,6 +21,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
     refuse_kept,
 )
 
@@ -89,7 +90,7 @@ def _refuse_type(data_type: DataType, column: str) -> None:
                 f"column '{column}' has type VARIANT in it, which Avro files do not hold; set the "
                 "option 'file.format' to parquet"
             )
-        case ArrayType():
+        case ArrayType() | VectorType():
             _refuse_type(data_type.element, column)
         case MultisetType():
             _refuse_type(data_type.element, column)
@@ -142,7 +143,7 @@ class _Names:
                 return _atomic(data_type)
             case VariantType():
                 raise AssertionError(data_type)
-            case ArrayType():
+            case ArrayType() | VectorType():
                 return {"type": "array", "items": self.type(data_type.element, name)}
             case RowType():
                 return self.record(data_type.fields, name)

@@ -46,6 +46,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
     to_arrow,
 )
 from headwater.storage.types.local_time import local_seconds
@@ -266,7 +267,7 @@ def _holds(data_type: DataType, roots: Sequence[Root]) -> bool:
     match data_type:
         case AtomicType():
             return data_type.root in roots
-        case VariantType():
+        case VariantType() | VectorType():
             return False
         case ArrayType() | MultisetType():
             return _holds(data_type.element, roots)
@@ -285,7 +286,7 @@ def _converted(array: pa.Array, data_type: DataType, zone: dt.tzinfo) -> pa.Arra
     if not _holds(data_type, (Root.CHAR, *_TIMESTAMPS)):
         return array
     match data_type:
-        case VariantType():
+        case VariantType() | VectorType():
             return array
         case ArrayType():
             values = _converted(array.flatten(), data_type.element, zone)

@@ -23,6 +23,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
     holds_variants,
     refuse_kept,
     to_arrow,
@@ -44,6 +45,11 @@ def refuse_for_orc(fields: Sequence[DataField]) -> None:
     """
     for item in fields:
         refuse_kept(item)
+        if isinstance(item.type, VectorType):
+            raise Unsupported(
+                f"column '{item.name}' is of type {item.type}, which ORC files do not hold; set "
+                "the option 'file.format' to parquet"
+            )
         if holds_variants(item.type):
             raise Unsupported(
                 f"column '{item.name}' has type VARIANT in it, which ORC files do not hold; set "
@@ -67,7 +73,7 @@ def _type(data_type: DataType, identifier: int, depth: int) -> pa.DataType:
             return pa.int32()
         case AtomicType() | VariantType():
             return to_arrow(data_type)
-        case ArrayType():
+        case ArrayType() | VectorType():
             return pa.list_(_field("element", _type(data_type.element, identifier, depth), up))
         case MapType():
             key = _type(data_type.key, identifier, depth)

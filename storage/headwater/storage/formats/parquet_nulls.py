@@ -13,6 +13,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
 )
 from headwater.storage.types.nested_arrays import (
     list_offsets,
@@ -42,7 +43,7 @@ def filled_below_nulls(array: pa.Array, data_type: DataType, column: str) -> pa.
         case ArrayType():
             values = filled_below_nulls(array.flatten(), data_type.element, column)
             return list_with(array, values, array.type)
-        case MultisetType():
+        case MultisetType() | VectorType():
             return array
         case MapType():
             keys, values = map_entries(array)

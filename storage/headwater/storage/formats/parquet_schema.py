@@ -20,6 +20,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
     to_arrow,
 )
 
@@ -53,7 +54,7 @@ def _arrow_type(data_type: DataType, identifier: int, depth: int) -> pa.DataType
         case VariantType():
             parts = ("value", "metadata")
             return pa.struct([_field(n, pa.binary(), False, at) for at, n in enumerate(parts)])
-        case ArrayType():
+        case ArrayType() | VectorType():
             inner = _arrow_type(data_type.element, identifier, depth)
             return pa.list_(_field("element", inner, data_type.element.nullable, up))
         case MapType():
@@ -91,7 +92,7 @@ def has_nanoseconds(data_type: DataType) -> bool:
             return has_nanoseconds(data_type.element)
         case MapType():
             return has_nanoseconds(data_type.key) or has_nanoseconds(data_type.value)
-        case VariantType():
+        case VariantType() | VectorType():
             return False
         case RowType():
             return any(has_nanoseconds(child.type) for child in data_type.fields)
@@ -107,7 +108,7 @@ def leaves(path: str, data_type: DataType) -> Iterator[tuple[str, AtomicType | N
             yield path, data_type
         case VariantType():
             yield from ((f"{path}.value", None), (f"{path}.metadata", None))
-        case ArrayType():
+        case ArrayType() | VectorType():
             yield from leaves(f"{path}.list.element", data_type.element)
         case MultisetType():
             yield from leaves(f"{path}.key_value.key", data_type.element)

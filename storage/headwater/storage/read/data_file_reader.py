@@ -26,7 +26,7 @@ from headwater.storage.read.tracked_rows import TrackedRows
 from headwater.storage.scan.pruning import indexed_columns, matching_row_groups
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.data_type import DataField, to_arrow
+from headwater.storage.types.data_type import DataField, VectorType, to_arrow
 from headwater.storage.types.values import StorageValue, arrow_scalar
 
 __all__ = ["DataFileReader", "PartitionColumns", "missing_columns"]
@@ -324,6 +324,11 @@ class DataFileReader:
         found = stored_column(self._present.column(name), self._schema, self._present)
         if found.stored is None or found.stored.name not in self._missing:
             return found
+        if isinstance(found.wanted.type, VectorType):
+            raise Unsupported(
+                f"file {self.path} lacks column '{name}' of type {found.wanted.type}: files that "
+                "hold vectors alone are not read; choose other columns"
+            )
         if not found.wanted.type.nullable:
             raise CorruptData(
                 f"file {self.path} lacks column '{name}', which is NOT NULL, and no other file of "

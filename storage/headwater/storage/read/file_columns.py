@@ -25,6 +25,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
     arrow_field,
     refuse_kept,
     to_arrow,
@@ -128,6 +129,10 @@ def evolve(array: pa.Array, stored: DataType, wanted: DataType, zone: Zone = utc
         case ArrayType(), ArrayType():
             values = evolve(array.flatten(), stored.element, wanted.element, zone)
             return list_with(array, values, target)
+        case VectorType(), VectorType() if stored.length == wanted.length:
+            plain = array.cast(to_arrow(stored))
+            _refuse_null_elements(plain, stored)
+            return plain.cast(target)
         case MapType(), MapType():
             keys, values = map_entries(array)
             keys = evolve(keys, stored.key, wanted.key, zone)
@@ -144,6 +149,11 @@ def evolve(array: pa.Array, stored: DataType, wanted: DataType, zone: Zone = utc
             return _row(array, stored, wanted, zone)
         case _:
             return cast(evolve(array, stored, stored), stored, wanted, zone)
+
+
+def _refuse_null_elements(array: pa.Array, stored: VectorType) -> None:
+    if array.flatten().null_count:
+        raise pa.ArrowInvalid(f"an element of a {stored} is null")
 
 
 def _same(stored: DataType, wanted: DataType) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
     refuse_kept,
     timestamp_unit,
     to_arrow,
@@ -254,6 +256,8 @@ def _cast(array: pa.Array, data_type: DataType, where: str) -> pa.Array:
             return _cast_map(array, data_type, data_type.element, count, where)
         case RowType():
             return _cast_struct(array, data_type, where)
+        case VectorType():
+            return _cast_vector(array, data_type, where)
         case VariantType():
             return _cast_variant(array, data_type, where)
 
@@ -381,6 +385,20 @@ def _cast_list(array: pa.Array, data_type: ArrayType, where: str) -> pa.Array:
     values = _cast(array.flatten(), data_type.element, inner)
     _check_inner_nulls(values, data_type.element, inner)
     return list_with(array, values, to_arrow(data_type))
+
+
+def _cast_vector(array: pa.Array, data_type: VectorType, where: str) -> pa.Array:
+    """Lists of any kind as vectors; raises Invalid for other lengths and for null elements."""
+    values = replace(data_type.element, nullable=False)
+    lists = _cast_list(array, ArrayType(values), where)
+    wrong = pc.not_equal(pc.list_value_length(lists), data_type.length)
+    count = pc.sum(wrong).as_py() or 0
+    if count:
+        raise Invalid(
+            f"{where} is {data_type}, but {count} of {len(array)} values have another length than "
+            f"{data_type.length}"
+        )
+    return lists.cast(to_arrow(data_type))
 
 
 def _cast_map(

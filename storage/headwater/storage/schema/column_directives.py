@@ -15,7 +15,7 @@ from headwater.storage.errors import Invalid
 from headwater.storage.schema.option_changes import listed_names
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema.type_rules import is_blob
-from headwater.storage.types.atomic_type import AtomicType, Root, vector_type
+from headwater.storage.types.atomic_type import AtomicType, Root, VectorType, vector_type
 from headwater.storage.types.data_type import ArrayType, DataField, DataType, MapType
 
 __all__ = [
@@ -112,7 +112,7 @@ def without_dropped_column(options: Mapping[str, str], column: DataField) -> dic
             if option != _VECTOR_FIELD:
                 _remove(kept, option, column.name)
                 _remove(kept, _FORMER.get(option, option), column.name)
-    elif isinstance(column.type, AtomicType) and column.type.root is Root.VECTOR:
+    elif isinstance(column.type, VectorType):
         _remove(kept, _VECTOR_FIELD, column.name)
         kept.pop(f"field.{column.name}.vector-dim", None)
     elif isinstance(column.type, MapType):

@@ -40,6 +40,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
 )
 from headwater.storage.types.local_time import named_zone
 
@@ -389,7 +390,7 @@ def _type_field_ids(data_type: DataType) -> Iterator[int]:
             yield from _type_field_ids(data_type.value)
         case RowType():
             yield from _field_ids(data_type.fields)
-        case AtomicType() | VariantType():
+        case AtomicType() | VariantType() | VectorType():
             return
 
 
@@ -401,7 +402,7 @@ def _renumbered(item: DataField, ids: FieldIds) -> DataField:
 def reassign_field_ids(data_type: DataType, ids: FieldIds) -> DataType:
     """The same type with new ids for its nested fields (``ReassignFieldId.java``)."""
     match data_type:
-        case AtomicType() | VariantType():
+        case AtomicType() | VariantType() | VectorType():
             return data_type
         case ArrayType() | MultisetType():
             return replace(data_type, element=reassign_field_ids(data_type.element, ids))

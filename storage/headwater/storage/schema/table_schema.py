@@ -26,6 +26,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
     arrow_field,
     from_arrow,
 )
@@ -278,7 +279,7 @@ def _highest(item: DataField) -> int:
 
 def _highest_in_type(data_type: DataType) -> int:
     match data_type:
-        case AtomicType() | VariantType():
+        case AtomicType() | VariantType() | VectorType():
             return -1
         case ArrayType() | MultisetType():
             return _highest_in_type(data_type.element)

@@ -1,7 +1,7 @@
 """The rules for tables with columns of types that only some engines know.
 
-Headwater keeps columns of types BLOB, VECTOR, GEOMETRY and GEOGRAPHY for the engines that read and
-write them, so their rules are checked here and nowhere else. Source: ``SchemaValidation.java``
+Engines that lack these types still keep them for others, so their rules are checked here and
+nowhere else. Source: ``SchemaValidation.java``
 (``validateGeospatialTypes``, ``validateRowTracking``, ``validateBlobNesting``,
 ``validateBlobFields`` and its kin, ``validatePrimaryKeyBlobConfiguration``,
 ``validateSequenceGroupOrderingFields``).
@@ -23,6 +23,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
 )
 
 __all__ = ["check_kept_types", "is_blob"]
@@ -185,7 +186,9 @@ def _check_aggregate(options: Mapping[str, str], column: str) -> None:
 
 
 def _check_vectors(schema: TableSchema) -> None:
-    vectors = [name for name, item in schema.field_by_name.items() if _root(item.type) == "VECTOR"]
+    vectors = [
+        name for name, item in schema.field_by_name.items() if isinstance(item.type, VectorType)
+    ]
     for name in _named(schema.options, "vector-field"):
         if name not in vectors:
             raise Invalid(f"'vector-field' names '{name}', which is not a column of type VECTOR")
@@ -250,7 +253,7 @@ def _parts(data_type: DataType) -> Iterator[AtomicType]:
     match data_type:
         case AtomicType():
             yield data_type
-        case VariantType():
+        case VariantType() | VectorType():
             return
         case ArrayType() | MultisetType():
             yield from _parts(data_type.element)

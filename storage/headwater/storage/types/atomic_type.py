@@ -1,4 +1,4 @@
-"""Paimon's types without parts, and their text.
+"""Paimon's types without parts, and vectors of them, and their text.
 
 Source: ``DataTypeJsonParser.java`` and the types' ``asSQLString``.
 """
@@ -13,7 +13,16 @@ from enum import StrEnum
 from headwater.storage.capabilities import KEPT_TYPES
 from headwater.storage.errors import Invalid
 
-__all__ = ["MAX_LENGTH", "AtomicType", "Root", "is_nullable", "parse_atomic", "vector_type"]
+__all__ = [
+    "MAX_LENGTH",
+    "VECTOR_ELEMENTS",
+    "AtomicType",
+    "Root",
+    "VectorType",
+    "is_nullable",
+    "parse_atomic",
+    "vector_type",
+]
 
 MAX_LENGTH = 2**31 - 1
 
@@ -39,7 +48,6 @@ class Root(StrEnum):
     TIMESTAMP_LTZ = "TIMESTAMP_LTZ"
     VARIANT = "VARIANT"
     BLOB = "BLOB"
-    VECTOR = "VECTOR"
     GEOMETRY = "GEOMETRY"
     GEOGRAPHY = "GEOGRAPHY"
 
@@ -61,11 +69,9 @@ class AtomicType:
     Attributes:
         root: The type's kind.
         nullable: True if null is a value of it.
-        length: Characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY, elements of VECTOR;
-            else 0.
+        length: Characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY; else 0.
         precision: Digits of DECIMAL, fractional digits of TIME and TIMESTAMP; else 0.
         scale: Fractional digits of DECIMAL; else 0.
-        element: The type of a VECTOR's elements, a boolean or a number; else None.
         crs: The coordinate reference system of GEOMETRY and GEOGRAPHY; else empty. Its case makes
             no difference.
         algorithm: The algorithm for the edges of GEOGRAPHY; else empty.
@@ -76,7 +82,6 @@ class AtomicType:
     length: int = 0
     precision: int = 0
     scale: int = 0
-    element: AtomicType | None = None
     crs: str = field(default="", compare=False)
     algorithm: str = ""
     # GeometryType.equals: two types with the same system in other case are one.
@@ -102,14 +107,30 @@ class AtomicType:
                 return f"{self.root}({self.precision})"
             case Root.TIMESTAMP_LTZ:
                 return f"TIMESTAMP({self.precision}) WITH LOCAL TIME ZONE"
-            case Root.VECTOR:
-                return f"VECTOR<{self.element}, {self.length}>"
             case Root.GEOMETRY:
                 return f"GEOMETRY({_crs_text(self.crs)})"
             case Root.GEOGRAPHY:
                 return f"GEOGRAPHY({_crs_text(self.crs)}, {self.algorithm})"
             case _:
                 return str(self.root)
+
+
+@dataclass(frozen=True)
+class VectorType:
+    """A list of so many elements, none of which is null.
+
+    Attributes:
+        element: The elements' type: a boolean or a number.
+        length: The number of elements.
+        nullable: True if null is a value of it.
+    """
+
+    element: AtomicType
+    length: int
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        return f"VECTOR<{self.element}, {self.length}>" + ("" if self.nullable else " NOT NULL")
 
 
 _NULL = r"(?P<null>(?:\s+NOT)?\s+NULL)?\s*"
@@ -152,7 +173,7 @@ _FIRST_PARAMETER: Mapping[Root, tuple[int, int, int]] = {
     Root.TIMESTAMP: (6, 0, 9),
     Root.TIMESTAMP_LTZ: (6, 0, 9),
 }
-_ELEMENTS = (
+VECTOR_ELEMENTS = (
     Root.BOOLEAN,
     Root.TINYINT,
     Root.SMALLINT,
@@ -171,20 +192,21 @@ def is_nullable(text: str | None) -> bool:
     return text is None or text.split()[0].upper() != "NOT"
 
 
-def vector_type(element: AtomicType, length: int, nullable: bool) -> AtomicType:
+def vector_type(element: AtomicType, length: int, nullable: bool) -> VectorType:
     """A VECTOR of so many elements (``VectorType.java``); raises Invalid."""
-    if element.root not in _ELEMENTS:
-        raise Invalid(f"a VECTOR cannot hold {element}: it holds {', '.join(_ELEMENTS)}")
+    if element.root not in VECTOR_ELEMENTS:
+        raise Invalid(f"a VECTOR cannot hold {element}: it holds {', '.join(VECTOR_ELEMENTS)}")
     if not 1 <= length <= MAX_LENGTH:
         raise Invalid(f"the length of a VECTOR must be between 1 and {MAX_LENGTH}, not {length}")
-    return AtomicType(Root.VECTOR, nullable, length=length, element=element)
+    return VectorType(element, length, nullable)
 
 
-def parse_atomic(text: str) -> AtomicType:
-    """Read a type from its text; raises Invalid."""
+def parse_atomic(text: str) -> AtomicType | VectorType:
+    """Read a type without parts, or a vector, from its text; raises Invalid."""
     vector = _VECTOR.fullmatch(text)
     if vector is not None:
         element = parse_atomic(vector["element"])
+        assert isinstance(element, AtomicType)
         return vector_type(element, int(vector["length"]), is_nullable(vector["null"]))
     places = _PLACES.fullmatch(text)
     if places is not None:
@@ -203,7 +225,7 @@ def parse_atomic(text: str) -> AtomicType:
         root = Root(name)
     except ValueError:
         raise Invalid(f"unknown type '{text}'") from None
-    if root is Root.VECTOR or root.is_geospatial:
+    if root.is_geospatial:
         raise Invalid(f"'{text}' is not a data type")
     nullable = is_nullable(match["null"])
     first = None if match["p"] is None else int(match["p"])

@@ -5,8 +5,8 @@ type, an object for a nested one (``docs/concepts/spec/schema.md``, ``DataTypeJs
 
 Arrow forms: TIMESTAMP(p) is ``timestamp[ms]`` for p <= 3, ``[us]`` for p <= 6, ``[ns]`` above, and
 the same with time zone UTC for TIMESTAMP_LTZ; TIME is ``time32[ms]``; CHAR and VARCHAR are
-``string``; BINARY and VARBINARY are ``binary``; MULTISET<t> is ``map<t, int32>``; VARIANT is
-``struct<value: binary, metadata: binary>``.
+``string``; BINARY and VARBINARY are ``binary``; VECTOR<t, n> is ``fixed_size_list<t>[n]``;
+MULTISET<t> is ``map<t, int32>``; VARIANT is ``struct<value: binary, metadata: binary>``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from headwater.storage.capabilities import unsupported_type
+from headwater.storage.capabilities import INNER_VECTOR, unsupported_type
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.atomic_type import (
     MAX_LENGTH,
+    VECTOR_ELEMENTS,
     AtomicType,
     Root,
+    VectorType,
     is_nullable,
     parse_atomic,
     vector_type,
@@ -42,6 +44,7 @@ __all__ = [
     "Root",
     "RowType",
     "VariantType",
+    "VectorType",
     "arrow_field",
     "from_arrow",
     "holds_variants",
@@ -110,7 +113,9 @@ class VariantType:
         return "VARIANT" + ("" if self.nullable else " NOT NULL")
 
 
-DataType: TypeAlias = AtomicType | ArrayType | MapType | MultisetType | RowType | VariantType
+DataType: TypeAlias = (
+    AtomicType | ArrayType | MapType | MultisetType | RowType | VariantType | VectorType
+)
 
 
 @dataclass(frozen=True)
@@ -221,12 +226,14 @@ def _parse_text(text: str) -> DataType:
     return nested(_parse_word(suffixed["inner"]), is_nullable(suffixed["null"]))
 
 
-def _parse_word(text: str) -> AtomicType | VariantType:
+def _parse_word(text: str) -> AtomicType | VariantType | VectorType:
     found = parse_atomic(text)
-    return VariantType(found.nullable) if found.root is Root.VARIANT else found
+    if isinstance(found, AtomicType) and found.root is Root.VARIANT:
+        return VariantType(found.nullable)
+    return found
 
 
-def _parse_vector(document: Mapping[str, Json], nullable: bool) -> AtomicType:
+def _parse_vector(document: Mapping[str, Json], nullable: bool) -> VectorType:
     element, length = parse_type(document["element"]), document["length"]
     if not isinstance(element, AtomicType):
         raise Invalid(f"a VECTOR cannot hold {element}")
@@ -239,10 +246,10 @@ def type_json(data_type: DataType) -> Json:
     """The type's JSON form, as it stands in a schema file."""
     suffix = "" if data_type.nullable else " NOT NULL"
     match data_type:
-        case AtomicType(element=AtomicType() as element):
+        case VectorType():
             return {
-                "type": f"{data_type.root}{suffix}",
-                "element": type_json(element),
+                "type": "VECTOR" + suffix,
+                "element": type_json(data_type.element),
                 "length": data_type.length,
             }
         case AtomicType() | VariantType():
@@ -293,7 +300,7 @@ def to_arrow(data_type: DataType) -> pa.DataType:
     """The Arrow type that holds a Paimon type (nullability stands on the Arrow field).
 
     Raises:
-        Unsupported: Headwater does not read or write it (BLOB, VECTOR, GEOMETRY…).
+        Unsupported: Headwater does not read or write it (BLOB, GEOMETRY…).
     """
     match data_type:
         case AtomicType(root=root) if root.is_opaque:
@@ -308,10 +315,10 @@ def to_arrow(data_type: DataType) -> pa.DataType:
             return _PLAIN_ARROW[data_type.root]
         case VariantType():
             return VARIANT_ARROW
+        case VectorType():
+            return pa.list_(_element_field(data_type), data_type.length)
         case ArrayType():
-            return pa.list_(
-                pa.field("element", to_arrow(data_type.element), data_type.element.nullable)
-            )
+            return pa.list_(_element_field(data_type))
         case MultisetType():
             return pa.map_(to_arrow(data_type.element), pa.field("value", pa.int32(), False))
         case MapType():
@@ -323,11 +330,21 @@ def to_arrow(data_type: DataType) -> pa.DataType:
             return pa.struct([arrow_field(f) for f in data_type.fields])
 
 
-def _kept_part(data_type: DataType) -> AtomicType | None:
-    """The type in a type, or itself, that Headwater keeps for other engines; None for none."""
+def _element_field(data_type: ArrayType | VectorType) -> pa.Field:
+    return pa.field("element", to_arrow(data_type.element), data_type.element.nullable)
+
+
+def _kept_part(data_type: DataType) -> str | None:
+    """The type in a type, or itself, that Headwater keeps for other engines; None for none.
+
+    Returns:
+        Its name among `KEPT_TYPES`.
+    """
     match data_type:
         case AtomicType():
-            return data_type if data_type.root.is_opaque else None
+            return data_type.root if data_type.root.is_opaque else None
+        case VectorType():
+            return INNER_VECTOR
         case VariantType():
             return None
         case ArrayType() | MultisetType():
@@ -344,7 +361,7 @@ def holds_variants(data_type: DataType) -> bool:
     match data_type:
         case VariantType():
             return True
-        case AtomicType():
+        case AtomicType() | VectorType():
             return False
         case ArrayType() | MultisetType():
             return holds_variants(data_type.element)
@@ -356,9 +373,9 @@ def holds_variants(data_type: DataType) -> bool:
 
 def refuse_kept(data_field: DataField) -> None:
     """Raises Unsupported for a column that Headwater does not read or write."""
-    kept = _kept_part(data_field.type)
+    kept = None if isinstance(data_field.type, VectorType) else _kept_part(data_field.type)
     if kept is not None:
-        raise unsupported_type(data_field.name, str(data_field.type), kept.root)
+        raise unsupported_type(data_field.name, str(data_field.type), kept)
 
 
 def arrow_field(data_field: DataField) -> pa.Field:
@@ -431,6 +448,11 @@ def from_arrow(arrow: pa.DataType, nullable: bool = True, ids: FieldIds | None =
         return AtomicType(root, nullable, precision=precision)
     if pa.types.is_dictionary(arrow):
         return from_arrow(arrow.value_type, nullable, ids)
+    if pa.types.is_fixed_size_list(arrow):
+        item = arrow.value_field
+        element = from_arrow(item.type, item.nullable, ids)
+        if isinstance(element, AtomicType) and element.root in VECTOR_ELEMENTS and arrow.list_size:
+            return VectorType(element, arrow.list_size, nullable)
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         item = arrow.value_field
         return ArrayType(from_arrow(item.type, item.nullable, ids), nullable)

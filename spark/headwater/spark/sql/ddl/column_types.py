@@ -13,7 +13,7 @@ from headwater.spark.names import quoted
 from headwater.spark.sql.names import quoted_identifier, string_literal
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid
-from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root
+from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root, vector_type
 from headwater.storage.types.data_type import (
     ArrayType,
     DataField,
@@ -22,6 +22,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
     VariantType,
+    VectorType,
 )
 
 __all__ = ["read_type", "short_type_text", "type_text"]
@@ -83,6 +84,15 @@ def read_type(statement: Statement) -> DataType:
             element = _read_inner(statement)
             statement.expect(">")
             return ArrayType(element) if name == "ARRAY" else MultisetType(element)
+        case "VECTOR":
+            statement.expect("<")
+            element = _read_inner(statement)
+            statement.expect(",")
+            length = statement.integer()
+            statement.expect(">")
+            if not isinstance(element, AtomicType):
+                raise Invalid(f"a VECTOR cannot hold {element}")
+            return vector_type(element, length, nullable=True)
         case "MAP":
             statement.expect("<")
             key = _read_inner(statement, nullable=False)
@@ -167,6 +177,8 @@ def type_text(data_type: DataType) -> str:
             return _atomic_text(data_type)
         case VariantType():
             return "VARIANT"
+        case VectorType():
+            return f"VECTOR<{_inner_text(data_type.element)}, {data_type.length}>"
         case ArrayType():
             return f"ARRAY<{_inner_text(data_type.element)}>"
         case MultisetType():
@@ -206,6 +218,8 @@ def short_type_text(data_type: DataType) -> str:
     match data_type:
         case AtomicType() | VariantType():
             return type_text(data_type).lower().replace(", ", ",")
+        case VectorType():
+            return f"vector<{short_type_text(data_type.element)},{data_type.length}>"
         case ArrayType():
             return f"array<{short_type_text(data_type.element)}>"
         case MultisetType():
