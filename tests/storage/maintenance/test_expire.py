@@ -136,8 +136,13 @@ def check_exactly_what_is_needed_is_there(table: StoredTable, *layouts: TableLay
     changelogs = {p for p in there if "/changelog-" in p}
     assert needed <= there
     assert there - changelogs - needed == set()
+    lines = [(layout, snapshot_file_ids(table.storage.files, layout))
+             for layout in (table.storage.layout, *layouts)]  # fmt: skip
     with_changelog = {
-        s.id for s in all_snapshots(table) if s.id in kept_ids(table) and s.changelog_manifest_list
+        one.changelog_manifest_list
+        for layout, ids in lines
+        for one in (read_snapshot_file(table.storage.files, layout, number) for number in ids)
+        if one is not None and one.changelog_manifest_list is not None
     }
     assert len(changelogs) == len(with_changelog)
 

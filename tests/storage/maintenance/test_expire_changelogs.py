@@ -279,6 +279,15 @@ def test_branches_keep_the_changelogs_they_share(table: StoredTable) -> None:
     assert 201 in ids_at(side, latest(side))
 
 
+def test_branches_keep_the_changelogs_of_their_snapshots(table: StoredTable) -> None:
+    history(table)
+    side = branch(table, "side", 9)
+    upsert(side, 200)
+    before = {number: changes(side, number) for number in (9, 10)}
+    expire(kept(table, 1))
+    assert {number: changes(side, number) for number in (9, 10)} == before
+
+
 def test_limits_of_changelogs_that_contradict_each_other_are_refused(table: StoredTable) -> None:
     upsert(table, 1)
     with pytest.raises(Invalid, match="at most 2 changelogs"):

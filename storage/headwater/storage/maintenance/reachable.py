@@ -191,6 +191,9 @@ def other_branches(storage: TableStorage) -> OtherBranches:
                 found.data |= live_paths(branch, snapshot)
             else:
                 found.data |= _added(branch, snapshot)
+            if position < len(history):
+                # Tags keep no changelogs.
+                found.data |= changelog_paths(branch, snapshot).keys()
             found.manifests.update(manifest_names(branch, snapshot))
             index = snapshot.index_manifest
             if index is not None and index not in found.manifests:
