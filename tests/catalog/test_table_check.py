@@ -157,6 +157,21 @@ def test_a_changelog_that_is_missing_between_others_is_found(lake: Lake) -> None
     assert damage.needed_by == "changelog 3"
 
 
+def test_a_branch_of_a_tag_that_outlived_its_changelog_is_whole(lake: Lake) -> None:
+    options = {"bucket": "1", "changelog-producer": "input"}
+    made = lake.create_table("db.old", SCHEMA, primary_keys=["k"], options=options)
+    for number in range(2):
+        made.write({"k": [number], "v": ["v"], "day": ["d"]})
+    made.create_tag("first", 1)
+    made.expire_snapshots(retain_min=1, retain_max=1)
+    branch = made.create_branch("b", tag="first")
+    branch.write({"k": [9], "v": ["v"], "day": ["d"]})
+    assert made.check_files(deep=True).damages == []
+    made.write({"k": [2], "v": ["v"], "day": ["d"]})
+    made.expire_snapshots(retain_min=1, retain_max=1)
+    assert [row["k"] for row in branch.changes(1).to_arrow().to_pylist()] == [9]
+
+
 def test_pages_are_read_by_a_deep_check_alone(table: Table) -> None:
     path = names(table, "day=*/bucket-0/data-*.parquet")[0]
     text = path.read_bytes()

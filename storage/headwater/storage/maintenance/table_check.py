@@ -283,12 +283,14 @@ class _Check:
         schema = storage.layout.schema(snapshot.schema_id)
         if self._sizes.size(schema) is None and not storage.files.exists(schema):
             self._damage(root, f"{schema} does not exist")
-        self._lists(storage, root, snapshot, with_changelog=True)
+        # A branch may begin with a tag, which keeps no changelog.
+        is_told = len(line) > 1 or storage.layout.branch == MAIN_BRANCH
+        self._lists(storage, root, snapshot, with_changelog=is_told)
         if len(line) == 1:
             self._entries(storage, root, live_entries(storage, snapshot, anew=True))
         else:
             self._added(storage, root, snapshot.delta_manifest_list)
-        if snapshot.changelog_manifest_list is not None:
+        if is_told and snapshot.changelog_manifest_list is not None:
             self._added(storage, root, snapshot.changelog_manifest_list)
         self._indexes(storage, root, snapshot)
 
