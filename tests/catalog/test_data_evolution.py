@@ -311,8 +311,12 @@ def test_a_row_stays_in_its_partition(lake: Lake) -> None:
     table.write(rows(0, 1))
     with pytest.raises(Invalid, match="'b' is a partition column"):
         table.update({"b": "z"}, where="id = 1")
+    # New rows lie where their source says.
+    source = pa.table({"id": [1, 2], "a": [9, 20], "b": ["z", "z"]})
+    table.merge(source, on=["id"], when_matched=None)
+    assert found(table, ["id", "a"], "b = 'z'") == [{"id": 2, "a": 20}]
     table.update({"a": 7}, where="b = 'b1'")
-    assert sorted(table.scan().to_arrow()["a"].to_pylist()) == [0, 7]
+    assert sorted(table.scan().to_arrow()["a"].to_pylist()) == [0, 7, 20]
 
 
 def racing_update(table: Table, before: Callable[[], object], **changes: object) -> Racing:

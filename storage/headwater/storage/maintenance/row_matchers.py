@@ -228,6 +228,8 @@ class MergeRows:
     @property
     def changed(self) -> Collection[str] | None:
         """The source's columns that are not matched by; None if the rows that match go."""
+        if self.when_matched is None:
+            return ()
         if self.when_matched == "delete":
             return None
         return [name for name in self.source.column_names if name not in self.on]
