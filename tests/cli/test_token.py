@@ -52,6 +52,17 @@ def test_an_access_key_is_printed_as_its_client_needs_it(
     assert headwater("token", "revoke", "flink").returncode == 0
 
 
+def test_a_temporary_key_is_a_server_s_to_give(headwater: Headwater) -> None:
+    headwater("db", "upgrade")
+    asked = headwater(
+        "token", "temporary", "--catalog", "sqlite:///headwater.db", "--location", "."
+    )
+    assert (asked.returncode, asked.stderr.count("\n")) == (1, 1)
+    assert "connect to the server with a token" in asked.stderr
+    wrong = headwater("token", "temporary", "--expires-in", "4")
+    assert (wrong.returncode, "'4' has no unit" in wrong.stderr) == (1, True)
+
+
 def test_mistakes_are_one_line(headwater: Headwater) -> None:
     without = headwater("token", "list")
     assert (without.returncode, without.stderr.count("\n")) == (1, 1)

@@ -15,10 +15,11 @@ REGION = "cn-hangzhou"
 
 @dataclass(frozen=True)
 class AccessKeyOf:
-    """An access key as its holder has it."""
+    """An access key as its holder has it; a temporary one has a security token."""
 
     id: str
     secret: str
+    token: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ def default(key: AccessKeyOf, request: Request) -> dict[str, str]:
         "x-dlf-content-sha256": "UNSIGNED-PAYLOAD",
         "x-dlf-version": "v1",
         **_typed(request.body),
+        **_token("x-dlf-security-token", key),
     }
     query = "&".join(
         f"{name}={quote_plus(value, safe='*').replace('~', '%7E')}" if value else name
@@ -71,6 +73,7 @@ def openapi(key: AccessKeyOf, request: Request) -> dict[str, str]:
     """The headers of the scheme ``acs``."""
     typed = _typed(request.body)
     signed = {
+        **_token("x-acs-security-token", key),
         "x-acs-signature-method": "HMAC-SHA1",
         "x-acs-signature-nonce": "a-nonce",
         "x-acs-signature-version": "1.0",
@@ -108,6 +111,7 @@ def openapi_v4(key: AccessKeyOf, request: Request, host: str = "127.0.0.1") -> d
         "x-acs-content-sha256": digest,
         "x-acs-date": request.moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "x-acs-signature-nonce": "a-nonce",
+        **_token("x-acs-security-token", key),
     }
     if request.body:
         headers["content-type"] = "application/json"
@@ -124,6 +128,10 @@ def openapi_v4(key: AccessKeyOf, request: Request, host: str = "127.0.0.1") -> d
         f"ACS4-HMAC-SHA256 Credential={key.id}/{scope},SignedHeaders={names},Signature={signature}"
     )
     return headers
+
+
+def _token(name: str, key: AccessKeyOf) -> dict[str, str]:
+    return {} if key.token is None else {name: key.token}
 
 
 def _typed(body: bytes) -> dict[str, str]:

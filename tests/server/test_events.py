@@ -19,6 +19,7 @@ from headwater.catalog.model.events import EventType
 from headwater.catalog.model.principal import Scope
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.groups import Groups
+from headwater.catalog.sql.admin.sealed_options import OptionKeys
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.database.open_database import opened_database
 from headwater.catalog.sql.events.feed import EventFeed
@@ -68,7 +69,7 @@ def catalog(tmp_path: Path, new_sqlite: NewSqlite) -> Iterator[SqlCatalog]:
 def boss(catalog: SqlCatalog, serve: Callable[..., str], tmp_path: Path) -> Iterator[httpx.Client]:
     """Administers and manages a server."""
     with opened_database(f"sqlite:///{tmp_path}/headwater.db") as database:
-        tokens = Tokens(database, SYSTEM_RUNTIME)
+        tokens = Tokens(database, SYSTEM_RUNTIME, OptionKeys({"k1": bytes(32)}))
         parts = {
             "principals": Principals(tokens, Groups(database)),
             "find_token": tokens.find,
@@ -211,6 +212,10 @@ def test_every_operation_that_changes_something_leaves_one_event(
             call("purgeTable", table_id=kept)
     token, answer = call("createToken", {"name": "ada", "scopes": ["administer"]})
     assert answer["secret"] not in json.dumps(token)
+    key, answer = call("createTemporaryKey", {"scopes": ["read"]})
+    assert key["subject"]["name"] == "boss"
+    assert key["subject"]["id"] == answer["AccessKeyId"]
+    assert answer["AccessKeySecret"] not in json.dumps(key)
     call("revokeToken", token="ada")
     call("addMember", {"principal": "ada"}, group="analysts")
     call("removeMember", group="analysts", principal="ada")

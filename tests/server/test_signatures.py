@@ -282,20 +282,6 @@ def test_another_secret_a_sent_secret_and_a_sent_id_open_nothing(
     assert server.send(sign, "GET", DATABASES, key=with_bearer).status_code == 401
 
 
-def test_a_security_token_is_refused_by_name(server: Server) -> None:
-    for sign, name in (
-        (signing.default, "x-dlf-security-token"),
-        (signing.openapi, "x-acs-security-token"),
-    ):
-        answer = server.send(
-            sign,
-            "GET",
-            DATABASES,
-            change=lambda request, name=name: request.headers.update({name: "t"}),  # type: ignore[misc]
-        )
-        assert (answer.status_code, "dlf.security-token" in answer.text) == (401, True)
-
-
 def test_the_scheme_that_signs_decoded_urls_refuses_those_with_two_readings(
     server: Server,
 ) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,11 +16,13 @@ from headwater.catalog.model.principal import Scope
 from headwater.catalog.model.tokens import TokenKind
 from headwater.catalog.table.display import time_text
 from headwater.cli.arguments import duration
-from headwater.cli.connection import DEFAULT_DATABASE, DatabaseOption
+from headwater.cli.connection import DEFAULT_DATABASE, DatabaseOption, on_lake
 from headwater.cli.output import AsJson, print_rows
+from headwater.storage.errors import Unavailable
 
 if TYPE_CHECKING:
     from headwater.catalog.sql.admin.tokens import Tokens
+    from headwater.client import Lake
 
 __all__ = ["app"]
 
@@ -117,6 +122,79 @@ def revoke(name: Name, database_url: DatabaseOption = DEFAULT_DATABASE) -> None:
     with _tokens(database_url) as tokens:
         tokens.revoke(name)
     print(f"token '{name}' is revoked")
+
+
+@app.command()
+@on_lake
+def temporary(
+    lake: Lake,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Put it into this file, in the place of an earlier one, for its owner to read.",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            "--expires-in",
+            metavar="DURATION",
+            help="The time until it expires, such as '4 h'; by default the longest that the server "
+            "gives. It expires with its token in any case.",
+        ),
+    ] = None,
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(
+            case_sensitive=False,
+            help="The kind of request that it is good for; may be repeated.  [default: those of "
+            "the token, without manage]",
+        ),
+    ] = None,
+    only_warehouse: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="The only warehouse that it is good for; may be repeated.  [default: those of the "
+            "token]",
+        ),
+    ] = None,
+) -> None:
+    """Ask a server for a temporary access key of one's token, and print it.
+
+    It is the JSON that Paimon's clients read from the file of dlf.token-path.
+    """
+    lifetime = None if expires is None else duration(expires, "--expires-in")
+    made = lake.temporary_key(
+        lifetime=lifetime,
+        scopes=scope or None,
+        warehouses=only_warehouse or None,
+    )
+    text = json.dumps(made.document(), indent=2)
+    if file is None:
+        print(text)
+        return
+    _replace(file, text + "\n")
+    print(f"{file} has a key that is good until {time_text(made.expires_at)}")
+
+
+def _replace(file: Path, text: str) -> None:
+    """Put a secret into a file of its owner's; whoever reads it meanwhile has the one before."""
+    new = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "w") as opened:
+                opened.write(text)
+                opened.flush()
+                os.fsync(opened.fileno())
+            new.replace(file)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise Unavailable(f"cannot write {file}: {error.strerror}") from error
 
 
 @contextmanager

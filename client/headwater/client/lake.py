@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -14,7 +15,9 @@ from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.events import ANY_EVENT, EventFilter, EventPage
 from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.page import Page
+from headwater.catalog.model.principal import Scope
 from headwater.catalog.model.reconcile import Reconciliation, Watch
+from headwater.catalog.model.temporary_keys import TemporaryKey
 from headwater.catalog.table.display import Display
 from headwater.catalog.table.system_table import SystemTable, system_table_of
 from headwater.catalog.table.table import Table
@@ -108,6 +111,24 @@ class Lake:
         """
         return self._catalog.events.read(
             after=after, limit=limit, only=only, all_warehouses=all_warehouses
+        )
+
+    def temporary_key(
+        self,
+        *,
+        lifetime: timedelta | None = None,
+        scopes: Collection[Scope] | None = None,
+        warehouses: Collection[str] | None = None,
+    ) -> TemporaryKey:
+        """An access key that can do no more than the token of this connection, and ends with it.
+
+        It is for Paimon's clients (``token.provider=dlf``): its `document` is what they read from
+        ``dlf.token-path``.
+
+        Arguments and errors are those of `TemporaryKeys.create`; embedded catalogs are Unsupported.
+        """
+        return self._catalog.temporary_keys.create(
+            lifetime=lifetime, scopes=scopes, warehouses=warehouses
         )
 
     # Databases

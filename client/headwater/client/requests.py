@@ -185,12 +185,17 @@ class Requests:
         return handshake.transport.request(method, path, params=params, body=body).read(model)
 
     def manage_all(
-        self, model: type[T], *segments: str, params: Mapping[str, str] | None = None
+        self,
+        model: type[T],
+        *segments: str,
+        method: str = "GET",
+        params: Mapping[str, str] | None = None,
+        body: BaseModel | None = None,
     ) -> T:
-        """Read by Headwater's own management API what is about all warehouses."""
+        """Use Headwater's own management API about what is not of one warehouse."""
         transport = self.connected().transport
         path = f"/management/v1/{encode_path(*segments)}"
-        return transport.request("GET", path, params=params).read(model)
+        return transport.request(method, path, params=params, body=body).read(model)
 
     def delete(self, *segments: str) -> None:
         """Delete something."""

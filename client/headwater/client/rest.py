@@ -24,6 +24,7 @@ from headwater.client.signed_files import SignedFiles
 from headwater.client.snapshots import RestSnapshots
 from headwater.client.tables import RestTables
 from headwater.client.tags import RestTags
+from headwater.client.temporary_keys import RestTemporaryKeys
 from headwater.client.transport import Timeouts
 from headwater.client.views import RestViews
 from headwater.storage.files.access import FileAccess
@@ -95,6 +96,7 @@ class RestCatalog:
         self.policies = RestPolicies(self._requests)
         self.dropped_tables = RestDroppedTables(self._requests)
         self.protection = RestProtection(self._requests)
+        self.temporary_keys = RestTemporaryKeys(self._requests)
         self.reconciler = RestReconciler()
 
     def __repr__(self) -> str:

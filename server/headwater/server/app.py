@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 
 from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.sql.admin.sealed_options import OptionKeys
 from headwater.catalog.sql.events.feed import EventFeed
 from headwater.server.access.decisions import Decisions
 from headwater.server.api_description.openapi import describe
@@ -38,6 +39,7 @@ from headwater.server.management import (
     groups,
     protection,
     readiness,
+    temporary_keys,
     tokens,
     warehouses,
 )
@@ -61,6 +63,7 @@ from headwater.server.signatures.check import SignatureCheck
 from headwater.server.snapshots import routes as snapshots
 from headwater.server.tables import routes as tables
 from headwater.server.tags import routes as tags
+from headwater.server.temporary_keys import TemporaryKeyRing
 from headwater.server.thread_shares import ThreadShares
 from headwater.server.token_check import FindToken, TokenCheck
 from headwater.server.tracing import Traces, Tracing
@@ -138,6 +141,14 @@ def create_app(
     )
     metrics = metrics or Metrics()
     reads = ReadSlots(settings.read_concurrency, settings.read_wait.total_seconds())
+    token_check = _token_check(settings, find_token, runtime, principals)
+    key_ring = TemporaryKeyRing(
+        OptionKeys() if principals is None else principals.tokens.keys,
+        token_check.again,
+        runtime,
+        settings.temporary_key_lifetime,
+        enforces_permissions=settings.enforce_permissions,
+    )
     services = Services(
         dict(catalogs),
         settings,
@@ -151,6 +162,7 @@ def create_app(
         _data_tokens(settings, runtime),
         feed,
         storage,
+        key_ring,
     )
     app.state.services = services
     for feature in (
@@ -173,6 +185,7 @@ def create_app(
     for noun in (
         warehouses,
         tokens,
+        temporary_keys,
         groups,
         dropped_tables,
         protection,
@@ -189,11 +202,11 @@ def create_app(
     app.add_middleware(ThreadShares, services=services, late=late)
     app.add_middleware(FastLane, services=services)
     app.add_middleware(RequestBody, largest=settings.max_body_size)
-    token_check = _token_check(settings, find_token, runtime, principals)
     signatures = SignatureCheck(
         None if principals is None else principals.tokens.find_access_key,
+        token_check,
+        key_ring,
         runtime,
-        enforces_permissions=settings.enforce_permissions,
     )
     gate = Gate(token_check, signatures, is_needed=settings.needs_token)
     rates = RequestRates(settings.max_requests_per_second, runtime)
@@ -252,6 +265,7 @@ def _token_check(
         managers=managers,
         enforces_permissions=settings.enforce_permissions,
         signed=_oidc_check(settings, runtime, principals),
+        find_by_id=None if principals is None else principals.tokens.find_by_id,
     )
 
 

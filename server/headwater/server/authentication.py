@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwater.catalog.model.principal import Principal, acting_as
 from headwater.catalog.wire.tables import ERROR_KIND_HEADER
+from headwater.server.credentials import CREDENTIAL, Credential
 from headwater.server.errors import error_response, known_error_response
 from headwater.server.request_rates import RequestRates
 from headwater.server.settings import is_loopback
@@ -60,7 +61,8 @@ class Gate:
         """The caller, None being anybody; or the reason why the caller is not let in.
 
         Args:
-            scope: The connection. What the body of a signed request must be is left in its state.
+            scope: The connection. Its credential, and what the body of a signed request must be,
+                are left in its state.
 
         Raises:
             Unavailable: The database had to be asked about a token and did not answer.
@@ -75,13 +77,21 @@ class Gate:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme in SCHEMES:
             try:
-                return await self._signatures.principal(scope, scheme, token.strip())
+                signed = await self._signatures.credential(scope, scheme, token.strip())
             except SignatureFault as fault:
                 return Refusal(401, str(fault)) if self._is_needed else None
+            return _admitted(scope, signed)
         if scheme.lower() != "bearer" or not token.strip():
             return _NO_TOKEN if self._is_needed else None
-        principal = await self._tokens.principal(token.strip())
-        return principal or (_WRONG_TOKEN if self._is_needed else None)
+        credential = await self._tokens.credential(token.strip())
+        if credential is None:
+            return _WRONG_TOKEN if self._is_needed else None
+        return _admitted(scope, credential)
+
+
+def _admitted(scope: Scope, credential: Credential) -> Principal:
+    scope.setdefault("state", {})[CREDENTIAL] = credential
+    return credential.principal
 
 
 _NO_TOKEN = Refusal(401, "this catalog needs a token; send it as 'Authorization: Bearer <token>'")

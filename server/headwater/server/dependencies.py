@@ -26,6 +26,7 @@ from headwater.server.probes import WarehouseStorage
 from headwater.server.read_slots import ReadSlots
 from headwater.server.readiness import Readiness
 from headwater.server.settings import ServerSettings
+from headwater.server.temporary_keys import TemporaryKeyRing
 from headwater.storage.errors import Invalid
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
@@ -85,6 +86,7 @@ class Services:
         data_tokens: Gives out data tokens; None when the settings say no.
         feed: The change feed of all warehouses; None without a database.
         storage: Knows the state of each warehouse's storage; None where nobody asks.
+        temporary_keys: Makes temporary keys; None to make none.
     """
 
     catalogs: Mapping[str, Catalog]
@@ -99,6 +101,7 @@ class Services:
     data_tokens: DataTokens | None = None
     feed: EventFeed | None = None
     storage: WarehouseStorage | None = None
+    temporary_keys: TemporaryKeyRing | None = None
 
     async def find(self, warehouse: str) -> Catalog | None:
         """A warehouse's catalog; None when it is not served here; raises Unavailable."""

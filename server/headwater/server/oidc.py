@@ -59,7 +59,7 @@ class OidcRules:
 
 
 @dataclass(frozen=True)
-class _Verified:
+class Verified:
     """A principal, and when its token ends, seconds since the epoch."""
 
     principal: Principal
@@ -88,10 +88,10 @@ class OidcCheck:
         self._keys = keys
         self._runtime = runtime
         self._groups_of = groups_of
-        self._known: RecentAnswers[_Verified] = RecentAnswers(_MOST_KEPT)
+        self._known: RecentAnswers[Verified] = RecentAnswers(_MOST_KEPT)
         self._limiters: tuple[CapacityLimiter, CapacityLimiter] | None = None
 
-    async def principal(self, token: str) -> Principal | None:
+    async def verified(self, token: str) -> Verified | None:
         """The principal that a token speaks of; None if it is not one to be taken.
 
         Raises:
@@ -107,7 +107,7 @@ class OidcCheck:
             if found is None:
                 return None
             self._known.put(hash_, found, asked)
-        return None if self._is_over(found.expires_at) else found.principal
+        return None if self._is_over(found.expires_at) else found
 
     def _limiter_for(self, key_id: object) -> CapacityLimiter:
         """The queue of a token: one whose key is at hand does not wait behind made-up ones."""
@@ -123,7 +123,7 @@ class OidcCheck:
     def _skew(self) -> float:
         return self._rules.clock_skew.total_seconds()
 
-    def _verified(self, token: str) -> _Verified | None:
+    def _verified(self, token: str) -> Verified | None:
         header = _header(token)
         algorithm, key_id = header.get("alg"), header.get("kid")
         type_ = header.get("typ", "JWT")
@@ -149,7 +149,7 @@ class OidcCheck:
         if not _is_time(expires_at) or not self._are_in_force(claims):
             return None
         principal = self._principal(claims)
-        return None if principal is None else _Verified(principal, float(expires_at))
+        return None if principal is None else Verified(principal, float(expires_at))
 
     def _are_in_force(self, claims: dict[str, object]) -> bool:
         """True if claims are the issuer's, for this audience, and of this time."""

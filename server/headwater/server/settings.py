@@ -183,6 +183,8 @@ class ServerSettings(BaseSettings):
         secret_keys: The keys by which the storage options of the database's warehouses are
             encrypted; see `headwater.catalog.sql.admin.sealed_options`.
         secret_keys_file: A file with them instead.
+        temporary_key_lifetime: The longest time that a temporary key is good; 0 gives out none, and
+            ends those that were.
         client_options: Options that ``/v1/config`` adds to every client's, credentials included if
             they are put here. As a variable: a JSON object.
     """
@@ -254,6 +256,7 @@ class ServerSettings(BaseSettings):
     read_wait: TimeLimit = timedelta(minutes=1)
     secret_keys: SecretStr = SecretStr("")
     secret_keys_file: str = ""
+    temporary_key_lifetime: Duration = Field(default=timedelta(hours=12), le=timedelta(days=7))
     client_options: dict[str, SecretStr] = Field(default_factory=dict)
 
     @field_validator("warehouses", mode="before")

@@ -23,6 +23,7 @@ from headwater.catalog.model.reconcile import Reconciler
 from headwater.catalog.model.snapshots import Snapshots
 from headwater.catalog.model.tables import TableInfo, Tables
 from headwater.catalog.model.tags import Tags
+from headwater.catalog.model.temporary_keys import TemporaryKeys
 from headwater.catalog.model.views import Views
 from headwater.storage.files.access import FileAccess
 
@@ -124,6 +125,11 @@ class Catalog(Protocol):
     @property
     def events(self) -> Events:
         """The change feed: who did what to which object."""
+        ...
+
+    @property
+    def temporary_keys(self) -> TemporaryKeys:
+        """Access keys with an end, made of the credential that reaches the catalog."""
         ...
 
     @property

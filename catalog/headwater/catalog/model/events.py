@@ -117,6 +117,7 @@ class EventType(StrEnum):
     SET_WAREHOUSE = "setWarehouse"
     REMOVE_WAREHOUSE = "removeWarehouse"
     CREATE_TOKEN = "createToken"
+    CREATE_TEMPORARY_KEY = "createTemporaryKey"
     REVOKE_TOKEN = "revokeToken"
     ADD_MEMBER = "addMember"
     REMOVE_MEMBER = "removeMember"

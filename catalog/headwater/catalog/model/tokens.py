@@ -39,6 +39,7 @@ class TokenInfo:
         warehouses: The only warehouses that it is good for; None means all.
         groups: The groups that its holder belongs to.
         access_key_id: The id that signed requests name; None for a bearer token.
+        id: The id of its record, which no other token ever has; empty if there is no record.
     """
 
     name: str
@@ -48,6 +49,7 @@ class TokenInfo:
     warehouses: frozenset[str] | None = None
     groups: frozenset[str] = frozenset()
     access_key_id: str | None = None
+    id: str = ""
 
     @property
     def kind(self) -> TokenKind:

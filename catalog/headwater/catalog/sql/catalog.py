@@ -9,6 +9,7 @@ from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.admin.access import SqlAccess
 from headwater.catalog.sql.admin.permissions import SqlPermissions
 from headwater.catalog.sql.admin.policies import SqlPolicies
+from headwater.catalog.sql.admin.temporary_keys import NoTemporaryKeys
 from headwater.catalog.sql.admin.warehouses import Warehouses
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.engine import SqlDatabase, database_exists, open_engine
@@ -86,6 +87,7 @@ class SqlCatalog:
         self.reconciler = SqlReconciler(
             context, self._outbox, self.databases, self.tables, self.snapshots
         )
+        self.temporary_keys = NoTemporaryKeys()
         self.bulk = BulkReads(context)
         self.events = WarehouseEvents(EventFeed(context.database), context.warehouse)
         self.operation = Operation(context, self._outbox, self.dropped_tables)

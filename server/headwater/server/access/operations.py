@@ -164,6 +164,7 @@ OPERATIONS: Mapping[str, Rule] = {
     "listTokens": _MANAGE_ALL,
     "createToken": _MANAGE_ALL,
     "revokeToken": _MANAGE_ALL,
+    "createTemporaryKey": _SERVER,
     "listMemberships": _MANAGE_ALL,
     "addMember": _MANAGE_ALL,
     "removeMember": _MANAGE_ALL,

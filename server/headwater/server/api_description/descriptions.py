@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_camel, to_pascal
 
 from headwater.server.api_description.glossary import FIELDS
 
@@ -93,7 +93,12 @@ def _describe_fields(schema: dict[str, Any]) -> None:
         schema["description"] = text[: found.start()].rstrip()
         fields = schema.get("properties", {})
         for attribute in _ATTRIBUTE.finditer(found["lines"]):
-            field = fields.get(attribute["name"], fields.get(to_camel(attribute["name"])))
+            name = attribute["name"]
+            # Models whose JSON is another maker's have its names.
+            found_names = (
+                each for each in (name, to_camel(name), to_pascal(name)) if each in fields
+            )
+            field = fields.get(next(found_names, ""))
             if field is not None:
                 field.setdefault("description", _markdown(" ".join(attribute["text"].split())))
     for name, field in schema.get("properties", {}).items():

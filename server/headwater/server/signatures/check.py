@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from starlette.types import Scope
 
-from headwater.catalog.model.principal import Principal
 from headwater.catalog.model.tokens import AccessKey
+from headwater.server.credentials import Credential
 from headwater.server.remembered_lookup import RememberedLookup
 from headwater.server.signatures import dlf4, openapi
 from headwater.server.signatures.signed_request import (
@@ -17,6 +16,8 @@ from headwater.server.signatures.signed_request import (
     SignatureFault,
     SignedRequest,
 )
+from headwater.server.temporary_keys import TemporaryKeyRing
+from headwater.server.token_check import TokenCheck
 from headwater.storage.runtime import Runtime
 
 __all__ = ["CLOCK_SKEW_MILLIS", "SCHEMES", "FindAccessKey", "SignatureCheck"]
@@ -35,23 +36,29 @@ FindAccessKey = Callable[[str], AccessKey | None]
 
 
 class SignatureCheck:
-    """Checks signatures against the database's access keys.
+    """Checks signatures against the database's access keys, and temporary ones.
 
     Args:
         find: Finds an access key in the database by its id; None when there is no database.
+        tokens: Tells what the holder of an access key is good for.
+        temporary: Opens temporary keys.
         runtime: The clock.
-        enforces_permissions: False if nobody has to ask permission.
     """
 
     def __init__(
-        self, find: FindAccessKey | None, runtime: Runtime, *, enforces_permissions: bool = True
+        self,
+        find: FindAccessKey | None,
+        tokens: TokenCheck,
+        temporary: TemporaryKeyRing,
+        runtime: Runtime,
     ) -> None:
         self._runtime = runtime
-        self._enforces_permissions = enforces_permissions
+        self._tokens = tokens
+        self._temporary = temporary
         self._keys: RememberedLookup[AccessKey] = RememberedLookup(find, runtime)
 
-    async def principal(self, scope: Scope, scheme: str, credential: str) -> Principal:
-        """The caller of a request, which is signed but for its body.
+    async def credential(self, scope: Scope, scheme: str, credential: str) -> Credential:
+        """The credential of a request, which is signed but for its body.
 
         The digest that the body must have is left in the connection's state, as `BODY_DIGEST`.
 
@@ -71,15 +78,29 @@ class SignatureCheck:
                 "the request was signed more than 15 minutes ago, or is to be in as many: look at "
                 "the clock of the client"
             )
-        key = await self._keys.valid(signature.access_key_id)
-        if key is None or not signature.is_made_with(key.secret):
+        if signature.security_token is None:
+            found = await self._of_access_key(signature)
+        else:
+            found = await self._of_temporary_key(signature, signature.security_token)
+        if found is None:
             # Paimon's Java client shows no message that speaks of secrets, tokens or access keys.
             raise SignatureFault(
                 "the request is not signed by a key of this catalog that is good now, or was "
                 "changed on its way"
             )
         scope.setdefault("state", {})[BODY_DIGEST] = signature.body
-        principal = key.info.principal
-        return (
-            principal if self._enforces_permissions else replace(principal, asks_permission=False)
-        )
+        return found
+
+    async def _of_access_key(self, signature: Signature) -> Credential | None:
+        key = await self._keys.valid(signature.access_key_id)
+        if key is None or not signature.is_made_with(key.secret):
+            return None
+        return self._tokens.of_access_key(key.info)
+
+    async def _of_temporary_key(self, signature: Signature, token: str) -> Credential | None:
+        key = self._temporary.open(signature.access_key_id, token)
+        # Nobody is asked about a key whose secret the caller does not have.
+        if key is None or not signature.is_made_with(key.secret):
+            return None
+        principal = await self._temporary.principal(key)
+        return None if principal is None else Credential(principal, key.expires_at)

@@ -58,7 +58,6 @@ def read(request: SignedRequest, credential: str) -> Signature:
     key_id, date, region, signature = found.groups()
     request.expect("x-dlf-version", "v1")
     request.expect("x-dlf-content-sha256", "UNSIGNED-PAYLOAD")
-    request.refuse_security_token("x-dlf-security-token")
     at = request.required("x-dlf-date")
     if not _DATE.fullmatch(at) or at[:8] != date:
         raise SignatureFault("the header 'x-dlf-date' is not the time of the signature")
@@ -83,7 +82,8 @@ def read(request: SignedRequest, credential: str) -> Signature:
         ]
         return is_any_of(bytes.fromhex(signature), expected)
 
-    return Signature(key_id, _millis(at), BodyDigest.md5(digest), is_made_with)
+    token = request.header("x-dlf-security-token") or None
+    return Signature(key_id, _millis(at), BodyDigest.md5(digest), is_made_with, token)
 
 
 def same_paths(path: str) -> Iterable[str]:

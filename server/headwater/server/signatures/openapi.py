@@ -33,6 +33,7 @@ _ACS4 = re.compile(
 )
 _V4_DATE = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_SECURITY_TOKEN = "x-acs-security-token"
 _NEEDED = frozenset({"host", "x-acs-date", "x-acs-content-sha256"})
 
 
@@ -48,7 +49,6 @@ def read(request: SignedRequest, credential: str) -> Signature:
     key_id, signature = found.groups()
     request.expect("x-acs-signature-method", "HMAC-SHA1")
     request.expect("x-acs-signature-version", "1.0")
-    request.refuse_security_token("x-acs-security-token")
     date = request.required("date")
     digest = request.header("content-md5")
     kind = request.header("content-type") if digest is not None else None
@@ -68,7 +68,8 @@ def read(request: SignedRequest, credential: str) -> Signature:
         return is_any_of(base64.b64decode(signature), [expected])
 
     at = _millis(date, "%a, %d %b %Y %H:%M:%S GMT")
-    return Signature(key_id, at, BodyDigest.md5(digest), is_made_with)
+    token = request.header(_SECURITY_TOKEN) or None
+    return Signature(key_id, at, BodyDigest.md5(digest), is_made_with, token)
 
 
 def read_v4(request: SignedRequest, credential: str) -> Signature:
@@ -80,7 +81,6 @@ def read_v4(request: SignedRequest, credential: str) -> Signature:
     if found is None:
         raise SignatureFault("the header 'Authorization' is not that of ACS4-HMAC-SHA256")
     key_id, date, region, names, signature = found.groups()
-    request.refuse_security_token("x-acs-security-token")
     signed = names.split(";")
     if signed != sorted(set(signed)) or not {*_NEEDED, *_acs_headers(request)} <= set(signed):
         raise SignatureFault("the signature leaves out a header that must be signed")
@@ -106,7 +106,8 @@ def read_v4(request: SignedRequest, credential: str) -> Signature:
         return is_any_of(bytes.fromhex(signature), expected)
 
     body = BodyDigest("sha256", bytes.fromhex(digest))
-    return Signature(key_id, _millis(at, "%Y-%m-%dT%H:%M:%SZ"), body, is_made_with)
+    token = request.header(_SECURITY_TOKEN) or None
+    return Signature(key_id, _millis(at, "%Y-%m-%dT%H:%M:%SZ"), body, is_made_with, token)
 
 
 def _acs_headers(request: SignedRequest) -> list[str]:

@@ -77,12 +77,15 @@ class Signature:
         signed_at: The time that it was made, milliseconds since the epoch.
         body: The digest that the body must have.
         is_made_with: True for the secret that it was made with.
+        security_token: The text that says what a temporary key is good for, which was signed, too;
+            None if there is none.
     """
 
     access_key_id: str
     signed_at: int
     body: BodyDigest
     is_made_with: Callable[[str], bool]
+    security_token: str | None = None
 
 
 @dataclass(frozen=True)
@@ -134,14 +137,6 @@ class SignedRequest:
         sent = self.required(name)
         if sent != value:
             raise SignatureFault(f"the header '{name}' must be '{value}', not '{sent}'")
-
-    def refuse_security_token(self, name: str) -> None:
-        """Refuse a token that says more of the caller than its key; raises SignatureFault."""
-        if self.header(name):
-            raise SignatureFault(
-                "this catalog gives out access keys without security tokens: leave "
-                "dlf.security-token out"
-            )
 
     def parameters(self) -> dict[str, str]:
         """The query's parameters, decoded, in the order of their names.

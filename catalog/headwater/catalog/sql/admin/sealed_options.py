@@ -3,8 +3,9 @@
 The options of a warehouse hold credentials. With a key they are in the database as one sealed text
 (AES-256-GCM), which is bound to the warehouse's name: neither can a reader of the database, or of a
 backup of it, use them, nor can a writer give one warehouse another's. The same holds for the secret
-of an access key, which is bound to its id and never stored without a key. A key has an id, so that
-it can be replaced while servers run.
+of an access key, which is bound to its id and never stored without a key. What a temporary key may
+do is not stored, but sealed in likewise, and handed to its holder. A key has an id, so that it can
+be replaced while servers run.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class _Kind:
 
 _OPTIONS = _Kind("headwater warehouse options", "the options of warehouse", "are")
 _SECRET = _Kind("headwater access key", "the secret of access key", "is")
+_TEMPORARY = _Kind("headwater temporary key", "temporary key", "is")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class OptionKeys:
         current = self.current
         if current is None:
             return plain
-        return self._encrypt(_OPTIONS, warehouse, plain, current)
+        return json.dumps({_SEALED: self._encrypt(_OPTIONS, warehouse, plain, current)})
 
     def seal_secret(self, access_key_id: str, secret: str) -> str:
         """The text that the database stores of an access key; raises Invalid without keys."""
@@ -83,7 +85,7 @@ class OptionKeys:
                 "an access key's secret is stored encrypted, and there is no key to encrypt it "
                 f"with: give one in {KEYS} or {KEYS_FILE}, here and to every server"
             )
-        return self._encrypt(_SECRET, access_key_id, secret, self.current)
+        return json.dumps({_SEALED: self._encrypt(_SECRET, access_key_id, secret, self.current)})
 
     def open_secret(self, access_key_id: str, text: str) -> str:
         """The secret of an access key.
@@ -98,6 +100,41 @@ class OptionKeys:
                 f"the secret of access key '{access_key_id}' is not encrypted in the database"
             )
         return self._decrypt(_SECRET, access_key_id, content)
+
+    def seal_temporary(self, access_key_id: str, text: str) -> str:
+        """The security token of a temporary key: letters, digits, ``-``, ``_`` and dots.
+
+        Raises:
+            Unsupported: There are no keys.
+        """
+        if self.current is None:
+            raise Unsupported(
+                f"a temporary key is sealed, and there is no key to seal it with: give one in "
+                f"{KEYS} or {KEYS_FILE} to every server"
+            )
+        content = self._encrypt(_TEMPORARY, access_key_id, text, self.current)
+        parts = (
+            content["key"].encode(),
+            *map(base64.b64decode, (content["nonce"], content["data"])),
+        )
+        return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
+
+    def open_temporary(self, access_key_id: str, token: str) -> str:
+        """The text in the security token of a temporary key.
+
+        Raises:
+            Invalid: It is sealed with a key that is not given, or is none at all.
+            CorruptData: It was changed, or is another temporary key's.
+        """
+        try:
+            key_id, nonce, sealed = (
+                base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+                for part in token.split(".")
+            )
+            content = {"key": key_id.decode(), "nonce": _text(nonce), "data": _text(sealed)}
+        except ValueError:
+            raise Invalid("the text is not the security token of a temporary key") from None
+        return self._decrypt(_TEMPORARY, access_key_id, content)
 
     def open(self, warehouse: str, text: str) -> dict[str, str]:
         """The options in a text of the database, be it sealed or not.
@@ -119,13 +156,12 @@ class OptionKeys:
         sealed_with = content["key"] if isinstance(content, dict) else None
         return bool(sealed_with == self.current)
 
-    def _encrypt(self, kind: _Kind, owner: str, plain: str, key_id: str) -> str:
+    def _encrypt(self, kind: _Kind, owner: str, plain: str, key_id: str) -> dict[str, str]:
         nonce = os.urandom(_NONCE_BYTES)
         sealed = _cipher(self.keys[key_id]).encrypt(
             nonce, plain.encode(), kind.bound(owner, key_id)
         )
-        content = {"key": key_id, "nonce": _text(nonce), "data": _text(sealed)}
-        return json.dumps({_SEALED: content})
+        return {"key": key_id, "nonce": _text(nonce), "data": _text(sealed)}
 
     def _decrypt(self, kind: _Kind, owner: str, content: Mapping[str, object]) -> str:
         key_id = str(content.get("key"))

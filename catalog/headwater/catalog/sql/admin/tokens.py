@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, select, up
 from sqlalchemy.exc import IntegrityError
 
 from headwater.catalog.model.events import Detail, EventType, ObjectKind, Subject
-from headwater.catalog.model.principal import Scope
+from headwater.catalog.model.principal import Principal, Scope
 from headwater.catalog.model.tokens import AccessKey, NewToken, TokenInfo, TokenKind, token_hash
 from headwater.catalog.sql.admin.principal_names import check_principal_name
 from headwater.catalog.sql.admin.sealed_options import KEYS, OptionKeys
@@ -34,6 +34,9 @@ class Tokens:
         runtime: Clock and randomness.
         keys: The keys by which the secrets of access keys are encrypted; without any there can be
             none.
+
+    Attributes:
+        runtime, keys: The same.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class Tokens:
     ) -> None:
         self._database = database
         self.runtime = runtime
-        self._keys = keys or OptionKeys()
+        self.keys = keys or OptionKeys()
 
     def create(
         self,
@@ -85,7 +88,7 @@ class Tokens:
             "expires_at": expires_at,
             "scopes": ",".join(sorted(set(scopes))),
             "warehouses": None if warehouses is None else json.dumps(sorted(set(warehouses))),
-            "sealed_secret": self._keys.seal_secret(id_, secret) if is_access_key else None,
+            "sealed_secret": self.keys.seal_secret(id_, secret) if is_access_key else None,
         }
         details: dict[str, Detail] = {
             "kind": kind.value,
@@ -114,6 +117,7 @@ class Tokens:
             frozenset(scopes),
             limits,
             access_key_id=id_ if is_access_key else None,
+            id=id_,
         )
         return NewToken(info, secret)
 
@@ -133,6 +137,39 @@ class Tokens:
             row = connection.execute(query).one_or_none()
             return None if row is None else _info(row, _groups(connection, row.name))
 
+    def find_by_id(self, id_: str) -> TokenInfo | None:
+        """The token of a record, of either kind, expired or not; None if it was revoked."""
+        with self._database.read() as connection:
+            row = connection.execute(_tokens().where(TokenRow.id == id_)).one_or_none()
+            if row is None or row.id != id_:
+                return None
+            return _info(row, _groups(connection, row.name))
+
+    def record_temporary_key(self, access_key_id: str, holder: Principal, expires_at: int) -> None:
+        """Write the event of a temporary key, which is all that the database knows of one.
+
+        Args:
+            access_key_id: Its id.
+            holder: The principal that it stands for, with its limits.
+            expires_at: Its end, milliseconds since the epoch.
+        """
+        details: dict[str, Detail] = {
+            "scopes": sorted(holder.scopes),
+            "expiresAt": expires_at,
+        }
+        if holder.warehouses is not None:
+            details["warehouses"] = sorted(holder.warehouses)
+
+        def work(connection: Connection) -> None:
+            subject, now = (
+                Subject(ObjectKind.TOKEN, holder.name, access_key_id),
+                self.runtime.now_millis(),
+            )
+            type_ = EventType.CREATE_TEMPORARY_KEY
+            record_event_in(connection, now, "", type_, subject, details)
+
+        self._database.write(work)
+
     def find_access_key(self, id_: str) -> AccessKey | None:
         """The access key of an id, expired or not; None when there is none.
 
@@ -146,7 +183,7 @@ class Tokens:
                 return None
             info = _info(row, _groups(connection, row.name))
         try:
-            secret = self._keys.open_secret(id_, row.sealed_secret)
+            secret = self.keys.open_secret(id_, row.sealed_secret)
         except (CorruptData, Invalid) as error:
             raise Unavailable(f"access key '{id_}' cannot be checked: {error}") from error
         return AccessKey(info, secret)
@@ -161,7 +198,7 @@ class Tokens:
         with self._database.read() as connection:
             found = connection.execute(_sealed()).all()
         for row in found:
-            self._keys.open_secret(row.id, row.sealed_secret or "{}")
+            self.keys.open_secret(row.id, row.sealed_secret or "{}")
 
     def rotate_key(self) -> int:
         """Encrypt all secrets of access keys anew that are not encrypted with the first key.
@@ -173,18 +210,18 @@ class Tokens:
             Invalid: There are no keys, or one is missing.
             CorruptData: A secret was changed in the database.
         """
-        if self._keys.current is None:
+        if self.keys.current is None:
             raise Invalid(f"there is no key to encrypt with; give one in {KEYS}")
 
         def work(connection: Connection) -> int:
             found = connection.execute(_sealed().with_for_update()).all()
-            old = [row for row in found if not self._keys.is_current(row.sealed_secret or "{}")]
+            old = [row for row in found if not self.keys.is_current(row.sealed_secret or "{}")]
             for row in old:
-                secret = self._keys.open_secret(row.id, row.sealed_secret or "{}")
+                secret = self.keys.open_secret(row.id, row.sealed_secret or "{}")
                 connection.execute(
                     update(TokenRow)
                     .where(TokenRow.id == row.id)
-                    .values(sealed_secret=self._keys.seal_secret(row.id, secret))
+                    .values(sealed_secret=self.keys.seal_secret(row.id, secret))
                 )
                 subject, now = (
                     Subject(ObjectKind.TOKEN, row.name, row.id),
@@ -263,4 +300,5 @@ def _info(
         None if row.warehouses is None else frozenset(json.loads(row.warehouses)),
         groups,
         None if row.sealed_secret is None else row.id,
+        row.id,
     )
