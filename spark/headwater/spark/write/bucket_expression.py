@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 
+from headwater.spark.names import quoted
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
 
@@ -20,7 +20,7 @@ __all__ = ["can_compute", "with_bucket"]
 _BITS = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.DATE: 32, Root.BIGINT: 64}
 _WORD = 0xFFFFFFFF
 _SEED = 42
-_HASH, _MIXED = "_headwater_hash", "_headwater_mixed"
+_HASH = "_headwater_hash"
 # A BinaryRow of so few fields has 8 bytes for row kind and nulls; all are 0 in a key.
 _MOST_FIELDS = 56
 
@@ -45,60 +45,58 @@ def with_bucket(df: DataFrame, fields: Sequence[DataField], buckets: int, name: 
     state = _SEED
     for _ in range(2):
         state = _step_number(state, 0)
-    frame = df.withColumn(_HASH, _long(state))
+    names = [quoted(each) for each in df.columns]
+    frame, hashed = df, f"{state}L"
     for field in fields:
         for word in _words(field):
-            # Step by step: Spark copies an expression wherever its value is used.
-            frame = frame.withColumn(_MIXED, _times(word, 0xCC9E2D51))
-            frame = frame.withColumn(_MIXED, _times(_rotated(sf.col(_MIXED), 15), 0x1B873593))
-            mixed = sf.col(_HASH).bitwiseXOR(sf.col(_MIXED))
-            frame = frame.withColumn(_HASH, _rotated(mixed, 13))
-            frame = frame.withColumn(_HASH, _low(sf.col(_HASH) * 5 + _long(0xE6546B64)))
-    last = sf.col(_HASH)
-    frame = frame.withColumn(_HASH, last.bitwiseXOR(_long(8 + 8 * len(fields))))
+            hashed = _step(hashed, word)
+        # A column for each field, which Spark computes once: it copies an expression wherever its
+        # value is used, and each frame costs the planning of one.
+        frame, hashed = frame.selectExpr(*names, f"{hashed} AS {_HASH}"), _HASH
+    hashed = f"{hashed} ^ {8 + 8 * len(fields)}L"
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-        frame = frame.withColumn(_HASH, last.bitwiseXOR(sf.shiftright(last, shift)))
-        frame = frame.withColumn(_HASH, _times(last, factor))
-    frame = frame.withColumn(_HASH, last.bitwiseXOR(sf.shiftright(last, 16)))
+        hashed = _times(_folded(hashed, shift), factor)
     # The hash is a signed number, and Java's remainder has its sign.
-    signed = sf.when(last > 0x7FFFFFFF, last - _long(1 << 32)).otherwise(last)
+    signed = f"({_folded(hashed, 16)} << 32 >> 32)"
     # A null key, which the writer refuses, has to go somewhere.
-    bucket = sf.coalesce(sf.abs(signed % buckets), sf.lit(0)).cast("int")
-    return frame.withColumn(name, bucket).drop(_HASH, _MIXED)
+    bucket = f"coalesce(CAST(abs({signed} % {buckets}L) AS INT), 0)"
+    return frame.selectExpr(*names, f"{bucket} AS {quoted(name)}")
 
 
-def _words(field: DataField) -> list[Column]:
+def _words(field: DataField) -> list[str]:
     """The two words of a field's slot in a BinaryRow, as numbers from 0 to 2^32 - 1."""
     assert isinstance(field.type, AtomicType)
-    column = sf.col("`" + field.name.replace("`", "``") + "`")
+    column = quoted(field.name)
     if field.type.root is Root.DATE:
-        column = sf.unix_date(column.cast("date"))
-    value = column.cast("bigint")
+        column = f"unix_date(CAST({column} AS DATE))"
+    value = f"CAST({column} AS BIGINT)"
     bits = _BITS[field.type.root]
     if bits == 64:
-        return [_low(value), _low(sf.shiftrightunsigned(value, 32))]
-    return [value.bitwiseAND(_long((1 << bits) - 1)), _long(0)]
+        return [f"({value} & {_WORD}L)", f"({value} >>> 32)"]
+    return [f"({value} & {(1 << bits) - 1}L)", "0L"]
 
 
 # 32-bit arithmetic in Spark's 64 bits, which must not overflow.
 
 
-def _long(value: int) -> Column:
-    return sf.lit(value).cast("bigint")
+def _times(value: str, factor: int) -> str:
+    # By a signed factor, so that the product of 32 bits and 31 has a place.
+    signed = factor - (1 << 32) if factor > 0x7FFFFFFF else factor
+    return f"({value} * {signed}L & {_WORD}L)"
 
 
-def _low(value: Column) -> Column:
-    return value.bitwiseAND(_long(_WORD))
+def _rotated(value: str, by: int) -> str:
+    return f"({value} << {by} & {_WORD}L | {value} >> {32 - by})"
 
 
-def _times(value: Column, factor: int) -> Column:
-    low = value.bitwiseAND(_long(0xFFFF)) * _long(factor)
-    high = (sf.shiftright(value, 16) * _long(factor)).bitwiseAND(_long(0xFFFF))
-    return _low(low + sf.shiftleft(high, 16))
+def _folded(value: str, by: int) -> str:
+    return f"(({value}) ^ ({value}) >> {by})"
 
 
-def _rotated(value: Column, by: int) -> Column:
-    return _low(sf.shiftleft(value, by)).bitwiseOR(sf.shiftright(value, 32 - by))
+def _step(state: str, word: str) -> str:
+    """The hash after another word (``MurmurHashUtils.java``)."""
+    mixed = _times(_rotated(_times(word, 0xCC9E2D51), 15), 0x1B873593)
+    return f"({_rotated(f'({state} ^ {mixed})', 13)} * 5L + {0xE6546B64}L & {_WORD}L)"
 
 
 def _step_number(state: int, word: int) -> int:
