@@ -340,6 +340,8 @@ class JavaClient:
                 fields.writeInt(position, value)
             case float():
                 fields.writeDouble(position, value)
+            case bytes():
+                fields.writeBlob(position, rows.BlobData(value))
             case _:
                 raise TypeError(f"no way to write {value!r}")
 
@@ -577,6 +579,8 @@ def _from_java(value: Any, root: str) -> object:
             return _EPOCH + dt.timedelta(microseconds=value.toMicros())
         case "DATE":
             return _EPOCH.date() + dt.timedelta(days=value)
+        case "BLOB":
+            return bytes(value.toData())
         case "VECTOR":
             return [float(each) for each in value.toFloatArray()]
         case "ARRAY":

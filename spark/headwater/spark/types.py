@@ -49,6 +49,7 @@ _PLAIN: dict[Root, st.DataType] = {
     Root.VARCHAR: st.StringType(),
     Root.BINARY: st.BinaryType(),
     Root.VARBINARY: st.BinaryType(),
+    Root.BLOB: st.BinaryType(),
     Root.DATE: st.DateType(),
     Root.TIMESTAMP: st.TimestampNTZType(),
     Root.TIMESTAMP_LTZ: st.TimestampType(),

@@ -113,8 +113,6 @@ def test_what_is_no_type_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        "BLOB",
-        "BLOB NOT NULL",
         "GEOMETRY(OGC:CRS84)",
         "GEOMETRY('4326') NOT NULL",
         "GEOMETRY('a ''b'', c')",
@@ -131,6 +129,15 @@ def test_types_of_other_engines_are_kept_and_not_read(document: Json) -> None:
         to_arrow(kept)
     with pytest.raises(Unsupported, match=r"column .c. is of type .*does not read or write"):
         arrow_field(DataField(1, "c", kept))
+
+
+def test_blobs_are_large_binary() -> None:
+    blob = parse_type("BLOB NOT NULL")
+    assert arrow_field(DataField(1, "c", blob)) == pa.field("c", pa.large_binary(), False)
+    assert type_json(blob) == "BLOB NOT NULL"
+    for inner in (ArrayType(blob), MapType(parse_type("INT"), blob)):
+        with pytest.raises(Unsupported, match=r"column .c. is of type .* BLOB inside another type"):
+            arrow_field(DataField(1, "c", inner))
 
 
 @pytest.mark.parametrize(

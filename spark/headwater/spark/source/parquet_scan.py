@@ -150,7 +150,7 @@ def _same(wanted: DataField, stored: DataField) -> bool:
     kind = wanted.type
     if not isinstance(kind, AtomicType) or not isinstance(stored.type, AtomicType):
         return False
-    if kind.root is Root.TIME or (
+    if kind.root in (Root.TIME, Root.BLOB) or (
         kind.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and kind.precision > 6
     ):
         return False

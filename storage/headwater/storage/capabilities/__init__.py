@@ -14,10 +14,16 @@ from headwater.storage.capabilities.honoured_options import QUERY_AUTH
 from headwater.storage.capabilities.model import Operation, Option, Refusal, Values
 from headwater.storage.capabilities.modes import MODES
 from headwater.storage.capabilities.refused_options import FILE_FORMATS
-from headwater.storage.capabilities.types import INNER_VECTOR, KEPT_TYPES, unsupported_type
+from headwater.storage.capabilities.types import (
+    INNER_BLOB,
+    INNER_VECTOR,
+    KEPT_TYPES,
+    unsupported_type,
+)
 
 __all__ = [
     "FILE_FORMATS",
+    "INNER_BLOB",
     "INNER_VECTOR",
     "KEPT_TYPES",
     "MODES",

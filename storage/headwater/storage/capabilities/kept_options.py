@@ -94,10 +94,10 @@ _KEPT: Mapping[str, str] = {
         fields.<column>.map.shared-shredding.max-columns metadata.iceberg.<setting>
         """,
     "columns of types VARIANT, BLOB and VECTOR": """
-        blob-as-descriptor blob-compaction.enabled blob-descriptor-field blob-descriptor.<setting>
+        blob-compaction.enabled blob-descriptor-field blob-descriptor.<setting>
         blob-field blob-view-field blob-view.resolve.enabled blob-write-null-on-fetch-failure
         blob-write-null-on-missing-file blob.copy-buffer-size blob.split-by-file-size
-        blob.stored-descriptor-fields blob.target-file-size lookup.blob-as-descriptor
+        blob.stored-descriptor-fields lookup.blob-as-descriptor
         parquet.variant.shreddingSchema variant.inferShreddingSchema
         variant.shredding.adaptive.maxInferBufferRow
         variant.shredding.adaptive.retentionRatio variant.shredding.inferenceMode

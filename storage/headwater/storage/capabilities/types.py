@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 from headwater.storage.errors import Unsupported
 
-__all__ = ["INNER_VECTOR", "KEPT_TYPES", "unsupported_type"]
+__all__ = ["INNER_BLOB", "INNER_VECTOR", "KEPT_TYPES", "unsupported_type"]
 
+INNER_BLOB = "BLOB inside another type"
+"""The name of BLOBs in arrays and maps among the types that are kept."""
 INNER_VECTOR = "VECTOR inside another type"
 """The name of vectors in arrays, maps and rows among the types that are kept."""
 
 KEPT_TYPES: Mapping[str, str] = {
-    "BLOB": "its values lie in files of their own",
+    INNER_BLOB: "its files have a form of their own",
     INNER_VECTOR: "columns of vectors are read and written, but not vectors within values",
     "GEOMETRY": "its values have a form of their own",
     "GEOGRAPHY": "its values have a form of their own",

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from headwater.storage.errors import Invalid
+from headwater.storage.formats.blob_file import BLOB_SUFFIX
 from headwater.storage.manifest.data_file import DataFile, FileKind, FileSource, ManifestEntry
 from headwater.storage.options import TableOptions
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -37,6 +39,8 @@ def assign_row_ids(
         return delta, next_id
     snapshot_id = 1 if base is None else base.id + 1
     start = next_id or 0
+    # The files of a BLOB column follow the file of the others, and have its ids.
+    others, blobs = start, dict[str, int]()
     assigned: list[ManifestEntry] = []
     for entry in _by_partition(delta) if options.groups_row_ids else delta:
         if entry.kind is not FileKind.ADD:
@@ -44,14 +48,26 @@ def assign_row_ids(
             continue
         file = entry.file
         if _is_new(file):
+            first = start
+            if file.file_name.endswith(BLOB_SUFFIX):
+                (column,) = file.write_cols or ("",)
+                first = blobs.get(column, others)
+                if first + file.row_count > start:
+                    raise Invalid(
+                        f"file {file.file_name} of column '{column}' has more rows than the file "
+                        "of the other columns before it"
+                    )
+                blobs[column] = first + file.row_count
+            else:
+                others, blobs = start, {}
+                start += file.row_count
             # The numbers of a second file of one writer do not begin at 0 either.
             file = replace(
                 file,
-                first_row_id=start,
+                first_row_id=first,
                 min_sequence_number=snapshot_id,
                 max_sequence_number=snapshot_id,
             )
-            start += file.row_count
         else:
             file = _versioned(file, snapshot_id)
         assigned.append(replace(entry, file=file))

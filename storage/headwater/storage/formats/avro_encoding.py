@@ -36,7 +36,7 @@ from headwater.storage.types.data_type import (
 )
 from headwater.storage.types.nested_arrays import list_offsets, map_entries
 
-__all__ = ["encode_rows"]
+__all__ = ["encode_rows", "zigzag_varints"]
 
 Octets: TypeAlias = npt.NDArray[np.uint8]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -173,7 +173,7 @@ def _listed(
     joined = _joined(items, count)
     lengths = np.diff(_offsets(joined)[bounds])
     return [
-        _spread(_varints(counts[holding]), holding),
+        _spread(zigzag_varints(counts[holding]), holding),
         _binary(lengths, _content(joined)),
         _scalar(_END),
     ]
@@ -184,10 +184,10 @@ def _atomic(array: pa.Array, data_type: AtomicType) -> list[pa.Array | pa.Scalar
     if root in _TEXTS:
         content = array.cast(_BYTES)
         lengths = pc.binary_length(content).to_numpy()
-        return [_varints(lengths.astype(np.int64)), content]
+        return [zigzag_varints(lengths.astype(np.int64)), content]
     if root is Root.DECIMAL:
         digits = _decimals(array)
-        return [_varints(np.diff(_offsets(digits))), digits]
+        return [zigzag_varints(np.diff(_offsets(digits))), digits]
     if root is Root.BOOLEAN:
         flags = array.cast(pa.uint8()).to_numpy()
         return [_binary(np.ones(len(array), np.int64), np.ascontiguousarray(flags))]
@@ -196,10 +196,10 @@ def _atomic(array: pa.Array, data_type: AtomicType) -> list[pa.Array | pa.Scalar
         width = numbers.dtype.itemsize
         data = np.ascontiguousarray(numbers).view(np.uint8)
         return [_binary(np.full(len(array), width, np.int64), data)]
-    return [_varints(numbers.astype(np.int64))]
+    return [zigzag_varints(numbers.astype(np.int64))]
 
 
-def _varints(numbers: Integers) -> pa.Array:
+def zigzag_varints(numbers: Integers) -> pa.Array:
     """Whole numbers, seven bits a byte, the lowest first."""
     rest = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     lengths = np.ones(len(rest), np.int64)

@@ -24,11 +24,13 @@ from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.maintenance.matched_rows import Matched, RowMatcher
 from headwater.storage.maintenance.taken_rows import TakenRows, messages_of_taken
 from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.joined_columns import JoinedColumns
 from headwater.storage.rows.ingest import coerce
 from headwater.storage.scan.row_ranges import RowRange, row_ranges
 from headwater.storage.scan.split import Split
+from headwater.storage.schema.blob_columns import columns_in_blob_files
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.data_file_writer import DataFileWriter
@@ -66,6 +68,13 @@ class ColumnChange:
                 f"table {self.storage.name}: with data evolution rows are deleted by vectors, and "
                 "'deletion-vectors.enabled' is not true; set it, or overwrite the partition"
             )
+        blobs = columns_in_blob_files(schema)
+        if changed is not None and blobs:
+            raise Unsupported(
+                f"table {self.storage.name}: Headwater does not update or merge rows of a table "
+                f"with columns of type BLOB ('{blobs[0]}'); append and delete rows, or use another "
+                "Paimon engine"
+            )
         moves = [name for name in changed or () if name in schema.partition_keys]
         if moves:
             raise Invalid(
@@ -90,7 +99,7 @@ class ColumnChange:
             raise
 
     def _change(self, split: Split, rows: RowRange) -> list[CommitMessage]:
-        range_reader = _RangeReader(self.storage, split, rows)
+        range_reader = _RangeReader(self.storage, split, rows, self.matcher.predicate)
         changed = self.matcher.changed
         if changed is None:
             self._mark(split, rows, range_reader)
@@ -162,12 +171,18 @@ class _RangeReader:
         at: The position of the first row of the batch that was given last.
     """
 
-    def __init__(self, storage: TableStorage, split: Split, rows: RowRange) -> None:
+    def __init__(
+        self, storage: TableStorage, split: Split, rows: RowRange, predicate: Predicate | None
+    ) -> None:
         bucket = BucketFiles(storage, split.directory, split.partition_values, split.deletion_files)
         whole = replace(bucket, deletion_files={})
-        self._columns = storage.schema.moved_columns
+        # A row is deleted without its BLOBs being read.
+        needed = columns_of(predicate) if predicate is not None else frozenset()
+        unread = set(columns_in_blob_files(storage.schema)) - needed
+        self._columns = [name for name in storage.schema.moved_columns if name not in unread]
         self._rows = JoinedColumns(
             storage,
+            split.directory,
             rows,
             lambda file: whole.open(file, partial=True),
             lambda: DeletionVector.of([]),

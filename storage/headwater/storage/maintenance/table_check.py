@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from headwater.storage.errors import CorruptData, NotFound, Unsupported
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.formats.blob_file import BLOB_SUFFIX, check_blobs
 from headwater.storage.formats.registry import format_of_file
 from headwater.storage.formats.system_columns import data_file_fields
 from headwater.storage.index.deletion_files import read_deletion_vectors
@@ -427,6 +428,8 @@ def _read_file(storage: TableStorage, entry: ManifestEntry, path: str, deep: boo
         Unsupported: Headwater does not read such a file.
     """
     file = entry.file
+    if path.endswith(BLOB_SUFFIX):
+        return check_blobs(storage.files, path, file.file_size, file.row_count, deep=deep)
     schema = storage.schema_by_id(file.schema_id)
     reader = format_of_file(path).reader(
         storage.files, path, row_count=file.row_count, options=schema.table_options

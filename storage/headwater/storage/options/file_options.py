@@ -106,6 +106,12 @@ class FileOptions(OptionMap):
         return parse_bytes(text, "target-file-size")
 
     @property
+    def blob_target_file_size(self) -> int:
+        """Bytes at which a writer rolls to a new file of a BLOB column."""
+        key = "blob.target-file-size"
+        return parse_bytes(self.raw[key], key) if key in self.raw else self.target_file_size(False)
+
+    @property
     def manifest_target_file_size(self) -> int:
         """Bytes at which manifests are merged into a new one."""
         key = "manifest.target-file-size"

@@ -230,6 +230,11 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
         return self._boolean("data-evolution.enabled", False)
 
     @property
+    def blobs_as_descriptors(self) -> bool:
+        """True if a BLOB is read as the place of its value."""
+        return self._boolean("blob-as-descriptor", False)
+
+    @property
     def groups_row_ids(self) -> bool:
         """True if the rows that a commit adds to a partition have row ids one after another."""
         return self._boolean("row-tracking.partition-group-on-commit", True)

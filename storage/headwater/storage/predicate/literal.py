@@ -137,7 +137,7 @@ def within_reach(value: Decimal) -> Decimal:
 
 
 def _atomic(field: DataField) -> AtomicType:
-    if not isinstance(field.type, AtomicType):
+    if not isinstance(field.type, AtomicType) or field.type.root is Root.BLOB:
         raise Invalid(f"column '{field.name}' is {field.type}: it can only be compared with NULL")
     refuse_kept(field)
     return field.type

@@ -17,6 +17,7 @@ __all__ = ["coalesced", "filtered", "with_kind_names"]
 _KINDS = tuple(KIND_NAMES.values())
 # A batch of so many rows costs no more to pass on than to copy.
 _ENOUGH_ROWS = 16384
+_ENOUGH_BYTES = 16 * 1024**2
 
 
 def with_kind_names(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
@@ -45,22 +46,23 @@ def filtered(
 def coalesced(rows: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Small batches that follow each other put together, great ones parted; rows in their order."""
     waiting: list[pa.RecordBatch] = []
-    held = 0
+    held = size = 0
     enough = min(batch_rows // 4, _ENOUGH_ROWS)
     for batch in rows:
         if batch.num_rows == 0:
             continue
-        large = batch.num_columns == 0 or batch.num_rows >= enough
-        if waiting and (large or held * 2 >= batch_rows):
+        large = batch.num_columns == 0 or batch.num_rows >= enough or batch.nbytes >= _ENOUGH_BYTES
+        if waiting and (large or held * 2 >= batch_rows or size >= _ENOUGH_BYTES):
             yield pa.concat_batches(waiting)
-            waiting, held = [], 0
+            waiting, held, size = [], 0, 0
         if large and (parts := batch.num_rows // batch_rows) > 1:
-            size = -(-batch.num_rows // parts)
-            yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
+            step = -(-batch.num_rows // parts)
+            yield from (batch.slice(start, step) for start in range(0, batch.num_rows, step))
         elif large:
             yield batch
         else:
             waiting.append(batch)
             held += batch.num_rows
+            size += batch.nbytes
     if waiting:
         yield pa.concat_batches(waiting)

@@ -24,6 +24,7 @@ from headwater.storage.read.file_columns import StoredColumn, stored_column
 from headwater.storage.read.row_selection import RowSelection
 from headwater.storage.read.tracked_rows import TrackedRows
 from headwater.storage.scan.pruning import indexed_columns, matching_row_groups
+from headwater.storage.schema.blob_columns import is_plain_blob
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, VectorType, to_arrow
@@ -322,6 +323,11 @@ class DataFileReader:
         if name in _SYSTEM_FIELDS and name not in self._present.field_by_name:
             return StoredColumn(_SYSTEM_FIELDS[name], _SYSTEM_FIELDS[name])
         found = stored_column(self._present.column(name), self._schema, self._present)
+        if found.stored is not None and is_plain_blob(found.wanted.type):
+            raise Unsupported(
+                f"column '{name}' of type BLOB: file {self.path} does not hold its values, but "
+                "says where they are; choose other columns"
+            )
         if found.stored is None or found.stored.name not in self._missing:
             return found
         if isinstance(found.wanted.type, VectorType):

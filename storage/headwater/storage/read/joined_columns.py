@@ -2,27 +2,37 @@
 
 The files hold the same rows in the same order, so that rows are joined by their positions. No
 condition leaves out rows of a file: what one says may be overridden by another. A file none of
-whose columns is wanted is not opened. One batch of each file is held.
+whose columns is wanted is not opened. One batch of each file is held. The values of BLOB columns
+are read last, of the rows that meet the condition, and some megabytes of them at a time.
 
 Source: ``DataEvolutionFileReader.java``, ``DataEvolutionSplitRead.java``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.storage.errors import CorruptData
+from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.predicate.filter import Predicate
+from headwater.storage.predicate.filter import Predicate, columns_of, filter_rows, to_expression
+from headwater.storage.read.blob_columns import BlobColumn
 from headwater.storage.read.data_file_reader import DataFileReader
 from headwater.storage.read.raw_rows import RawRows, RowReader
 from headwater.storage.scan.row_ranges import RowRange, row_ranges
+from headwater.storage.schema.blob_columns import columns_in_blob_files
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["JoinedColumns", "joined_rows"]
+
+# Bytes of values of BLOB columns that are read at once, unless one row has more.
+_BLOB_BYTES = 32 * 1024**2
+# No column of a table has a name with this character.
+_POSITION = "\0position"
 
 
 def joined_rows(
@@ -32,6 +42,7 @@ def joined_rows(
     opened: Callable[[DataFile], DataFileReader],
     whole: Callable[[DataFile], DataFileReader],
     read: Callable[[Iterable[DataFile], Callable[[DataFile], RowReader]], RawRows],
+    columns: Sequence[str],
 ) -> RawRows:
     """Rows whose columns may lie in several files.
 
@@ -42,14 +53,18 @@ def joined_rows(
         opened: Gives a reader of a file; columns that it lacks are null.
         whole: Gives one of all its rows, deleted ones included.
         read: Gives the rows of files that are opened so.
+        columns: The columns that are read.
     """
+    has_blobs = bool(set(columns) & set(columns_in_blob_files(storage.schema)))
     ranges = {each.files[0].file_name: each for each in row_ranges(directory, files)}
 
     def reader(newest: DataFile) -> RowReader:
         rows = ranges[newest.file_name]
-        if len(rows.files) == 1:
+        if len(rows.files) == 1 and not has_blobs:
             return opened(newest)
-        return JoinedColumns(storage, rows, whole, lambda: opened(rows.anchor).deletion_vector)
+        return JoinedColumns(
+            storage, directory, rows, whole, lambda: opened(rows.anchor).deletion_vector
+        )
 
     return read([each.files[0] for each in ranges.values()], reader)
 
@@ -59,6 +74,7 @@ class JoinedColumns:
 
     Args:
         storage: The table.
+        directory: The URI of the files' directory.
         rows: The files of the rows.
         opened: Gives a reader of all rows of a file, deleted ones included.
         deleted: The rows that are deleted.
@@ -67,11 +83,13 @@ class JoinedColumns:
     def __init__(
         self,
         storage: TableStorage,
+        directory: str,
         rows: RowRange,
         opened: Callable[[DataFile], DataFileReader],
         deleted: Callable[[], DeletionVector],
     ) -> None:
         self._storage = storage
+        self._directory = directory
         self._range = rows
         self._opened = opened
         self._deleted = deleted
@@ -97,11 +115,53 @@ class JoinedColumns:
         *,
         groups: range | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that are not deleted, with these columns; none is filtered.
+        """The rows that are not deleted, with these columns.
+
+        The values of BLOB columns are not read of rows that the predicate leaves out by other
+        columns. Without such columns no row is filtered.
 
         Raises:
             CorruptData: A file is missing or damaged, or has other rows than the others.
         """
+        in_files = columns_in_blob_files(self._storage.schema)
+        blobs = [name for name in columns if name in in_files]
+        if not blobs:
+            for _, batch in self._plain_rows(columns, batch_rows):
+                yield batch
+            return
+        others = [name for name in columns if name not in in_files]
+        stored = {name: self._blob_column(name) for name in blobs}
+        keep = None
+        if predicate is not None and columns_of(predicate) <= set(others):
+            keep = to_expression(predicate, self._storage.schema)
+        for positions, batch in self._plain_rows([*others], batch_rows):
+            if keep is not None:
+                numbered = batch.append_column(_POSITION, pa.array(positions))
+                kept = filter_rows(numbered, keep)
+                positions = kept.column(_POSITION).to_numpy()
+                batch = _one_batch(kept.drop_columns([_POSITION]))
+            yield from _with_blobs(columns, batch, positions, stored)
+
+    def _blob_column(self, name: str) -> BlobColumn:
+        column = self._storage.schema.column(name)
+        files = self._range.blob_files_of(self._storage, column)
+        holder = self._range.holder(self._storage, column)
+        if holder is not None:
+            raise Unsupported(
+                f"column '{name}' of type BLOB: file {self._directory}/{holder.file_name} does not "
+                "hold its values, but says where they are; choose other columns"
+            )
+        if not files and not column.type.nullable:
+            raise CorruptData(
+                f"{self._directory}: no file holds column '{name}', which is NOT NULL, of the rows "
+                f"of {self._range.files[0].file_name}"
+            )
+        return BlobColumn(self._storage, self._directory, self._range, files, name)
+
+    def _plain_rows(
+        self, columns: Sequence[str], batch_rows: int
+    ) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
+        """The rows that are not deleted, and their positions."""
         newest = self._range.files[0]
         held: dict[str, list[str]] = {}
         by_name = {file.file_name: file for file in self._range.files}
@@ -129,8 +189,39 @@ class JoinedColumns:
                 )
             elif columns:
                 batch = batch.select(list(columns))
-            yield deleted.without(batch, at)
+            positions = np.flatnonzero(deleted.kept(at, at + batch.num_rows)) + at
+            yield positions, deleted.without(batch, at)
             at += batch.num_rows
+
+
+def _with_blobs(
+    columns: Sequence[str],
+    batch: pa.RecordBatch,
+    positions: npt.NDArray[np.int64],
+    blobs: Mapping[str, BlobColumn],
+) -> Iterator[pa.RecordBatch]:
+    """Parts of a batch with the values of BLOB columns, none too large but by a single row."""
+    sizes = sum(column.value_bytes(positions) for column in blobs.values())
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(positions):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + _BLOB_BYTES, "right")))
+        part = positions[start:stop]
+        arrays = [
+            blobs[name].take(part)
+            if name in blobs
+            else batch.column(name).slice(start, stop - start)
+            for name in columns
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        start = stop
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch."""
+    columns = [column.combine_chunks() for column in table.columns]
+    return pa.RecordBatch.from_arrays(columns, names=table.column_names)
 
 
 def _aligned(

@@ -146,6 +146,7 @@ def split_reads(
             lambda file: files.open(file, partial=True),
             lambda file: whole.open(file, partial=True),
             lambda newest, opened: RawRows(newest, opened, wanted, predicate, batch_rows),
+            wanted,
         )
         for part in joined.parts():
             yield partial(_called, finished, part)

@@ -49,7 +49,7 @@ def joined_splits(
             if pruner.by_ranges(partition, partial(rows.value_ranges, storage))
         ]
         for group in pack_in_order(wanted, weight, target):
-            files = (file for rows in group for file in rows.files)
+            files = (file for rows in group for file in rows.all_files)
             split = bucket_split(storage, bucket, files, False, False)
             splits.append(replace(split, row_count=sum(rows.row_count for rows in group)))
     return splits

@@ -1,8 +1,8 @@
 """Ranges of rows whose columns lie in several files, the newest of each column counting.
 
 A file of a table with data evolution holds all columns of some rows, or some. Files of the same
-rows have the same first row id and the same number of rows. A BLOB's or VECTOR's own files, which
-may hold fewer rows each, are left out: this engine reads no such column.
+rows have the same first row id and the same number of rows. The files of a BLOB column alone may
+hold fewer rows each. Those of vectors alone are left out: this engine does not read them.
 
 Source: ``DataEvolutionSplitRead.java``, ``DataEvolutionFileStoreScan.java``,
 ``DataEvolutionUtils.java``.
@@ -11,12 +11,14 @@ Source: ``DataEvolutionSplitRead.java``, ``DataEvolutionFileStoreScan.java``,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headwater.storage.errors import CorruptData, Unsupported
+from headwater.storage.formats.blob_file import BLOB_SUFFIX
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.predicate.filter import ColumnRange
 from headwater.storage.scan.pruning import value_ranges
+from headwater.storage.schema.blob_columns import is_plain_blob
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
@@ -30,10 +32,17 @@ class RowRange:
     """The files of some rows.
 
     Attributes:
-        files: All of the same rows, the newest first.
+        files: All of the same rows, the newest first, without those of BLOB columns.
+        blob_files: The files of BLOB columns, each of some of the rows, ordered by row id.
     """
 
     files: tuple[DataFile, ...]
+    blob_files: tuple[DataFile, ...] = ()
+
+    @property
+    def all_files(self) -> tuple[DataFile, ...]:
+        """The files, and those of BLOB columns."""
+        return self.files + self.blob_files
 
     @property
     def row_count(self) -> int:
@@ -43,7 +52,7 @@ class RowRange:
     @property
     def size(self) -> int:
         """Bytes of the files."""
-        return sum(file.file_size for file in self.files)
+        return sum(file.file_size for file in self.all_files)
 
     @property
     def anchor(self) -> DataFile:
@@ -59,12 +68,23 @@ class RowRange:
                 return file
         return None
 
+    def blob_files_of(self, storage: TableStorage, column: DataField) -> list[DataFile]:
+        """The files of a BLOB column."""
+        found: list[DataFile] = []
+        for file in self.blob_files:
+            stored = storage.schema_by_id(file.schema_id).field_by_id.get(column.id)
+            if stored is not None and file.write_cols == (stored.name,):
+                found.append(file)
+        return found
+
     def value_ranges(
         self, storage: TableStorage, columns: Sequence[DataField]
     ) -> Mapping[str, ColumnRange]:
         """The statistics of present columns by name, as far as they are known."""
         found: dict[str, ColumnRange] = {}
         for column in columns:
+            if is_plain_blob(column.type):
+                continue
             holder = self.holder(storage, column)
             if holder is None:
                 found[column.name] = ColumnRange(None, None, self.row_count, self.row_count)
@@ -90,8 +110,9 @@ def row_ranges(where: str, files: Iterable[DataFile]) -> Iterator[RowRange]:
         Unsupported: A file's columns have sequence numbers of their own.
     """
     ranged: list[tuple[int, int, DataFile]] = []
+    blobs: list[tuple[int, int, DataFile]] = []
     for file in files:
-        if _is_dedicated(file):
+        if ".vector." in file.file_name:
             continue
         if file.first_row_id is None:
             raise CorruptData(
@@ -103,8 +124,40 @@ def row_ranges(where: str, files: Iterable[DataFile]) -> Iterator[RowRange]:
                 f"{where}/{file.file_name}: its columns have sequence numbers of their own, which "
                 "Headwater does not compare; use another Paimon engine to read it"
             )
-        ranged.append((file.first_row_id, file.first_row_id + file.row_count, file))
+        kind = blobs if file.file_name.endswith(BLOB_SUFFIX) else ranged
+        kind.append((file.first_row_id, file.first_row_id + file.row_count, file))
     ranged.sort(key=lambda item: item[:2])
+    blobs.sort(key=lambda item: item[:2])
+    yield from _with_blobs(where, _joined(where, ranged), blobs)
+
+
+def _with_blobs(
+    where: str, ranges: Iterable[RowRange], blobs: Sequence[tuple[int, int, DataFile]]
+) -> Iterator[RowRange]:
+    """The ranges with their files of BLOB columns, all ordered by row id."""
+    at = 0
+    for rows in ranges:
+        first = rows.files[0].first_row_id or 0
+        last = first + rows.row_count
+        own: list[DataFile] = []
+        while at < len(blobs) and blobs[at][0] < last:
+            start, end, file = blobs[at]
+            if start < first or end > last:
+                break
+            own.append(file)
+            at += 1
+        yield replace(rows, blob_files=tuple(own))
+        if at < len(blobs) and blobs[at][0] < last:
+            break
+    if at < len(blobs):
+        start, end, file = blobs[at]
+        raise CorruptData(
+            f"{where}/{file.file_name}: no file holds the other columns of just its rows, {start} "
+            f"to {end - 1}"
+        )
+
+
+def _joined(where: str, ranged: Sequence[tuple[int, int, DataFile]]) -> Iterator[RowRange]:
     group: list[DataFile] = []
     low = high = -1
     for start, end, file in ranged:
@@ -126,8 +179,3 @@ def row_ranges(where: str, files: Iterable[DataFile]) -> Iterator[RowRange]:
 
 def _newest_first(files: Sequence[DataFile]) -> RowRange:
     return RowRange(tuple(sorted(files, key=lambda file: -file.max_sequence_number)))
-
-
-def _is_dedicated(file: DataFile) -> bool:
-    """True for a file of BLOB or VECTOR columns alone (``BlobFileFormat``, ``VectorType``)."""
-    return file.file_name.endswith(".blob") or ".vector." in file.file_name

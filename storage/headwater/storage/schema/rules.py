@@ -154,7 +154,7 @@ def check_schema(schema: TableSchema) -> None:
                 raise Invalid(f"{role} column '{key}' must not be of type VARIANT")
             if not isinstance(key_type, AtomicType):
                 raise Invalid(f"{role} column '{key}' must not be of a nested type")
-            if key_type.root.is_opaque:
+            if key_type.root.is_opaque or key_type.root is Root.BLOB:
                 raise Invalid(f"{role} column '{key}' must not be of type {key_type.root}")
     check_path_options(schema.options)
     if kind is TableType.FORMAT:

@@ -5,8 +5,9 @@ type, an object for a nested one (``docs/concepts/spec/schema.md``, ``DataTypeJs
 
 Arrow forms: TIMESTAMP(p) is ``timestamp[ms]`` for p <= 3, ``[us]`` for p <= 6, ``[ns]`` above, and
 the same with time zone UTC for TIMESTAMP_LTZ; TIME is ``time32[ms]``; CHAR and VARCHAR are
-``string``; BINARY and VARBINARY are ``binary``; VECTOR<t, n> is ``fixed_size_list<t>[n]``;
-MULTISET<t> is ``map<t, int32>``; VARIANT is ``struct<value: binary, metadata: binary>``.
+``string``; BINARY and VARBINARY are ``binary``; BLOB is ``large_binary``; VECTOR<t, n> is
+``fixed_size_list<t>[n]``; MULTISET<t> is ``map<t, int32>``; VARIANT is
+``struct<value: binary, metadata: binary>``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from headwater.storage.capabilities import INNER_VECTOR, unsupported_type
+from headwater.storage.capabilities import INNER_BLOB, INNER_VECTOR, unsupported_type
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.atomic_type import (
     MAX_LENGTH,
@@ -285,6 +286,7 @@ _PLAIN_ARROW: Mapping[Root, pa.DataType] = {
     Root.VARCHAR: pa.string(),
     Root.BINARY: pa.binary(),
     Root.VARBINARY: pa.binary(),
+    Root.BLOB: pa.large_binary(),
     Root.DATE: pa.date32(),
     Root.TIME: pa.time32("ms"),
 }
@@ -300,7 +302,7 @@ def to_arrow(data_type: DataType) -> pa.DataType:
     """The Arrow type that holds a Paimon type (nullability stands on the Arrow field).
 
     Raises:
-        Unsupported: Headwater does not read or write it (BLOB, GEOMETRY…).
+        Unsupported: Headwater does not read or write it (GEOMETRY…).
     """
     match data_type:
         case AtomicType(root=root) if root.is_opaque:
@@ -341,6 +343,8 @@ def _kept_part(data_type: DataType) -> str | None:
         Its name among `KEPT_TYPES`.
     """
     match data_type:
+        case AtomicType(root=Root.BLOB):
+            return INNER_BLOB
         case AtomicType():
             return data_type.root if data_type.root.is_opaque else None
         case VectorType():
@@ -373,7 +377,10 @@ def holds_variants(data_type: DataType) -> bool:
 
 def refuse_kept(data_field: DataField) -> None:
     """Raises Unsupported for a column that Headwater does not read or write."""
-    kept = None if isinstance(data_field.type, VectorType) else _kept_part(data_field.type)
+    match data_field.type:
+        case VectorType() | AtomicType(root=Root.BLOB):
+            return
+    kept = _kept_part(data_field.type)
     if kept is not None:
         raise unsupported_type(data_field.name, str(data_field.type), kept)
 

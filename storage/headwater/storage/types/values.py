@@ -115,6 +115,7 @@ _KINDRED: Mapping[Root, Sequence[Callable[[pa.DataType], bool]]] = {
     Root.VARCHAR: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
     Root.BINARY: _IS_BINARY,
     Root.VARBINARY: _IS_BINARY,
+    Root.BLOB: _IS_BINARY,
     Root.DATE: (pa.types.is_date,),
     Root.TIME: (pa.types.is_time,),
     Root.TIMESTAMP: (pa.types.is_timestamp,),

@@ -157,8 +157,18 @@ class DataFileWriter:
             file.write(pa.table(columns, names=[field.name for field in self._fields]))
             summary.add(part)
             indexes.add(part)
-            if file.size_estimate >= self._target and self._columns is None:
+            if self.is_full and self._columns is None:
                 self.roll()
+
+    @property
+    def is_full(self) -> bool:
+        """True if the file that is open has reached the size that files are to have."""
+        return self._open is not None and self._open[1].size_estimate >= self._target
+
+    def take_finished(self) -> list[DataFile]:
+        """The files closed since the last call."""
+        taken, self._finished = self._finished, []
+        return taken
 
     def finish(self) -> list[DataFile]:
         """Close the last file; all files written, in order."""

@@ -14,6 +14,7 @@ from headwater.storage.formats.protocol import DataFileFormat
 from headwater.storage.formats.registry import format_named
 from headwater.storage.formats.system_columns import data_file_fields
 from headwater.storage.options import TableOptions
+from headwater.storage.schema.blob_columns import columns_in_blob_files, refuse_unwritable_blobs
 from headwater.storage.schema.file_indexes import written_file_indexes
 from headwater.storage.schema.table_schema import TableSchema
 
@@ -111,7 +112,9 @@ def refuse_formats(schema: TableSchema) -> None:
         Invalid: An option is malformed.
     """
     written_file_indexes(schema.options, schema.fields)
-    fields = data_file_fields(schema)
+    refuse_unwritable_blobs(schema)
+    blobs = columns_in_blob_files(schema)
+    fields = [item for item in data_file_fields(schema) if item.name not in blobs]
     options = schema.table_options
     levels = {_OTHER_LEVEL, *options.file_format_per_level, *options.file_compression_per_level}
     for level in levels if schema.primary_keys else {_OTHER_LEVEL}:

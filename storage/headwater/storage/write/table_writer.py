@@ -28,11 +28,13 @@ from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.distribute import Bucket, BucketRows, distribute
 from headwater.storage.rows.ingest import TabularData, arrow_table, coerce
 from headwater.storage.rows.kinds import take_row_kinds
+from headwater.storage.schema.blob_columns import columns_in_blob_files
 from headwater.storage.schema.system_fields import ROW_ID_FIELD
 from headwater.storage.snapshot.snapshot import SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import Assigner, FixedBuckets
 from headwater.storage.write.assign.postponed import postponed_file_prefix, postponed_storage
+from headwater.storage.write.blob_table_writer import BlobTableWriter
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.file_encoding import refuse_formats
 
@@ -143,6 +145,7 @@ class TableWriter:
         self._sequences = max_sequence_numbers
         self._checked = checked_snapshot
         self._keeps_row_ids = keeps_row_ids
+        self._has_blobs = bool(columns_in_blob_files(storage.schema))
         self._limit = buffer_bytes or self._options.write_buffer_size
         self._assigner = FixedBuckets(storage) if assigner is None else assigner
         self._postponed = postponed_storage(storage)
@@ -151,8 +154,8 @@ class TableWriter:
         self._buffered_bytes = 0
         self._next_sequence: dict[Bucket, int] = {}
         self._written: dict[Bucket, _Written] = {}
-        self._open: OrderedDict[Bucket, DataFileWriter] = OrderedDict()
-        self._finished: list[DataFileWriter] = []
+        self._open: OrderedDict[Bucket, DataFileWriter | BlobTableWriter] = OrderedDict()
+        self._finished: list[DataFileWriter | BlobTableWriter] = []
         self._closed = False
 
     def __enter__(self) -> TableWriter:
@@ -353,7 +356,9 @@ class TableWriter:
         if writer is None:
             while len(self._open) >= _OPEN_FILES:
                 self._close_oldest()
-            if bucket[1] == POSTPONE_BUCKET:
+            if self._has_blobs:
+                writer = BlobTableWriter(self._storage, bucket[0], bucket[1])
+            elif bucket[1] == POSTPONE_BUCKET:
                 writer = DataFileWriter(self._postponed, *bucket, prefix=self._postponed_prefix)
             else:
                 writer = DataFileWriter(

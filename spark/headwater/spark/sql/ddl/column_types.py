@@ -47,6 +47,7 @@ _PLAIN: Mapping[str, AtomicType] = {
     "DOUBLE": AtomicType(Root.DOUBLE),
     "DATE": AtomicType(Root.DATE),
     "STRING": AtomicType(Root.VARCHAR, length=MAX_LENGTH),
+    "BLOB": AtomicType(Root.BLOB),
 }
 _DECIMALS = frozenset({"DECIMAL", "DEC", "NUMERIC"})
 # The root, and what stands for the parameter where there is none; None where there must be one.

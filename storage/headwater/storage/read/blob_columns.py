@@ -1,0 +1,125 @@
+"""A BLOB column of a range of rows, whose values lie in files of their own.
+
+A file holds the values of some of the rows, of one column. Of files of the same rows the newest
+counts, by the greatest sequence number, but for rows of which it says that an older one does. Only
+values that are asked for are read, each by its range.
+
+Source: ``DataEvolutionSplitRead.java``, ``BlobFallbackRecordReader.java``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headwater.storage.errors import CorruptData
+from headwater.storage.formats.blob_file import (
+    FRAME_BYTES,
+    NULL_LENGTH,
+    PLACEHOLDER_LENGTH,
+    BlobEntries,
+    blob_entries,
+    read_blobs,
+)
+from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.scan.row_ranges import RowRange
+from headwater.storage.table_storage import TableStorage
+
+__all__ = ["BlobColumn"]
+
+_Longs = npt.NDArray[np.int64]
+# BlobDescriptor.java: the version, and "BLOBDESC".
+_DESCRIPTOR_HEAD = struct.pack("<BQ", 2, 0x424C4F4244455343)
+_MAGIC_BYTES = 4
+
+
+class BlobColumn:
+    """The values of a column in a range of rows.
+
+    Args:
+        storage: The table.
+        directory: The URI of the files' directory.
+        rows: The range.
+        files: The column's files, in any order.
+        column: The column's name, for errors.
+
+    Raises:
+        CorruptData: A file is missing or damaged, or no file tells of a row.
+        Unsupported: A file is of a later version of the format.
+    """
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        directory: str,
+        rows: RowRange,
+        files: Sequence[DataFile],
+        column: str,
+    ) -> None:
+        row_count, first_row_id = rows.row_count, rows.files[0].first_row_id or 0
+        self._files = storage.files
+        self._as_descriptors = storage.schema.table_options.blobs_as_descriptors
+        self._sources: list[BlobEntries] = []
+        self._source: _Longs = np.full(row_count, -1, np.int64)
+        self._offset: _Longs = np.zeros(row_count, np.int64)
+        self._length: _Longs = np.full(row_count, PLACEHOLDER_LENGTH, np.int64)
+        told = np.zeros(row_count, np.bool_)
+        for file in sorted(files, key=lambda file: (file.max_sequence_number, file.file_name)):
+            path = file.external_path or f"{directory}/{file.file_name}"
+            entries = blob_entries(storage.files, path, file.file_size, file.row_count)
+            assert file.first_row_id is not None
+            start = file.first_row_id - first_row_id
+            own = slice(start, start + file.row_count)
+            counts = entries.lengths != PLACEHOLDER_LENGTH
+            self._source[own] = np.where(counts, len(self._sources), self._source[own])
+            self._offset[own] = np.where(counts, entries.offsets, self._offset[own])
+            self._length[own] = np.where(counts, entries.lengths, self._length[own])
+            told[own] = True
+            self._sources.append(entries)
+        if files and not told.all():
+            row = first_row_id + int(np.flatnonzero(~told)[0])
+            raise CorruptData(f"{directory}: no file holds column '{column}' of row {row}")
+        # Nothing but placeholders is null, as in Paimon.
+        self._length[self._length == PLACEHOLDER_LENGTH] = NULL_LENGTH
+
+    def value_bytes(self, positions: _Longs) -> _Longs:
+        """Bytes that the values of some rows take in memory."""
+        if self._as_descriptors:
+            return np.zeros(len(positions), np.int64)
+        return np.maximum(self._length[positions], 0)
+
+    def take(self, positions: _Longs) -> pa.Array:
+        """The values of some rows, by their positions in the range.
+
+        Raises:
+            CorruptData: A file is missing or cut short, or an entry is damaged.
+        """
+        values: list[bytes | memoryview | None] = [None] * len(positions)
+        lengths = self._length[positions]
+        for number, entries in enumerate(self._sources):
+            found = np.flatnonzero((self._source[positions] == number) & (lengths >= 0))
+            if not len(found):
+                continue
+            offsets = self._offset[positions[found]]
+            order = np.argsort(offsets, kind="stable")
+            found, offsets = found[order], offsets[order]
+            if self._as_descriptors:
+                places = zip(found.tolist(), offsets.tolist(), lengths[found].tolist(), strict=True)
+                for at, offset, length in places:
+                    values[at] = _descriptor(entries.path, offset, length)
+                continue
+            read = read_blobs(self._files, entries.path, offsets, lengths[found])
+            for at, value in zip(found.tolist(), read, strict=True):
+                values[at] = value
+        return pa.array(values, pa.large_binary())
+
+
+def _descriptor(path: str, offset: int, length: int) -> bytes:
+    """The place of an entry's value (``BlobDescriptor.java``)."""
+    uri = path.encode()
+    place = struct.pack("<qq", offset + _MAGIC_BYTES, length - FRAME_BYTES)
+    return _DESCRIPTOR_HEAD + struct.pack("<i", len(uri)) + uri + place

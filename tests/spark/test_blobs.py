@@ -1,0 +1,36 @@
+"""Columns of type BLOB in Spark, where they are BINARY."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.conftest import rows
+
+from headwater.spark import SparkLake
+
+pytestmark = pytest.mark.spark
+
+
+def test_blobs_are_binary(spark: SparkSession, lake: SparkLake) -> None:
+    lake.sql(
+        "CREATE TABLE db.t (id BIGINT, b BLOB, c BINARY COMMENT '__BLOB_FIELD; of the front') "
+        "TBLPROPERTIES ('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true', "
+        "'deletion-vectors.enabled' = 'true', 'blob.target-file-size' = '40 b')"
+    )
+    lake.sql("INSERT INTO db.t VALUES (1, X'0102', NULL), (2, NULL, X''), (3, X'03', X'04')")
+    lake.write(spark.sql("SELECT id, CAST('x' AS BINARY) b, NULL c FROM range(4, 9)"), "db.t")
+    found = lake.table("db.t")
+    assert [field.dataType.simpleString() for field in found.schema] == [
+        "bigint", "binary", "binary",
+    ]  # fmt: skip
+    expected = [(1, "0102", None), (2, None, ""), (3, "03", "04")]
+    expected += [(each, "78", None) for each in range(4, 9)]
+    assert rows(found.selectExpr("id", "hex(b)", "hex(c)")) == expected
+    chosen = lake.sql("SELECT id, length(b) FROM db.t WHERE id > 7 OR b IS NULL")
+    assert rows(chosen) == [(2, None), (8, 1)]
+    lake.sql("DELETE FROM db.t WHERE id >= 2 AND id <= 7")
+    assert rows(lake.sql("SELECT id FROM db.t")) == [(1,), (8,)]
+    described = {row[0]: row[1] for row in rows(lake.sql("DESCRIBE db.t"))}
+    assert (described["b"], described["c"]) == ("blob", "blob")
+    with pytest.raises(Exception, match="evolution"):
+        lake.sql("UPDATE db.t SET b = NULL WHERE id = 1")
