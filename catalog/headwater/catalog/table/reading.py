@@ -286,25 +286,28 @@ class ReadableTable(TableHistory):
         else:
             between = between_arguments(self, since, until, chosen)
         plans: list[ScanPlan] = []
+        source = files_of_changes(storage.schema, chosen)
         if isinstance(between, Difference):
+            source = IncrementalMode.DIFF
             plans = [plan_difference(storage, between.before, between.after, predicate=predicate)]
         elif between is not None:
             latest = self.pointer.latest()
+            source = files_of_changes(storage.schema, between.mode)
             plans = list(
                 plans_between(
                     storage,
                     between.since,
                     between.until,
                     latest,
-                    files_of_changes(storage.schema, between.mode),
+                    source,
                     with_overwrites=not skip_overwrites and self._gives_overwrites(),
                     predicate=predicate,
                 )
             )
             if not skip_overwrites and not self._gives_overwrites():
-                told = files_of_changes(storage.schema, between.mode) is IncrementalMode.CHANGELOG
+                told = source is IncrementalMode.CHANGELOG
                 self._refuse_overwrites(between.since, between.until, told=told)
-        return Changes(storage, plans, columns, predicate, row_kinds=row_kinds)
+        return Changes(storage, plans, columns, predicate, row_kinds=row_kinds, source=source)
 
     # Where a server reads -----------------------------------------------------------------------
 

@@ -9,19 +9,22 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from headwater.catalog.model.access import ChangesAsked, ReadKind, ReadRequest, RowStream
+from headwater.catalog.model.access import ReadKind, ReadRequest, RowStream
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import acting_as
 from headwater.catalog.table.audit_log import AuditLog
 from headwater.catalog.table.scan import Changes, Rows, Scan
+from headwater.catalog.table.shown_changes import WholeUpdates, check_exact, parts_updates
 from headwater.catalog.table.table import Table
 from headwater.storage.errors import Conflict, CorruptData, HeadwaterError, Invalid, Unsupported
 from headwater.storage.files.confined import ConfinedFiles
 from headwater.storage.predicate.filter import And, Predicate, columns_of, parse_predicate
 from headwater.storage.predicate.restriction import RestrictedRows, Restriction
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.start import INCREMENTAL_OPTIONS, START_OPTIONS, ReadStart, StartMode
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.system_tables.changes import ROW_KIND
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["open_rows"]
@@ -79,7 +82,9 @@ def open_rows(
                 "with credentials of your own"
             )
         present = catalog.tables.get(Identifier(identifier.database, identifier.table)).schema
-        rows = _chosen(_ConfinedTable(catalog, info, options=request.options), request)
+        table = _ConfinedTable(catalog, info, options=request.options)
+        changes = _changes(table, request)
+        rows = _chosen(table, request) if changes is None else _of_kind(changes, request.kind)
     policies = access.restriction.fingerprint
     if request.policies not in (None, policies):
         raise Conflict(
@@ -88,7 +93,13 @@ def open_rows(
         )
     for storage in rows.storages:
         access.restriction.check(str(identifier), present, storage.schema)
-    shown = _Shown(str(identifier), rows, access.restriction, request)
+    whole = None
+    if changes is not None:
+        check_exact(str(identifier), changes, access.restriction)
+        if changes.row_kinds and parts_updates(changes, access.restriction):
+            kind = ROW_KIND_COLUMN if rows is changes else ROW_KIND
+            whole = WholeUpdates(kind, changes.storage.schema.primary_keys)
+    shown = _Shown(str(identifier), rows, access.restriction, request, whole)
     snapshot = rows.snapshot if isinstance(rows, Scan) else None
     return RowStream(
         shown.schema,
@@ -113,13 +124,6 @@ class _ConfinedTable(Table):
 
 def _chosen(table: Table, request: ReadRequest) -> Rows:
     """All rows of the request's kind, to be narrowed."""
-    if request.changes is not None and request.parts > 1:
-        raise Invalid(f"table {table.name}: changes are in order, and have one part")
-    if request.kind is ReadKind.CHANGES:
-        assert request.changes is not None
-        return _changes(table, request.changes)
-    if request.kind is ReadKind.AUDIT_LOG and request.changes is not None:
-        return AuditLog(_changes(table, request.changes))
     if ReadStart.of(table.schema.options).mode in _BY_CREATION:
         raise Unsupported(
             f"table {table.name}: a server does not read rows by the time at which their files "
@@ -143,7 +147,17 @@ def _chosen(table: Table, request: ReadRequest) -> Rows:
     return AuditLog(scan) if request.kind is ReadKind.AUDIT_LOG else scan
 
 
-def _changes(table: Table, asked: ChangesAsked) -> Changes:
+def _of_kind(changes: Changes, kind: ReadKind) -> Rows:
+    return AuditLog(changes) if kind is ReadKind.AUDIT_LOG else changes
+
+
+def _changes(table: Table, request: ReadRequest) -> Changes | None:
+    """The changes that are wanted; None for rows of a snapshot."""
+    asked = request.changes
+    if asked is None:
+        return None
+    if request.parts > 1:
+        raise Invalid(f"table {table.name}: changes are in order, and have one part")
     return table.changes(
         _end(asked.since, asked.by_time),
         _end(asked.until, asked.by_time),
@@ -169,10 +183,16 @@ class _Shown:
         rows: All rows of the request's kind.
         restriction: The row filters and column masks.
         request: The request.
+        whole: Makes parts of updates whole; None if filters part none.
     """
 
     def __init__(
-        self, name: str, rows: Rows, restriction: Restriction, request: ReadRequest
+        self,
+        name: str,
+        rows: Rows,
+        restriction: Restriction,
+        request: ReadRequest,
+        whole: WholeUpdates | None,
     ) -> None:
         then = rows.storage.schema
         then.columns(request.columns or ())
@@ -191,7 +211,9 @@ class _Shown:
                 f"'where' names {', '.join(sorted(unnamed))}, which is neither selected nor among "
                 "'filterColumns'"
             )
-        needed = restriction.columns_for([*wanted, *asked])
+        self._whole = whole
+        keys = () if whole is None else then.primary_keys
+        needed = restriction.columns_for([*wanted, *asked, *keys])
         # At least one, for a batch to have rows.
         self._rows = rows.narrowed(
             needed or [then.fields[0].name], _pushed(where, restriction, then)
@@ -204,14 +226,22 @@ class _Shown:
         left = self._request.limit
         if left == 0:
             return
-        for batch in self._read(batch_rows):
-            rows = self._shows.shown(batch).select(self.schema.names)
+        for rows in self._read_whole(batch_rows):
+            rows = rows.select(self.schema.names)
             if left is not None:
                 rows = rows.slice(0, left)
                 left -= rows.num_rows
             yield rows.replace_schema_metadata(None)
             if left == 0:
                 return
+
+    def _read_whole(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        for batch in self._read(batch_rows):
+            rows = self._shows.shown(batch)
+            yield rows if self._whole is None else self._whole.of(rows)
+        rest = None if self._whole is None else self._whole.rest()
+        if rest is not None:
+            yield rest
 
     def _read(self, batch_rows: int) -> Generator[pa.RecordBatch]:
         try:

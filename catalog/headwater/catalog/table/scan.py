@@ -16,6 +16,7 @@ from headwater.storage.read.prefetch import BatchRead, prefetched
 from headwater.storage.read.split import read_schema, read_split, split_reads
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import ScanPlan, Split
+from headwater.storage.scan.start import IncrementalMode
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -317,6 +318,7 @@ class Changes(Rows):
         columns: The columns, in this order; None means all.
         predicate: Only rows for which it is true; None means all.
         row_kinds: False for the rows that do not retract, without that column.
+        source: The files that tell of them: delta, changelog, or those of two snapshots (diff).
     """
 
     def __init__(
@@ -327,9 +329,11 @@ class Changes(Rows):
         predicate: Predicate | None,
         *,
         row_kinds: bool = True,
+        source: IncrementalMode = IncrementalMode.DELTA,
     ) -> None:
         super().__init__(storage, columns, predicate, row_kinds=row_kinds)
         self.plans = tuple(plans)
+        self.source = source
 
     def _origin(self) -> str:
         ids = [plan.snapshot.id for plan in self.plans]
@@ -337,7 +341,14 @@ class Changes(Rows):
 
     def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> Changes:
         """The same changes, with these columns and by this predicate."""
-        return Changes(self.storage, self.plans, columns, predicate, row_kinds=self.row_kinds)
+        return Changes(
+            self.storage,
+            self.plans,
+            columns,
+            predicate,
+            row_kinds=self.row_kinds,
+            source=self.source,
+        )
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:

@@ -48,6 +48,11 @@ class Restriction:
         document = json.dumps([self.filters, sorted((self.masks or {}).items())])
         return hashlib.sha256(document.encode()).hexdigest()
 
+    @property
+    def filter_columns(self) -> frozenset[str]:
+        """The columns that decide which rows the reader is shown."""
+        return frozenset(name for text in self.filters for name in _columns(text))
+
     def masked(self, columns: Iterable[str]) -> frozenset[str]:
         """Those of some columns whose values are replaced."""
         return frozenset(columns) & frozenset(self.masks or {})
@@ -57,8 +62,7 @@ class Restriction:
         needed = dict.fromkeys(wanted)
         for name in self.masked(tuple(needed)):
             needed.update(dict.fromkeys(sorted(_columns((self.masks or {})[name]))))
-        for text in self.filters:
-            needed.update(dict.fromkeys(sorted(_columns(text))))
+        needed.update(dict.fromkeys(sorted(self.filter_columns)))
         return list(needed)
 
     def check(self, table: str, present: TableSchema, then: TableSchema) -> None:
@@ -72,7 +76,7 @@ class Restriction:
         Raises:
             Forbidden: A column that a policy names is another one there, or is not there.
         """
-        inputs = {name for text in self.filters for name in _columns(text)}
+        inputs = set(self.filter_columns)
         inputs.update(name for text in (self.masks or {}).values() for name in _columns(text))
         for name in sorted(inputs | set(self.masks or {})):
             column = present.field_by_name.get(name)
