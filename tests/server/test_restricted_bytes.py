@@ -92,6 +92,8 @@ READS: tuple[dict[str, object], ...] = (
     {"limit": 1},
     {"limit": 0},
     {"options": {"query-auth.enabled": "false"}},
+    {"select": ["_ROW_ID"]},
+    {"select": ["id"], "where": "_ROW_ID > 1", "filterColumns": ["_ROW_ID"]},
     {"unknown": 1},
 )
 MORE: tuple[tuple[str, str, object], ...] = (

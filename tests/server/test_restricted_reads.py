@@ -228,6 +228,29 @@ def test_nothing_else_of_the_table_is_shown(ada: Lake) -> None:
         table.with_options({"query-auth.enabled": "false"}).files()
 
 
+def test_ids_and_versions_of_rows_are_not_shown(owner: Lake, lake_as: As) -> None:
+    options = {"query-auth.enabled": "true", "row-tracking.enabled": "true"}
+    for name, more in (("tracked", {}), ("evolving", {"data-evolution.enabled": "true"})):
+        made = owner.create_table(f"sales.{name}", SCHEMA, options={**options, **more})
+        made.write(people())
+        owner.catalog.policies.create(
+            made.identifier, filter_policy("bob", leaf("EQUAL", "region", "EMEA"))
+        )
+    bob = lake_as("bob")
+    for name in ("tracked", "evolving"):
+        table = bob.table(f"sales.{name}")
+        assert table.scan(["id"]).to_arrow()["id"].to_pylist() == [1, 3]
+        looks: tuple[Callable[[], object], ...] = (
+            lambda table=table: table.scan(["_ROW_ID"]).to_arrow(),  # type: ignore[misc]
+            lambda table=table: table.scan(["_SEQUENCE_NUMBER"]).to_arrow(),  # type: ignore[misc]
+            lambda table=table: table.scan(["id"], where="_ROW_ID > 1").to_arrow(),  # type: ignore[misc]
+            lambda table=table: table.inspect.row_tracking().to_arrow(),  # type: ignore[misc]
+        )
+        for look in looks:
+            with pytest.raises(Forbidden, match="count rows that you are not shown"):
+                look()
+
+
 def test_a_restricted_principal_neither_sees_nor_changes_policies(ada: Lake, owner: Lake) -> None:
     policies = ada.catalog.policies
     with pytest.raises(Forbidden, match="policies restrict"):

@@ -17,12 +17,20 @@ from headwater.catalog.table.audit_log import AuditLog
 from headwater.catalog.table.scan import Changes, Rows, Scan
 from headwater.catalog.table.shown_changes import WholeUpdates, check_exact, parts_updates
 from headwater.catalog.table.table import Table
-from headwater.storage.errors import Conflict, CorruptData, HeadwaterError, Invalid, Unsupported
+from headwater.storage.errors import (
+    Conflict,
+    CorruptData,
+    Forbidden,
+    HeadwaterError,
+    Invalid,
+    Unsupported,
+)
 from headwater.storage.files.confined import ConfinedFiles
 from headwater.storage.predicate.filter import And, Predicate, columns_of, parse_predicate
 from headwater.storage.predicate.restriction import RestrictedRows, Restriction
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.start import INCREMENTAL_OPTIONS, START_OPTIONS, ReadStart, StartMode
+from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.system_tables.changes import ROW_KIND
 from headwater.storage.table_storage import TableStorage
@@ -203,6 +211,14 @@ class _Shown:
         self.schema = rows.narrowed(request.columns, None).schema
         wanted = [each for each in self.schema.names if each in then.field_by_name]
         asked = () if where is None else sorted(columns_of(where))
+        numbers = sorted(
+            TRACKING_FIELDS.keys() & ({*(request.columns or ()), *asked} - {*then.field_by_name})
+        )
+        if numbers:
+            raise Forbidden(
+                f"table {name}: the server does not show {' and '.join(numbers)}, which count rows "
+                "that you are not shown, too; select the table's own columns"
+            )
         # Permissions were asked for these.
         known = {*then.field_by_name} if request.columns is None else {*request.columns}
         unnamed = set(asked) - known - set(request.filter_columns)
