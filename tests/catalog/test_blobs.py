@@ -221,6 +221,29 @@ def test_values_are_read_by_their_ranges_and_some_at_a_time(lake: Lake) -> None:
     assert max(batch.nbytes for batch in batches) <= 34 * 1024**2
 
 
+def test_other_columns_change_and_no_value_is_read(lake: Lake) -> None:
+    table = make(lake, **{"blob.target-file-size": "200 b"})
+    table.write(rows(range(10)))
+    expected = rows(range(10)).to_pylist()
+    whole = {path: path.read_bytes() for path in blob_paths(table)}
+    for path, data in whole.items():
+        path.write_bytes(b"x" * len(data))
+    table.update({"s": "new"}, where="id IN (2, 3)")
+    table.merge({"id": [3, 20], "s": ["merged", "added"]}, on=["id"])
+    table.delete("id = 4")
+    for path, data in whole.items():
+        path.write_bytes(data)
+    table.update({"s": "null"}, where="b IS NULL AND id < 10")
+    for row in expected:
+        if row["b"] is None:
+            row["s"] = "null"
+        elif row["id"] == 2:
+            row["s"] = "new"
+    del expected[4]
+    expected.append({"id": 20, "b": None, "s": "added", "c": None})
+    assert table.scan().to_arrow().to_pylist() == expected
+
+
 def test_a_newer_file_gives_the_values_that_it_has(lake: Lake) -> None:
     table = make(lake)
     table.write(rows(range(10)))
@@ -324,8 +347,10 @@ def test_what_is_left_to_other_engines_is_refused_by_name(lake: Lake) -> None:
         lake.create_table("db.x", Schema((FIELDS[0], array)), options=OPTIONS)
     table = make(lake)
     table.write(rows(range(3)))
-    with pytest.raises(Unsupported, match=r"does not update or merge rows .* type BLOB"):
-        table.update({"s": "x"}, where="id = 1")
+    with pytest.raises(Unsupported, match=r"column 'b' is of type BLOB"):
+        table.update({"b": b"x"}, where="id = 1")
+    with pytest.raises(Unsupported, match=r"column 'c' is of type BLOB"):
+        table.merge({"id": [1], "c": [b"x"]}, on=["id"])
     with pytest.raises(Unsupported, match="data-evolution"):
         table.compact()
     with pytest.raises(Invalid, match="can only be compared with NULL"):

@@ -89,6 +89,10 @@ def test_java_and_headwater_share_blobs(
     found = table.refresh().scan().to_arrow()
     assert found["b"].to_pylist()[:4] == [b"new", None, b"", None]
     assert in_order(found) == in_order(java.read(table.name))
+    table.update({"s": "changed"}, where="k < 9")
+    found = table.refresh().scan().to_arrow()
+    assert in_order(found) == in_order(java.read(table.name))
+    assert found["s"].to_pylist()[:10] == ["changed"] * 9 + ["s9"]
 
 
 @pytest.mark.interop

@@ -69,11 +69,12 @@ class ColumnChange:
                 "'deletion-vectors.enabled' is not true; set it, or overwrite the partition"
             )
         blobs = columns_in_blob_files(schema)
-        if changed is not None and blobs:
+        new_blobs = [name for name in blobs if name in (changed or ())]
+        if new_blobs:
             raise Unsupported(
-                f"table {self.storage.name}: Headwater does not update or merge rows of a table "
-                f"with columns of type BLOB ('{blobs[0]}'); append and delete rows, or use another "
-                "Paimon engine"
+                f"table {self.storage.name}: column '{new_blobs[0]}' is of type BLOB, to which "
+                "Headwater gives new values in new rows alone; delete the rows and append them "
+                "anew, or use another Paimon engine"
             )
         moves = [name for name in changed or () if name in schema.partition_keys]
         if moves:
@@ -144,8 +145,8 @@ class ColumnChange:
                 if len(matched.taken):
                     assert matched.added is not None
                     new = coerce(
-                        matched.added.select(list(schema.field_by_name)),
-                        schema,
+                        matched.added.select(list(read.schema.field_by_name)),
+                        read.schema,
                         storage.name,
                         storage.runtime.time_zone,
                     ).select(names)
@@ -168,6 +169,7 @@ class _RangeReader:
 
     Attributes:
         deleted: The rows that are deleted.
+        schema: The table's schema with the columns that are read.
         at: The position of the first row of the batch that was given last.
     """
 
@@ -176,10 +178,12 @@ class _RangeReader:
     ) -> None:
         bucket = BucketFiles(storage, split.directory, split.partition_values, split.deletion_files)
         whole = replace(bucket, deletion_files={})
-        # A row is deleted without its BLOBs being read.
+        # A row is changed and deleted without its BLOBs being read.
         needed = columns_of(predicate) if predicate is not None else frozenset()
         unread = set(columns_in_blob_files(storage.schema)) - needed
         self._columns = [name for name in storage.schema.moved_columns if name not in unread]
+        kept = tuple(item for item in storage.schema.fields if item.name not in unread)
+        self.schema = replace(storage.schema, fields=kept)
         self._rows = JoinedColumns(
             storage,
             split.directory,
