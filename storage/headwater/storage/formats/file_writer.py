@@ -14,9 +14,8 @@ from headwater.storage.errors import Invalid
 from headwater.storage.files.access import FileAccess
 from headwater.storage.formats.parquet_nulls import filled_below_nulls
 from headwater.storage.formats.protocol import WrittenFile
-from headwater.storage.types.atomic_type import AtomicType, VectorType
+from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import DataField
-from headwater.storage.types.nested_arrays import list_with
 
 __all__ = ["FileWriter"]
 
@@ -103,9 +102,6 @@ class FileWriter(ABC):
     ) -> pa.ChunkedArray:
         if column.type.equals(target):
             return column
-        if isinstance(item.type, VectorType):
-            lists = [list_with(chunk, chunk.flatten(), target) for chunk in column.chunks]
-            return pa.chunked_array(lists, target)
         if not isinstance(item.type, AtomicType):
             # Arrow casts no null row of a struct that has a NOT NULL field.
             made = [filled_below_nulls(chunk, item.type, item.name) for chunk in column.chunks]
