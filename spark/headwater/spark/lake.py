@@ -36,6 +36,7 @@ from headwater.spark.source.metadata_rows import asks_for_metadata
 from headwater.spark.source.table_frame import frame_of_table, frame_with_metadata
 from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.query.built_frame import Build, built_frame, matching_rows, open_relations
 from headwater.spark.sql.session import run_sql
 from headwater.spark.stream.batch import BatchLake, running_query
 from headwater.spark.types import paimon_schema
@@ -186,7 +187,7 @@ class SparkLake:
 
     @property
     def last_query(self) -> tuple[TableRead, ...]:
-        """The reads of the last query of `sql`: for each place where its text names a table, the
+        """The reads of the last query of `sql` or `query`: for each place of a table in it, the
         snapshot, columns, condition, files and bytes, and those of the whole table.
         """
         return self._sql.last_query
@@ -197,7 +198,7 @@ class SparkLake:
         self,
         name: str,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        where: Column | str | None = None,
         *,
         snapshot_id: int | None = None,
         tag: str | None = None,
@@ -217,8 +218,9 @@ class SparkLake:
             columns: The columns, in this order; None means all. Paimon's metadata columns may be
                 among them: ``__paimon_partition``, ``__paimon_bucket`` and, of a table without a
                 primary key, ``__paimon_file_path`` and ``__paimon_row_index``.
-            where: A SQL condition. Partitions, buckets, files and row groups without matching rows
-                are not read.
+            where: A SQL condition, or a Spark column, over all columns of the table and the
+                metadata columns that are named. Partitions, buckets, files and row groups without
+                matching rows are not read.
             snapshot_id: As of this snapshot, with the columns of then.
             tag: As of this tag.
             timestamp: As of this moment: milliseconds since the epoch, a ``datetime`` with a time
@@ -232,19 +234,35 @@ class SparkLake:
             Invalid: `where` is not a condition, or more than one moment is given.
         """
         table = self.catalog.table(name)
+        condition = None if isinstance(where, str) else where
         tells_places = asks_for_metadata(columns, table.schema)
         scan = table.scan(
-            None if tells_places else columns,
-            where,
-            snapshot_id=snapshot_id,
-            tag=tag,
-            timestamp=timestamp,
-            watermark=watermark,
+            None if tells_places or condition is not None else columns,
+            where if isinstance(where, str) else None,
+            snapshot_id=snapshot_id, tag=tag, timestamp=timestamp, watermark=watermark,
             version=version,
-        )
+        )  # fmt: skip
+        if condition is not None:
+            return matching_rows(scan, columns, condition, self._sql)
         if columns is not None and tells_places:
             return frame_with_metadata(self._session, scan, columns)
         return frame_of_table(self._session, scan)
+
+    def query(self, build: Build, *tables: str, metadata_columns: Sequence[str] = ()) -> DataFrame:
+        """The frame that a function makes of tables, planned as a query of `sql` is.
+
+        Only the columns and files that the function's filters, joins and selections need are read.
+
+        Args:
+            build: Takes a frame for each table, and gives one. It is called several times, and must
+                not run the frames.
+            tables: The tables, ``database.table``, as they are now.
+            metadata_columns: Those of Paimon's that each frame has beside the table's own.
+
+        Raises:
+            Invalid, NotFound, Unsupported: There is no such table; or `build` runs a frame.
+        """
+        return built_frame(build, open_relations(tables, metadata_columns, self._sql), self._sql)
 
     # Writing ----------------------------------------------------------------------------------
 
@@ -418,13 +436,9 @@ class SparkLake:
             Conflict, Invalid, Unsupported, OutcomeUnknown: As `Table.compact`.
         """
         return self.catalog.table(name).compact(
-            partition,
-            where=where,
-            full=full,
-            order_strategy=order_strategy,
-            order_by=order_by,
+            partition, where=where, full=full, order_strategy=order_strategy, order_by=order_by,
             executor=self._session.executor,
-        )
+        )  # fmt: skip
 
     def expire_snapshots(
         self,

@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Constant, Or, Predicate
 from headwater.storage.predicate.sql_text import implied_predicate
 from headwater.storage.schema.table_schema import TableSchema
@@ -94,19 +95,22 @@ class Need:
         return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
 
-def stand_in(spark: SparkSession, number: int, schema: st.StructType) -> DataFrame:
+def stand_in(
+    spark: SparkSession, number: int, schema: st.StructType, *, runs: bool = True
+) -> DataFrame:
     """A frame without rows, which Spark does not know to have none.
 
     Args:
         spark: A session that is not Spark Connect's.
         number: Tells the stand-ins of a query apart.
         schema: Its columns.
+        runs: False if running it is an error, as that would say that the table is empty.
     """
-    return _stand_in(spark, number, schema.json())
+    return _stand_in(spark, number, schema.json(), runs)
 
 
 @lru_cache(maxsize=512)
-def _stand_in(spark: SparkSession, number: int, schema_json: str) -> DataFrame:
+def _stand_in(spark: SparkSession, number: int, schema_json: str, runs: bool) -> DataFrame:
     schema = st.StructType.fromJson(_parsed(schema_json))
     # Names that no other column has: they tell whose column it is wherever a plan shows it.
     fields = [
@@ -115,8 +119,17 @@ def _stand_in(spark: SparkSession, number: int, schema_json: str) -> DataFrame:
     ]
     session: Any = spark._jsparkSession
     declared = session.parseDataType(st.StructType(fields).json())
-    leaf = DataFrame(session.createDataFrame(spark._jsc.emptyRDD(), declared), spark)
+    context = spark.sparkContext
+    rows: Any = spark._jsc.emptyRDD() if runs else context.range(1).map(_refuse_to_run)._jrdd
+    leaf = DataFrame(session.createDataFrame(rows, declared), spark)
     return leaf.toDF(*schema.fieldNames())
+
+
+def _refuse_to_run(_: int) -> None:
+    raise Invalid(
+        "the function may not run the frames that it is given (count, collect, show, a write): it "
+        "is to make a frame, which is run afterwards"
+    )
 
 
 def needs_of(frame: DataFrame, count: int) -> list[Need] | None:

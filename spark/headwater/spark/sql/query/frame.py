@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headwater.spark.errors import in_users_words
 from headwater.spark.source.needs import Need, needs_of, stand_in
 from headwater.spark.source.read_counter import read_counter
 from headwater.spark.source.scan_metrics import Runs
-from headwater.spark.source.table_read import TableRead, read_frame
+from headwater.spark.source.table_read import Relation, TableRead, read_frame
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.clock import CLOCK, without_clock
 from headwater.spark.sql.query.named_frames import named_frames
 from headwater.spark.sql.query.read import plan_read
 from headwater.spark.sql.query.splice import Spliced, missing_table, splice
 
-__all__ = ["query_frame"]
+__all__ = ["query_frame", "read_relations", "shows_plans"]
 
 # No table of the user's has such a name, which Spark knows while it reads the text.
 _CLOCK_NAME = "moment of the query"
@@ -40,21 +40,41 @@ def query_frame(text: str, context: SqlContext) -> DataFrame:
         AnalysisException, ParseException: Spark's own, for what it refuses.
     """
     spliced = splice(text, context)
-    spark = context.session.spark
     relations = spliced.relations
     needs: Sequence[Need | None] = [None] * len(relations)
-    # Spark Connect shows no plans; then everything is read.
-    shows_plans = getattr(spark, "_jsparkSession", None) is not None
-    if relations and shows_plans:
+    if relations and shows_plans(context.session.spark):
         needs = _needs(spliced, context) or needs
+    return read_relations(relations, needs, lambda frames: _run(spliced, frames, context), context)
+
+
+def shows_plans(spark: SparkSession) -> bool:
+    """False for Spark Connect, over which everything is read."""
+    return getattr(spark, "_jsparkSession", None) is not None
+
+
+def read_relations(
+    relations: Sequence[Relation],
+    needs: Sequence[Need | None],
+    run: Callable[[Sequence[DataFrame]], DataFrame],
+    context: SqlContext,
+) -> DataFrame:
+    """The rows of a query over tables of which only what it needs is read.
+
+    Args:
+        relations: The tables.
+        needs: The need for each; None for all of it.
+        run: Makes the query's frame of a frame for each table, which has all its columns.
+        context: The user's; it is told what the query reads.
+    """
+    spark = context.session.spark
     zone = str(spark.conf.get("spark.sql.session.timeZone")) if relations else ""
     reads: list[TableRead] = []
     for at, (relation, need) in enumerate(zip(relations, needs, strict=True)):
-        counter = read_counter(spark.sparkContext) if shows_plans else None
+        counter = read_counter(spark.sparkContext) if shows_plans(spark) else None
         reads.append(replace(plan_read(relation, need, at, zone), counter=counter))
     frames = [read_frame(context.session, read) for read in reads]
-    answer = _run(spliced, frames, context)
-    if shows_plans:
+    answer = run(frames)
+    if shows_plans(spark):
         pairs = zip(reads, frames, strict=True)
         reads = [replace(read, runs=Runs(answer, frame)) for read, frame in pairs]
     context.last_query = tuple(reads)

@@ -23,7 +23,7 @@ from headwater.storage.scan.start import INCREMENTAL_OPTIONS
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.schema.table_schema import Schema
 
-__all__ = ["Relations"]
+__all__ = ["Relations", "with_metadata"]
 
 _SETTINGS = "spark.paimon."
 _INTEGER = re.compile(r"-?\d+[lL]?")
@@ -80,7 +80,7 @@ class Relations:
             return None
         if not reference.metadata or not isinstance(found, Relation) or found.rows is None:
             return found
-        return _with_metadata(found, found.rows, reference.metadata)
+        return with_metadata(found, found.rows, reference.metadata)
 
     def _open(self, identifier: Identifier, reference: Reference) -> Relation | ViewInfo:
         name = str(identifier)
@@ -188,7 +188,7 @@ def paimon_settings(context: SqlContext) -> dict[str, str]:
     return session_settings(context.session.spark, _SETTINGS)
 
 
-def _with_metadata(relation: Relation, rows: Rows, columns: Sequence[str]) -> Relation:
+def with_metadata(relation: Relation, rows: Rows, columns: Sequence[str]) -> Relation:
     """A table with those of some metadata columns that are no columns of its own."""
     fields = relation.schema.fieldNames()
     own = {name.casefold() for name in fields}

@@ -1,0 +1,142 @@
+"""Frames that a user's function makes of tables, planned as queries are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from py4j.protocol import Py4JError
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.views import ViewInfo
+from headwater.catalog.table.scan import Rows
+from headwater.spark.errors import own_errors
+from headwater.spark.names import quoted
+from headwater.spark.source.metadata_rows import METADATA_COLUMNS
+from headwater.spark.source.needs import Need, needs_of, stand_in
+from headwater.spark.source.table_read import Relation
+from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.query.frame import read_relations, shows_plans
+from headwater.spark.sql.query.references import Reference
+from headwater.spark.sql.query.relations import Relations, with_metadata
+from headwater.spark.types import spark_schema
+from headwater.storage.errors import Invalid, NotFound, Unsupported
+
+__all__ = ["Build", "built_frame", "matching_rows", "open_relations"]
+
+Build: TypeAlias = Callable[..., DataFrame]
+"""Makes a frame of a frame for each table."""
+
+
+def built_frame(build: Build, relations: Sequence[Relation], context: SqlContext) -> DataFrame:
+    """The frame that a function makes, over tables of which only what it needs is read.
+
+    Args:
+        build: The function. It is called three times, and must not run the frames that it is given.
+        relations: The tables.
+        context: The user's; it is told what is read.
+
+    Raises:
+        Invalid: The function runs a frame, or gives none.
+        AnalysisException: Spark's own, for what it refuses.
+    """
+    spark = context.session.spark
+    with own_errors():
+        needs = _needs(build, relations, spark)
+        return read_relations(relations, needs, lambda frames: _built(build, frames), context)
+
+
+def matching_rows(
+    scan: Rows, columns: Sequence[str] | None, condition: Column, context: SqlContext
+) -> DataFrame:
+    """The rows of a scan for which a condition of Spark's is true.
+
+    Args:
+        scan: The rows, with all columns of the table.
+        columns: The columns of the frame, metadata columns among them; None for the table's own.
+        condition: The condition, over these and all columns of the table.
+        context: The user's; it is told what is read.
+
+    Raises:
+        NotFound: A column does not exist.
+        AnalysisException: Spark's own, for what it refuses.
+    """
+    schema = spark_schema(scan.storage.schema.fields)
+    relation = Relation(scan.storage.name, schema, scan)
+    if columns is not None:
+        scan.storage.schema.columns([name for name in columns if name not in METADATA_COLUMNS])
+        relation = with_metadata(relation, scan, [n for n in columns if n in METADATA_COLUMNS])
+    names = schema.fieldNames() if columns is None else columns
+
+    def build(frame: DataFrame) -> DataFrame:
+        return frame.where(condition).select(*map(quoted, names))
+
+    return built_frame(build, [relation], context)
+
+
+def open_relations(
+    names: Sequence[str], metadata_columns: Sequence[str], context: SqlContext
+) -> list[Relation]:
+    """Tables by their names, each as of one snapshot, with metadata columns beside their own.
+
+    Args:
+        names: The names; one without a database is in that in use.
+        metadata_columns: Metadata columns of each table.
+        context: The user's.
+
+    Raises:
+        Invalid, NotFound: There is no such table, or it cannot tell of a metadata column.
+        Unsupported: A name is a view's, or rows are of no one place.
+    """
+    opened = Relations(context)
+    found: list[Relation] = []
+    for name in names:
+        identifier = Identifier.parse(context.full_name(name.split(".")))
+        parts = (identifier.database, identifier.name)
+        reference = Reference(parts, 0, 0, metadata=tuple(metadata_columns))
+        relation = opened.open(reference, None)
+        if relation is None:
+            raise opened.missing.get(parts) or NotFound(f"table {name} does not exist")
+        if isinstance(relation, ViewInfo):
+            raise Unsupported(f"{name} is a view: read it with lake.sql('SELECT * FROM {name}')")
+        found.append(relation)
+    return found
+
+
+def _needs(
+    build: Build, relations: Sequence[Relation], spark: SparkSession
+) -> Sequence[Need | None]:
+    """The need for each table, by the plan of what the function makes of stand-ins."""
+    if not shows_plans(spark):
+        return [None] * len(relations)
+    stand_ins = [
+        stand_in(spark, at, relation.schema, runs=False) for at, relation in enumerate(relations)
+    ]
+    planned = [_built(build, stand_ins) for _ in range(2)]
+    first, second = (needs_of(each, len(relations)) for each in planned)
+    if first is None or second is None:
+        return [None] * len(relations)
+    # A function that asks for a time or for a random number makes another frame each time: what
+    # differs says nothing about the frame that is run.
+    needs = [one if one == other else None for one, other in zip(first, second, strict=True)]
+    if _tells_time(planned[0], spark):
+        return [None if need is None else need.without_conditions() for need in needs]
+    return needs
+
+
+def _built(build: Build, frames: Sequence[DataFrame]) -> DataFrame:
+    found: object = build(*frames)
+    if not isinstance(found, DataFrame):
+        raise Invalid(f"the function must give a DataFrame, and gave {type(found).__name__}")
+    return found
+
+
+def _tells_time(frame: DataFrame, spark: SparkSession) -> bool:
+    """True if Spark puts the time of planning into a plan, which is another when it is run."""
+    java: Any = spark._jvm
+    try:
+        current = java.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+        return bool(frame._jdf.queryExecution().analyzed().containsPattern(current))
+    except Py4JError:
+        return True
