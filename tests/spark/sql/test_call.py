@@ -43,7 +43,7 @@ def files(table: Table, partition: int) -> int:
 
 REFUSED: list[tuple[str, type[Exception], str]] = [
     ("sys.compct('t')", Unsupported, r"do you mean sys\.compact\?"),
-    ("compact('t')", Invalid, r"write CALL sys\.name"),
+    ("compact('t')", Invalid, r"write CALL sys\.compact"),
     ("sys.compact()", Invalid, r"'table' is missing: sys\.compact\(table STRING, \[partitions"),
     ("sys.compact(NULL)", Invalid, "'table' is missing"),
     ("sys.compact(tbl => 't')", Invalid, "no argument is called 'tbl'"),

@@ -21,6 +21,7 @@ from headwater.spark.sql.ddl.views import HANDLERS as VIEWS
 from headwater.spark.sql.dml.change import HANDLERS as CHANGE
 from headwater.spark.sql.dml.insert import HANDLERS as INSERT
 from headwater.spark.sql.dml.merge import HANDLERS as MERGE
+from headwater.spark.sql.foreign_statements import HANDLERS as FOREIGN
 from headwater.spark.sql.grants.grant import HANDLERS as GRANT
 from headwater.spark.sql.grants.show import HANDLERS as SHOW_GRANTS
 from headwater.spark.sql.identifier_clauses import with_plain_names
@@ -44,6 +45,7 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **FUNCTIONS,
     **SHOW,
     **DESCRIBE,
+    **FOREIGN,
     **GRANT,
     **SHOW_GRANTS,
     **CALL,

@@ -13,6 +13,7 @@ from headwater.spark.sql.call.arguments import read_arguments
 from headwater.spark.sql.call.procedure import Arguments, Parameter, Procedure, Rows
 from headwater.spark.sql.call.rescale import rescale
 from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.elsewhere import PROCEDURES_ELSEWHERE
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid, Unsupported
 
@@ -200,11 +201,12 @@ LEFT_OUT: Mapping[str, str] = {
     "drop_global_index": "Headwater writes no global indexes",
     "grant_privilege_to_user": "GRANT SELECT ON TABLE d.t TO user",
     "init_file_based_privilege": "a server asks for permissions from the start",
-    "materialize_deletion_vectors": "Headwater does not write data evolution tables",
-    "merge_branch": "INSERT what the branch has: INSERT INTO t SELECT * FROM `t$branch_b`",
+    "materialize_deletion_vectors": "Headwater does not compact data evolution tables",
+    "merge_branch": "INSERT what the branch added: INSERT INTO t SELECT * FROM "
+    "paimon_incremental_query('t$branch_b', 2, 5), from the snapshot that it began with",
     "migrate_database": "there is no Hive catalog here; CREATE TABLE … AS SELECT from its tables",
     "migrate_table": "there is no Hive catalog here; CREATE TABLE … AS SELECT from its table",
-    "reassign_row_id": "Headwater does not write data evolution tables",
+    "reassign_row_id": "rows keep the ids that they got, so that whoever has them finds the rows",
     "remove_unexisting_files": "it would hide that rows are lost; roll back to a snapshot or tag "
     "whose files are there",
     "repair_earliest_snapshot": "the catalog knows which snapshot is the earliest",
@@ -219,9 +221,13 @@ def _call(statement: Statement, context: SqlContext) -> pa.Table:
     parts = statement.name_parts()
     if len(parts) == 3 and parts[0] == context.catalog.warehouse:
         parts = parts[1:]
+    name = parts[-1].lower()
+    if name in PROCEDURES_ELSEWHERE:
+        instead = PROCEDURES_ELSEWHERE[name]
+        raise Unsupported(f"there is no procedure {'.'.join(parts)}; instead: {instead}")
     if len(parts) != 2 or parts[0].lower() != "sys":
-        raise Invalid(f"'{'.'.join(parts)}' is no procedure: write CALL sys.name(…)")
-    name = parts[1].lower()
+        meant = f"sys.{name}" if name in PROCEDURES else "sys.name"
+        raise Invalid(f"'{'.'.join(parts)}' is no procedure: write CALL {meant}(…)")
     if name in LEFT_OUT:
         raise Unsupported(f"CALL sys.{name} is not supported: {LEFT_OUT[name]}")
     procedure = PROCEDURES.get(name)

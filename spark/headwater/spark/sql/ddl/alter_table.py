@@ -37,6 +37,17 @@ _REFUSED: Mapping[tuple[str, ...], str] = {
     ("CHANGE",): "write RENAME COLUMN, and ALTER COLUMN … TYPE or COMMENT",
     ("ADD", "CONSTRAINT"): "tables have no constraints but keys and NOT NULL",
     ("DROP", "CONSTRAINT"): "tables have no constraints but keys and NOT NULL",
+    ("CREATE", "BRANCH"): "CALL sys.create_branch(table => 't', branch => 'b', tag => 'v1')",
+    ("CREATE", "OR", "REPLACE", "BRANCH"): "drop the branch, and create it with a procedure",
+    ("REPLACE", "BRANCH"): "drop the branch, and create it with a procedure",
+    ("DROP", "BRANCH"): "CALL sys.delete_branch(table => 't', branch => 'b')",
+    ("DROP", "TAG"): "write DELETE TAG",
+    ("ADD", "PARTITION", "FIELD"): "a table keeps its partition columns; make another of it",
+    ("DROP", "PARTITION", "FIELD"): "a table keeps its partition columns; make another of it",
+    ("REPLACE", "PARTITION", "FIELD"): "a table keeps its partition columns; make another of it",
+    ("WRITE",): "set the property 'clustering.columns'; a table with a primary key is sorted by it",
+    ("SET", "IDENTIFIER", "FIELDS"): "a table keeps its primary key; make another of it",
+    ("DROP", "IDENTIFIER", "FIELDS"): "a table keeps its primary key; make another of it",
 }
 
 
@@ -44,6 +55,9 @@ def _alter(statement: Statement, context: SqlContext) -> None:
     """``ALTER TABLE t …``."""
     statement.expect("ALTER", "TABLE")
     name = object_identifier(statement, context)
+    for words, instead in _REFUSED.items():
+        if statement.peek(*words):
+            raise Unsupported(f"ALTER TABLE … {' '.join(words)} is not supported: {instead}")
     for words, of_table in _OF_TABLES.items():
         if statement.peek(*words):
             of_table(statement, context.catalog.table(str(name)))
@@ -52,9 +66,6 @@ def _alter(statement: Statement, context: SqlContext) -> None:
         if statement.accept(*words):
             clause(statement, context.catalog.table(str(name)), context)
             return
-    for words, instead in _REFUSED.items():
-        if statement.peek(*words):
-            raise Unsupported(f"ALTER TABLE … {' '.join(words)} is not supported: {instead}")
     raise statement.unexpected(", ".join(" ".join(words) for words in (*_CLAUSES, *_OF_TABLES)))
 
 

@@ -16,6 +16,10 @@ _QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "(")
 _REFUSED = {
     ("CLUSTERED", "BY"): "write TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'id') for buckets",
     ("CLUSTER", "BY"): "write TBLPROPERTIES ('clustering.columns' = 'a,b')",
+    ("CLONE",): "CALL sys.copy(source_table => 'd.t', target_table => 'd.u')",
+    ("SHALLOW", "CLONE"): "CALL sys.copy(source_table => 'd.t', target_table => 'd.u') copies the "
+    "files, too; a branch shares them: CALL sys.create_branch(table => 'd.t', branch => 'b')",
+    ("DEEP", "CLONE"): "CALL sys.copy(source_table => 'd.t', target_table => 'd.u')",
     ("SKEWED", "BY"): "tables have no skew",
     ("ROW", "FORMAT"): "write USING csv, with the options of the format",
     ("STORED", "AS"): "write USING parquet, orc, csv, json or text",

@@ -15,6 +15,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from headwater.spark.sql.elsewhere import CHANGES_FUNCTION
 from headwater.spark.sql.query.metadata_columns import MetadataNames, find_metadata
 from headwater.spark.sql.statement import Word, WordKind, read_words, split_statements
 from headwater.storage.errors import Invalid, Unsupported
@@ -436,6 +437,11 @@ class _Clauses:
         if of_table and name in _OF_GLOBAL_INDEXES and self._is(at + 1, "("):
             raise Unsupported(
                 f"{name} is not supported: it searches a global index, and Headwater reads none"
+            )
+        if of_table and name == CHANGES_FUNCTION and self._is(at + 1, "("):
+            raise Unsupported(
+                f"{name} is not supported; instead: paimon_incremental_query('t', 2, 5), which "
+                "gives what came after snapshot 2 up to snapshot 5"
             )
         if name not in CHANGE_FUNCTIONS or not self._is(at + 1, "("):
             return None

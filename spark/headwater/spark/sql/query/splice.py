@@ -10,6 +10,7 @@ from headwater.catalog.model.views import ViewInfo
 from headwater.spark.names import quoted
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.elsewhere import SYSTEM_TABLES_ELSEWHERE
 from headwater.spark.sql.identifier_clauses import with_plain_names
 from headwater.spark.sql.query.function_calls import called_functions
 from headwater.spark.sql.query.metadata_columns import Place, exclusion
@@ -98,6 +99,7 @@ class _Splicer:
     def _refuse_unknown(self, reference: Reference) -> None:
         """Refuse what Spark cannot know either, or would take for something else."""
         name = ".".join(reference.parts)
+        self._refuse_metadata_table(reference.parts)
         asked = reference.function or reference.moment or reference.options
         if not asked and not (self.views and len(reference.parts) == 1):
             return
@@ -110,6 +112,23 @@ class _Splicer:
             f"'{name}' is no table of warehouse {self.opened.context.catalog.warehouse}: moments "
             "and options are for its tables"
         )
+
+    def _refuse_metadata_table(self, parts: tuple[str, ...]) -> None:
+        """Refuse ``t.snapshots`` for a table ``t``, and say what has what Iceberg's has."""
+        here = SYSTEM_TABLES_ELSEWHERE.get(parts[-1].lower())
+        if here is None or len(parts) < 2:
+            return
+        context = self.opened.context
+        of_table = parts[:-1]
+        if len(of_table) == 3 and of_table[0] == context.catalog.warehouse:
+            of_table = of_table[1:]
+        if len(of_table) == 1 and context.database is not None:
+            of_table = (context.database, *of_table)
+        if len(of_table) == 2 and context.catalog.table_exists(".".join(of_table)):
+            raise Invalid(
+                f"'{'.'.join(parts)}' is no table: write `{of_table[1]}${here}`, with the database "
+                "before it unless it is in use"
+            )
 
     def _place(self, found: Relation | ViewInfo, reference: Reference, alias: str | None) -> str:
         if isinstance(found, Relation):
