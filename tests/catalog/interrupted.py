@@ -37,6 +37,30 @@ class Racing:
         return self.inner.commit(snapshot, base, statistics)
 
 
+@dataclass
+class Overtaken:
+    """A pointer; at once after it has told the latest snapshot so often, something else happens."""
+
+    inner: SnapshotPointer
+    after: Callable[[], object]
+    looks: int = 1
+
+    def latest(self) -> Snapshot | None:
+        found = self.inner.latest()
+        self.looks -= 1
+        if self.looks == 0:
+            self.after()
+        return found
+
+    def was_taken(self, snapshot: Snapshot) -> bool | None:
+        return self.inner.was_taken(snapshot)
+
+    def commit(
+        self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
+    ) -> CommitAnswer:
+        return self.inner.commit(snapshot, base, statistics)
+
+
 class Killed(BaseException):
     """The process died."""
 

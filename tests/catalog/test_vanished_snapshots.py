@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.catalog.interrupted import Racing
+from tests.catalog.interrupted import Overtaken, Racing
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.storage.commit.table_commit import TableCommit
-from headwater.storage.errors import Conflict
+from headwater.storage.errors import Conflict, CorruptData
+from headwater.storage.files.local import local_path
 from headwater.storage.jobs.analyze import analyze_table
 from headwater.storage.jobs.change import merge_into_table, update_table
 from headwater.storage.jobs.compact import compact_table
@@ -108,6 +110,50 @@ def test_rows_are_looked_for_again_in_the_history_that_there_is(
     work(table.storage, racing, table)
     assert rows_of(lake.table("sales.t")) == expected
     assert racing.offered == 2
+
+
+@pytest.mark.modes
+@pytest.mark.parametrize("change", list(CHANGES))
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("looks", [1, 2])
+def test_rows_are_looked_for_again_when_the_snapshot_that_is_read_expires(
+    lake: Lake, kind: str, change: str, looks: int
+) -> None:
+    table = make(lake, kind)
+    table.write(rows((4, "a", 9)))
+
+    def expire() -> None:
+        other = lake.table("sales.t")
+        other.compact(full=True)
+        other.expire_snapshots(retain_min=1, retain_max=1)
+
+    work, expected = CHANGES[change]
+    work(table.storage, Overtaken(table.pointer, expire, looks), table)
+    assert rows_of(lake.table("sales.t")) == expected
+
+
+def test_a_compaction_of_a_snapshot_that_expires_starts_over(lake: Lake) -> None:
+    table = make(lake, "append")
+    table.write(rows((4, "a", 9)))
+
+    def expire() -> None:
+        other = lake.table("sales.t")
+        other.overwrite(rows((1, "a", 1)))
+        other.expire_snapshots(retain_min=1, retain_max=1)
+
+    compact_table(table.storage, Overtaken(table.pointer, expire), LocalExecutor())
+    assert rows_of(lake.table("sales.t")) == [(1, "a", 1)]
+
+
+def test_damage_is_told_though_others_commit(lake: Lake) -> None:
+    table = make(lake, "append")
+    (path,) = Path(local_path(table.storage.layout.location)).rglob("data-*.parquet")
+    path.unlink()
+    with pytest.raises(CorruptData, match="is missing"):
+        update_table(table.storage, table.pointer, LocalExecutor(), {"v": 10}, None)
+    racing = Overtaken(table.pointer, lambda: lake.table("sales.t").write(rows((9, "a", 1))))
+    with pytest.raises(CorruptData, match="is missing"):
+        update_table(table.storage, racing, LocalExecutor(), {"v": 10}, None)
 
 
 @pytest.mark.parametrize("kind", ["append", "keyed"])

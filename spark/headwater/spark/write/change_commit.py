@@ -29,7 +29,7 @@ from headwater.spark.write.target import PLACE_COLUMNS
 from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
-from headwater.storage.jobs.job import until_no_conflict
+from headwater.storage.jobs.job import reading, until_no_conflict
 from headwater.storage.jobs.waiting_rows import admit_waiting_rows, refuse_waiting_rows
 from headwater.storage.jobs.write import WritePlan
 from headwater.storage.predicate.filter import Predicate
@@ -92,7 +92,7 @@ def change_rows(
             rewrites=rewrites,
             predicate=changes.predicate,
         )
-        with _unless_committed(table, writer, base):
+        with reading(storage, table.pointer, base), _unless_committed(table, writer, base):
             _write(session, table, changes, change, base)
         return RowCounts.of(_finished(session, table, writer, base))
 

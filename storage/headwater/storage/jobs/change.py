@@ -12,7 +12,7 @@ from headwater.storage.errors import Invalid
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.executor import Executor
-from headwater.storage.jobs.job import commit_or_delete, until_no_conflict
+from headwater.storage.jobs.job import commit_or_delete, reading, until_no_conflict
 from headwater.storage.jobs.waiting_rows import admit_waiting_rows, refuse_waiting_rows
 from headwater.storage.maintenance.key_rewrite import rewrites_files
 from headwater.storage.maintenance.matched_rows import RowMatcher
@@ -170,9 +170,10 @@ def change_rows_of_table(
     def change(rewrites: bool) -> Snapshot | None:
         admit_waiting_rows(storage, pointer, executor, predicate, rewrites=rewrites)
         base = pointer.latest()
-        if base is not None:
-            refuse_waiting_rows(storage, base, predicate, rewrites=rewrites)
-        messages = change_rows(storage, base, matcher(base), rewrites=rewrites)
+        with reading(storage, pointer, base):
+            if base is not None:
+                refuse_waiting_rows(storage, base, predicate, rewrites=rewrites)
+            messages = change_rows(storage, base, matcher(base), rewrites=rewrites)
         if not messages:
             return None
         since = SnapshotIdentity.of(base) if is_serial else None

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from headwater.storage.commit.message_files import delete_message_files
 from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.commit.vector_messages import released_vectors
-from headwater.storage.errors import Conflict, HeadwaterError
+from headwater.storage.errors import Conflict, CorruptData, HeadwaterError
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.table_writer import CommitMessage
 
-__all__ = ["Job", "commit_or_delete", "run_job", "until_no_conflict"]
+__all__ = ["Job", "commit_or_delete", "reading", "run_job", "until_no_conflict"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -73,9 +74,12 @@ def run_job(
 
     def attempt() -> Snapshot | None:
         base = pointer.latest()
-        tasks = [] if base is None else job.plan(base)
-        messages = _run(job, executor, tasks, base) if base is not None and tasks else []
-        if base is None or not messages:
+        if base is None:
+            return None
+        with reading(job.storage, pointer, base):
+            tasks = job.plan(base)
+            messages = _run(job, executor, tasks, base) if tasks else []
+        if not messages:
             return None
         own = commit or TableCommit(job.storage, pointer, job.storage.runtime.new_uuid())
         return commit_or_delete(own, messages, lambda: job.commit(own, messages, base))
@@ -97,6 +101,28 @@ def _run(
             delete_message_files(job.storage, message)
         raise
     return messages
+
+
+@contextmanager
+def reading(
+    storage: TableStorage, pointer: SnapshotPointer, base: Snapshot | None
+) -> Iterator[None]:
+    """Read a snapshot that others may let expire meanwhile, which then is a conflict.
+
+    Raises:
+        Conflict: A file is missing or damaged, and the snapshot is not the latest any more.
+    """
+    try:
+        yield
+    except CorruptData as error:
+        # The latest snapshot never expires.
+        if base is None or pointer.latest() == base:
+            raise
+        raise Conflict(
+            f"table {storage.name}: snapshot {base.id} expired while it was read, or is damaged: "
+            f"{error.message}; try again, and let 'snapshot.time-retained' be longer than any "
+            "work on the table"
+        ) from error
 
 
 def commit_or_delete(

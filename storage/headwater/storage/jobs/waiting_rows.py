@@ -7,6 +7,7 @@ from headwater.storage.errors import Conflict
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.jobs.compact import compact_buckets, spread_postponed
 from headwater.storage.jobs.executor import Executor
+from headwater.storage.jobs.job import reading
 from headwater.storage.maintenance.key_rewrite import waiting_buckets
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.plan import live_entries
@@ -42,11 +43,17 @@ def admit_waiting_rows(
     base = pointer.latest()
     if base is None or not storage.schema.primary_keys:
         return
-    if postponed := _postponed(storage, base, predicate):
+    with reading(storage, pointer, base):
+        postponed = _postponed(storage, base, predicate)
+    if postponed:
         spread_postponed(storage, pointer, executor, PartitionFilter(storage, postponed))
         base = pointer.latest()
         assert base is not None
-    if rewrites and (waiting := waiting_buckets(storage, base, predicate)):
+    if not rewrites:
+        return
+    with reading(storage, pointer, base):
+        waiting = waiting_buckets(storage, base, predicate)
+    if waiting:
         compact_buckets(storage, pointer, executor, waiting)
 
 
