@@ -173,6 +173,23 @@ def test_rows_are_shown_when_they_have_been_compacted(lake: Lake) -> None:
     assert rows_of(table) == rows_of(merging) == {1: 1, 2: 30}
 
 
+def test_a_repeated_change_makes_up_for_the_compaction_that_was_lost(lake: Lake) -> None:
+    table = make(lake)
+    write(table, {1: 1, 2: 2, 3: 3})
+    # As if the process had died when the change was committed.
+    dying = table.with_options({"write-only": "true"})
+    dying.delete("v = 1")
+    dying.update({"v": 9}, where="v = 2")
+    assert sorted(table.scan(["v"]).to_arrow()["v"].to_pylist()) == [1, 2, 3]
+    assert table.delete("v = 1") is None
+    assert sorted(table.scan(["v"]).to_arrow()["v"].to_pylist()) == [3, 9]
+    dying.update({"v": 8}, where="v = 3")
+    assert dying.update({"v": 8}, where="v = 3") is None
+    assert sorted(table.scan(["v"]).to_arrow()["v"].to_pylist()) == [3, 9]
+    assert table.update({"v": 8}, where="v = 3") is None
+    assert sorted(table.scan(["v"]).to_arrow()["v"].to_pylist()) == [8, 9]
+
+
 def test_gentle_lookups_wait_for_several_commits(lake: Lake) -> None:
     table = make(lake, lookup_compact="gentle", lookup_compact__max_interval="5")
     for number in range(4):

@@ -30,7 +30,11 @@ from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import reading, until_no_conflict
-from headwater.storage.jobs.waiting_rows import admit_waiting_rows, refuse_waiting_rows
+from headwater.storage.jobs.waiting_rows import (
+    admit_waiting_rows,
+    make_up_for_compaction,
+    refuse_waiting_rows,
+)
 from headwater.storage.jobs.write import WritePlan
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.read.positioned_rows import FILE_COLUMN
@@ -83,6 +87,7 @@ def change_rows(
             refuse_waiting_rows(storage, base, predicate, rewrites=rewrites)
         changes = plan(table, base)
         if changes is None:
+            make_up_for_compaction(storage, table.pointer, session.executor, predicate)
             return RowCounts()
         change = RowChange(
             writer,
@@ -94,7 +99,10 @@ def change_rows(
         )
         with reading(storage, table.pointer, base), _unless_committed(table, writer, base):
             _write(session, table, changes, change, base)
-        return RowCounts.of(_finished(session, table, writer, base))
+        made = _finished(session, table, writer, base)
+        if made is None:
+            make_up_for_compaction(storage, table.pointer, session.executor, predicate)
+        return RowCounts.of(made)
 
     return until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
 

@@ -13,7 +13,11 @@ from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import commit_or_delete, reading, until_no_conflict
-from headwater.storage.jobs.waiting_rows import admit_waiting_rows, refuse_waiting_rows
+from headwater.storage.jobs.waiting_rows import (
+    admit_waiting_rows,
+    make_up_for_compaction,
+    refuse_waiting_rows,
+)
 from headwater.storage.maintenance.key_rewrite import rewrites_files
 from headwater.storage.maintenance.matched_rows import RowMatcher
 from headwater.storage.maintenance.row_changes import LosingRows, change_rows
@@ -188,7 +192,9 @@ def change_rows_of_table(
         )
 
     made = until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
-    if made is not None:
+    if made is None:
+        make_up_for_compaction(storage, pointer, executor, predicate)
+    else:
         with after_commit(storage.name, made, "Compacting"):
             compact_since(
                 storage, pointer, executor, made.identity, inclusive=True, tells_overwrites=True

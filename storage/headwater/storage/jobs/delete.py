@@ -12,7 +12,11 @@ from headwater.storage.jobs.change import change_rows_of_table
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import run_job, until_no_conflict
-from headwater.storage.jobs.waiting_rows import admit_waiting_rows, refuse_waiting_rows
+from headwater.storage.jobs.waiting_rows import (
+    admit_waiting_rows,
+    make_up_for_compaction,
+    refuse_waiting_rows,
+)
 from headwater.storage.maintenance.delete import DeletionTask, plan_deletion, run_deletion
 from headwater.storage.maintenance.key_rewrite import (
     RewriteTask,
@@ -65,7 +69,9 @@ def delete_from_table(
 
     retries = storage.schema.table_options.commit_max_retries
     deleted = until_no_conflict(retries, attempt)
-    if deleted is not None:
+    if deleted is None:
+        make_up_for_compaction(storage, pointer, executor, predicate)
+    else:
         with after_commit(storage.name, deleted, "Compacting"):
             compact_since(
                 storage, pointer, executor, deleted.identity, inclusive=True, tells_overwrites=True

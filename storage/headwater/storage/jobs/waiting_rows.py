@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from headwater.storage.commit.entries import PartitionFilter
+from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Conflict
 from headwater.storage.files.layout import POSTPONE_BUCKET
-from headwater.storage.jobs.compact import compact_buckets, spread_postponed
+from headwater.storage.jobs.compact import compact_buckets, compact_written, spread_postponed
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import reading
 from headwater.storage.maintenance.key_rewrite import waiting_buckets
@@ -14,7 +15,7 @@ from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 
-__all__ = ["admit_waiting_rows", "refuse_waiting_rows"]
+__all__ = ["admit_waiting_rows", "make_up_for_compaction", "refuse_waiting_rows"]
 
 
 def admit_waiting_rows(
@@ -55,6 +56,32 @@ def admit_waiting_rows(
         waiting = waiting_buckets(storage, base, predicate)
     if waiting:
         compact_buckets(storage, pointer, executor, waiting)
+
+
+def make_up_for_compaction(
+    storage: TableStorage,
+    pointer: SnapshotPointer,
+    executor: Executor,
+    predicate: Predicate | None,
+) -> None:
+    """Do the compaction that is due where a change found nothing that it had to change.
+
+    A process that died after such a change was committed may have left it undone, and then readers
+    may see the rows still as they were.
+
+    Args:
+        storage: The table.
+        pointer: The authority on the latest snapshot.
+        executor: Runs the compaction.
+        predicate: The filter of the rows that change; None means all rows.
+    """
+    base = pointer.latest()
+    if base is None or not storage.schema.primary_keys:
+        return
+    with reading(storage, pointer, base):
+        waiting = waiting_buckets(storage, base, predicate)
+    commit = TableCommit(storage, pointer, storage.runtime.new_uuid())
+    compact_written(commit, waiting, executor)
 
 
 def refuse_waiting_rows(
