@@ -70,6 +70,13 @@ def test_symbolic_links_are_followed(tmp_path: Path) -> None:
     ("one", "other"),
     [
         ("hdfs://Node:8020/a", "hdfs://node/a/"),
+        ("hdfs://node.:8020/a", "hdfs://node/a"),
+        ("webhdfs://node:9870/a", "hdfs://node/a"),
+        ("swebhdfs://node:9871/a", "webhdfs://node/a"),
+        ("https://node:443/a", "http://node:80/a"),
+        ("hdfs://[0:0:0:0:0:0:0:1]:8020/a", "hdfs://[::1]/a"),
+        ("hdfs://[::FFFF:127.0.0.1]/a", "hdfs://127.0.0.1/a"),
+        ("hdfs://127.1:9000/a", "hdfs://0x7f000001:9000/a"),
         ("gcs://b/a", "gs://b/a"),
         ("abfss://c@account/a", "abfs://c@Account/a"),
     ],

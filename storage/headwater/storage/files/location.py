@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from urllib.parse import unquote
 
 from headwater.storage.errors import Invalid
@@ -34,8 +36,21 @@ _ALIASES: Mapping[str, str] = {
     "abfss": "abfs",
     "wasb": "abfs",
     "wasbs": "abfs",
+    "webhdfs": "hdfs",
+    "swebhdfs": "hdfs",
+    "https": "http",
 }
-_DEFAULT_PORTS: Mapping[str, str] = {"hdfs": "8020", "http": "80", "https": "443"}
+# Each way to a name node has a port of its own.
+_DEFAULT_PORTS: Mapping[str, str] = {
+    "hdfs": "8020",
+    "webhdfs": "9870",
+    "swebhdfs": "9871",
+    "http": "80",
+    "https": "443",
+}
+_AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:]*)(:\d+)?")
+# What resolvers take for the numbers of an address, in whatever base.
+_NUMBERS = re.compile(r"(?:0x[0-9a-f]+|\d+)(?:\.(?:0x[0-9a-f]+|\d+)){0,3}")
 # Clients do not agree on where they lead: some decode percent signs, and take what follows a
 # question mark or a hash for no part of the path (pypaimon: ``LocalFileIO._to_file``,
 # ``PyArrowFileIO.to_filesystem_path``).
@@ -187,11 +202,12 @@ class Place:
         if scheme == "file":
             resolved = os.path.realpath(rest)
             return Place("file:///" if resolved == "/" else f"file://{resolved}/")
+        port = _DEFAULT_PORTS.get(scheme)
         scheme = _ALIASES.get(scheme, scheme)
         authority, slash, path = rest.partition("/")
         authority = authority.lower()
-        if scheme in _DEFAULT_PORTS:
-            authority = authority.removesuffix(f":{_DEFAULT_PORTS[scheme]}").rstrip(".")
+        if port is not None:
+            authority = _host_key(authority.removesuffix(f":{port}"))
         elif scheme == "oss":
             authority = authority.partition(".")[0]  # its endpoint may follow the bucket's name
         elif scheme == "abfs":
@@ -231,3 +247,21 @@ class Place:
             found.append(place)
             place = place.parent
         return tuple(found)
+
+
+def _host_key(authority: str) -> str:
+    """The one name of a host, with its port if that is not the usual one."""
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        return authority
+    host, port = found[1].rstrip("."), found[2] or ""
+    try:
+        if host.startswith("[") and host.endswith("]"):
+            address = IPv6Address(host[1:-1])
+            mapped = address.ipv4_mapped
+            host = f"[{address.compressed}]" if mapped is None else str(mapped)
+        elif _NUMBERS.fullmatch(host):
+            host = socket.inet_ntoa(socket.inet_aton(host))
+    except (ValueError, OSError):
+        pass  # a name, whatever it looks like
+    return host + port
