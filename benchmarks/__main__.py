@@ -30,7 +30,7 @@ def main() -> int:
         "--clock",
         choices=["wall", "processor"],
         default="wall",
-        help="what ratios of scale and spark are of",
+        help="what ratios of engine, scale and spark are of",
     )
     engine = parser.add_argument_group("engine")
     engine.add_argument("--keys", nargs="*", default=list(KEYS), choices=KEYS, help="kinds of keys")
@@ -86,6 +86,7 @@ def _engine(chosen: argparse.Namespace) -> bool:
             chosen.rows,
             chosen.rounds,
             lambda text: console.print(f"[dim]{text} …[/dim]"),
+            chosen.clock,
         )
         results = bench.run(chosen.keys)
     console.print(measurement_table(f"Storage engine, {chosen.rows:,} rows x 7 columns", results))

@@ -1,11 +1,9 @@
-"""Headwater's side: one JSON request on standard input, one JSON answer.
-
-Each request runs in a process of its own, so that its peak of memory is its own.
-"""
+"""Headwater's side: JSON requests, one a line, on standard input; a JSON line answers each."""
 
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -182,15 +180,27 @@ def _memory(name: str) -> int:
 
 
 def main() -> None:
-    """Prepare the step, then time it."""
-    request = json.load(sys.stdin)
-    work = STEPS[request["step"]](request)
-    before = _memory("VmRSS")
-    start = time.perf_counter()
-    rows = work()
-    seconds = time.perf_counter() - start
-    peak = _memory("VmHWM")
-    print(json.dumps({"seconds": seconds, "rows": rows, "bytes": max(0, peak - before)}))
+    """Prepare each step, then time it.
+
+    The peak of memory is that of the process: it is the step's own in a process of its own.
+    """
+    for line in sys.stdin:
+        request = json.loads(line)
+        work = STEPS[request["step"]](request)
+        before = _memory("VmRSS")
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        start = time.perf_counter()
+        rows = work()
+        seconds = time.perf_counter() - start
+        done = resource.getrusage(resource.RUSAGE_SELF)
+        answer = {
+            "seconds": seconds,
+            "user": done.ru_utime - used.ru_utime,
+            "system": done.ru_stime - used.ru_stime,
+            "rows": rows,
+            "bytes": max(0, _memory("VmHWM") - before),
+        }
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

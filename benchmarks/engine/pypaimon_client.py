@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -42,11 +43,22 @@ def scan(request: dict[str, Any]) -> Callable[[], int]:
 
 
 def main() -> None:
-    request = json.load(sys.stdin)
-    work = {"write": write, "scan": scan}[request["step"]](request)
-    start = time.perf_counter()
-    rows = work()
-    print(json.dumps({"seconds": time.perf_counter() - start, "rows": rows, "bytes": 0}))
+    for line in sys.stdin:
+        request = json.loads(line)
+        work = {"write": write, "scan": scan}[request["step"]](request)
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        start = time.perf_counter()
+        rows = work()
+        seconds = time.perf_counter() - start
+        done = resource.getrusage(resource.RUSAGE_SELF)
+        answer = {
+            "seconds": seconds,
+            "user": done.ru_utime - used.ru_utime,
+            "system": done.ru_stime - used.ru_stime,
+            "rows": rows,
+            "bytes": 0,
+        }
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,9 @@ class TableScale:
             check=True,
         )
         answer = json.loads(done.stdout.splitlines()[-1])
-        return float(answer["seconds" if self.clock == "wall" else "processor"])
+        if self.clock == "wall":
+            return float(answer["seconds"])
+        return float(answer["user"] + answer["system"])
 
     def _seconds(self, work: Callable[[], object]) -> float:
         clock = time.perf_counter if self.clock == "wall" else time.process_time
