@@ -60,6 +60,10 @@ def test_a_condition_may_be_a_column(shop: SparkLake) -> None:
     at = shop.table("db.orders", ["id", "__paimon_bucket"], sf.col("__paimon_bucket") == 0)
     assert at.columns == ["id", "__paimon_bucket"]
     assert at.count() == shop.table("db.orders").count()
+    shop.sql("CREATE TABLE db.kept (x INT) TBLPROPERTIES ('row-tracking.enabled' = 'true')")
+    shop.catalog.table("db.kept").write({"x": [7, 8]})
+    assert rows(shop.table("db.kept", ["_ROW_ID"], sf.col("x") > 7)) == [(1,)]
+    shop.sql("DROP TABLE db.kept")
     with pytest.raises(NotFound, match="none"):
         shop.table("db.items", ["none"], sf.col("id") == 3)
 

@@ -13,7 +13,6 @@ from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.scan import Rows
 from headwater.spark.errors import own_errors
 from headwater.spark.names import quoted
-from headwater.spark.source.metadata_rows import METADATA_COLUMNS
 from headwater.spark.source.needs import Need, needs_of, stand_in
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
@@ -64,10 +63,9 @@ def matching_rows(
     """
     schema = spark_schema(scan.storage.schema.fields)
     relation = Relation(scan.storage.name, schema, scan)
-    if columns is not None:
-        scan.storage.schema.columns([name for name in columns if name not in METADATA_COLUMNS])
-        relation = with_metadata(relation, scan, [n for n in columns if n in METADATA_COLUMNS])
-    names = schema.fieldNames() if columns is None else columns
+    own = schema.fieldNames()
+    names = own if columns is None else columns
+    relation = with_metadata(relation, scan, [name for name in names if name not in own])
 
     def build(frame: DataFrame) -> DataFrame:
         return frame.where(condition).select(*map(quoted, names))
