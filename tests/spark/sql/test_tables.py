@@ -329,6 +329,7 @@ def test_what_is_not_understood_creates_nothing(run: Run) -> None:
         "MAP<STRING, MAP<INT, VARIANT NOT NULL>>",
         "MULTISET<DATE>",
         "VECTOR<FLOAT NOT NULL, 768>",
+        "BLOB",
     ],
 )
 def test_types_are_written_as_they_are_read(written: str) -> None:

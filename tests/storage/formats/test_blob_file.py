@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.local import LocalFileAccess, local_uri
+from headwater.storage.files.open_files import open_file_access
 from headwater.storage.formats.blob_file import (
     BlobFileWriter,
     blob_entries,
@@ -65,6 +66,28 @@ def test_the_bytes_are_paimons(tmp_path: Path) -> None:
     # 19, -1, 16 and 20 as differences in zigzag, the length of that, and the version.
     assert index == bytes([38, 39, 34, 8]) + struct.pack("<iB", 4, 1)
     assert len(body) == 19 + 16 + 20
+
+
+def test_values_in_an_object_store_are_read_by_their_ranges(s3_endpoint: str) -> None:
+    keys = {"s3.access-key": "test", "s3.secret-key": "test"}
+    files = open_file_access("s3://lake/t", {"s3.endpoint": s3_endpoint, **keys})
+    writer = BlobFileWriter(files, "s3://lake/t/f.blob")
+    values = [bytes([number]) * 300_000 for number in range(5)]
+    for value in values:
+        writer.write(pa.py_buffer(value))
+    done = writer.close()
+    entries = blob_entries(files, done.path, done.size, done.row_count)
+    chosen = np.array([1, 2, 4])
+    read = read_blobs(files, done.path, entries.offsets[chosen], entries.lengths[chosen])
+    assert [bytes(value) for value in read] == [values[1], values[2], values[4]]
+    # The values that nobody asks for may as well be damaged.
+    stored = bytearray(files.read(done.path))
+    stored[10], stored[4 * 300_000 - 100] = 77, 77
+    files.write(done.path, bytes(stored))
+    read = read_blobs(files, done.path, entries.offsets[chosen], entries.lengths[chosen])
+    assert [value[0] for value in read] == [1, 2, 4]
+    with pytest.raises(CorruptData, match="checksum"):
+        check_blobs(files, done.path, done.size, 5, deep=True)
 
 
 def test_an_aborted_file_does_not_appear(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Types as Spark's SQL writes them, read and written.
 
-Beyond Spark, TIMESTAMP_NTZ, TIMESTAMP_LTZ, BINARY and VARBINARY take a parameter, MULTISET is a
-type, and NOT NULL may follow a type within ARRAY and MAP: so every type of a table has a text.
+Beyond Spark, TIMESTAMP_NTZ, TIMESTAMP_LTZ, BINARY and VARBINARY take a parameter, MULTISET, VECTOR
+and BLOB are types, and NOT NULL may follow a type within ARRAY and MAP: so every type of a table
+has a text.
 """
 
 from __future__ import annotations
