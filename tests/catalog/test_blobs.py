@@ -26,6 +26,7 @@ from headwater.storage.scan.plan import live_entries, plan_snapshot
 from headwater.storage.schema.change import AddColumn
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.types.data_type import DataField, parse_type
+from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.table_writer import CommitMessage
 
 FIELDS = (
@@ -312,6 +313,26 @@ def test_descriptors_tell_where_values_are(lake: Lake) -> None:
     assert table.refresh().scan().count() == 2
 
 
+def test_columns_of_descriptors_are_read_as_such(lake: Lake) -> None:
+    options = {**OPTIONS, "blob-descriptor-field": "b"}
+    table = lake.create_table("db.t", Schema(FIELDS[:2]), options=options, for_another_engine=True)
+    # As another engine writes it.
+    writer = DataFileWriter(table.storage, EMPTY_ROW, 0)
+    writer.write(pa.table({"id": [1, 2], "b": [b"place", None]}, schema=table.schema.arrow))
+    message = CommitMessage(EMPTY_ROW, 0, -1, new_files=tuple(writer.finish()))
+    TableCommit(table.storage, table.pointer, "user").commit([message])
+    table.refresh()
+    assert table.scan(["id"]).to_arrow()["id"].to_pylist() == [1, 2]
+    with pytest.raises(Unsupported, match=r"read the places with 'blob-as-descriptor' = 'true'"):
+        table.scan().to_arrow()
+    told = table.with_options({"blob-as-descriptor": "true"}).scan().to_arrow()
+    assert told["b"].to_pylist() == [b"place", None]
+    with pytest.raises(Unsupported, match="'blob-descriptor-field' = 'b'"):
+        table.write({"id": [3]})
+    with pytest.raises(Unsupported, match="'blob-descriptor-field' = 'b'"):
+        table.update({"id": 3}, where="id = 1")
+
+
 def test_damage_and_lost_files_are_named(lake: Lake) -> None:
     table = make(lake)
     table.write(rows(range(4)))
@@ -356,6 +377,8 @@ def test_what_is_left_to_other_engines_is_refused_by_name(lake: Lake) -> None:
         table.compact()
     with pytest.raises(Invalid, match="can only be compared with NULL"):
         table.scan(where="b = 'x'")
+    with pytest.raises(Invalid, match="a single value of type BLOB is not supported"):
+        table.merge({"c": [b"c1"], "s": ["x"]}, on=["c"])
     with pytest.raises(Invalid, match=r"column 'b' is BLOB"):
         table.write({"id": [1], "b": [1]})
     assert table.refresh().scan().count() == 3

@@ -12,6 +12,7 @@ import pytest
 
 from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
+from headwater.storage.errors import Unsupported
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.types.data_type import DataField, parse_type
 
@@ -93,6 +94,27 @@ def test_java_and_headwater_share_blobs(
     found = table.refresh().scan().to_arrow()
     assert in_order(found) == in_order(java.read(table.name))
     assert found["s"].to_pylist()[:10] == ["changed"] * 9 + ["s9"]
+
+
+@pytest.mark.interop
+def test_descriptors_that_pypaimon_keeps_are_read(
+    lake: Lake, pypaimon: Client, tmp_path: Path
+) -> None:
+    source = new_table(lake, f"{pypaimon.label}_source")
+    source.write(rows(range(1, 3)))
+    places = source.with_options({"blob-as-descriptor": "true"}).scan(["b"]).to_arrow()
+    name = f"interop.blobs_{pypaimon.label}_described"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    options = {**OPTIONS, "blob-descriptor-field": "b"}
+    table = lake.create_table(name, Schema(FIELDS), options=options, for_another_engine=True)
+    pypaimon.write(name, rows(range(1, 3)).set_column(1, "b", places["b"]))
+    assert in_order(pypaimon.read(name)) == rows(range(1, 3)).to_pylist()
+    table.refresh()
+    told = table.with_options({"blob-as-descriptor": "true"}).scan(["b"]).to_arrow()
+    assert told["b"].to_pylist() == places["b"].to_pylist()
+    assert table.scan(["c"]).to_arrow()["c"].to_pylist() == [some_bytes(2), some_bytes(3)]
+    with pytest.raises(Unsupported, match="'blob-as-descriptor' = 'true'"):
+        table.scan(["b", "c"]).to_arrow()
 
 
 @pytest.mark.interop

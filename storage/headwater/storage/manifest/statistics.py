@@ -190,6 +190,8 @@ def _range(
         return None, None
     if data_type.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and data_type.precision > 6:
         return None, None
+    if data_type.root is Root.BLOB:
+        return None, None
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():

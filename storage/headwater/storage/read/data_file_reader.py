@@ -24,7 +24,7 @@ from headwater.storage.read.file_columns import StoredColumn, stored_column
 from headwater.storage.read.row_selection import RowSelection
 from headwater.storage.read.tracked_rows import TrackedRows
 from headwater.storage.scan.pruning import indexed_columns, matching_row_groups
-from headwater.storage.schema.blob_columns import is_plain_blob
+from headwater.storage.schema.blob_columns import descriptor_columns, is_plain_blob
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, VectorType, to_arrow
@@ -324,10 +324,7 @@ class DataFileReader:
             return StoredColumn(_SYSTEM_FIELDS[name], _SYSTEM_FIELDS[name])
         found = stored_column(self._present.column(name), self._schema, self._present)
         if found.stored is not None and is_plain_blob(found.wanted.type):
-            raise Unsupported(
-                f"column '{name}' of type BLOB: file {self.path} does not hold its values, but "
-                "says where they are; choose other columns"
-            )
+            self._refuse_values_elsewhere(name)
         if found.stored is None or found.stored.name not in self._missing:
             return found
         if isinstance(found.wanted.type, VectorType):
@@ -341,6 +338,17 @@ class DataFileReader:
                 "its rows holds it"
             )
         return replace(found, stored=None)
+
+    def _refuse_values_elsewhere(self, name: str) -> None:
+        """Refuse a column that tells where its values are, unless that is what is asked for."""
+        is_told = name in descriptor_columns(self._present)
+        if is_told and self._present.table_options.blobs_as_descriptors:
+            return
+        raise Unsupported(
+            f"column '{name}' of type BLOB: file {self.path} does not hold its values, but says "
+            "where they are; choose other columns"
+            + (", or read the places with 'blob-as-descriptor' = 'true'" if is_told else "")
+        )
 
     def _column(self, source: StoredColumn, batch: pa.RecordBatch) -> pa.Array:
         if source.wanted.name in self._partition.values:

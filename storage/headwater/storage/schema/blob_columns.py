@@ -6,11 +6,17 @@ Source: ``BlobType.fieldsInBlobFile``, ``BlobFileContext.java``.
 from __future__ import annotations
 
 from headwater.storage.errors import Unsupported
+from headwater.storage.schema.option_changes import listed_names
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataType
 
-__all__ = ["columns_in_blob_files", "is_plain_blob", "refuse_unwritable_blobs"]
+__all__ = [
+    "columns_in_blob_files",
+    "descriptor_columns",
+    "is_plain_blob",
+    "refuse_unwritable_blobs",
+]
 
 _ELSEWHERE = ("blob-descriptor-field", "blob.stored-descriptor-fields", "blob-view-field")
 
@@ -21,8 +27,19 @@ def is_plain_blob(data_type: DataType) -> bool:
 
 
 def columns_in_blob_files(schema: TableSchema) -> tuple[str, ...]:
-    """The names of the columns of type BLOB, in the table's order."""
-    return tuple(item.name for item in schema.fields if is_plain_blob(item.type))
+    """The names of the columns of type BLOB that are not of descriptors, in the table's order."""
+    elsewhere = descriptor_columns(schema)
+    return tuple(
+        item.name
+        for item in schema.fields
+        if is_plain_blob(item.type) and item.name not in elsewhere
+    )
+
+
+def descriptor_columns(schema: TableSchema) -> frozenset[str]:
+    """The names of the columns that lie among the others and tell where their values are."""
+    texts = (schema.options.get(option, "") for option in _ELSEWHERE)
+    return frozenset(name for text in texts for name in listed_names(text))
 
 
 def refuse_unwritable_blobs(schema: TableSchema) -> None:
@@ -31,7 +48,7 @@ def refuse_unwritable_blobs(schema: TableSchema) -> None:
     Raises:
         Unsupported: The table has a primary key, or an option lets a column hold descriptors.
     """
-    blobs = columns_in_blob_files(schema)
+    blobs = [item.name for item in schema.fields if is_plain_blob(item.type)]
     if not blobs:
         return
     if schema.primary_keys:

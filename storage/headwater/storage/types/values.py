@@ -85,7 +85,7 @@ def storage_value(value: object, data_type: DataType) -> StorageValue:
         return _from_scalar(value, data_type)
     if value is None:
         return None
-    if not isinstance(data_type, AtomicType):
+    if not isinstance(data_type, AtomicType) or data_type.root is Root.BLOB:
         raise Invalid(f"a single value of type {data_type} is not supported")
     converted = _from_python(value, data_type)
     if converted is None:
@@ -140,7 +140,7 @@ def _from_scalar(scalar: pa.Scalar, data_type: DataType) -> StorageValue:
         return None
     if pa.types.is_dictionary(scalar.type):
         return _from_scalar(scalar.value, data_type)
-    if not isinstance(data_type, AtomicType):
+    if not isinstance(data_type, AtomicType) or data_type.root is Root.BLOB:
         raise Invalid(f"a single value of type {data_type} is not supported")
     if not is_kindred(scalar.type, data_type):
         raise Invalid(f"{scalar!r} is not a value of type {data_type}")
