@@ -29,7 +29,7 @@ from headwater.spark import SparkLake, connect
 from headwater.storage.errors import Forbidden
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
-pytestmark = [pytest.mark.spark, pytest.mark.modes]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
@@ -65,6 +65,7 @@ def ada(owner: Lake, spark: SparkSession, serve: Callable[..., str]) -> SparkLak
 SHOWN = [(1, "EMEA", "***", 10), (3, "EMEA", "***", 30)]
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("table", ["sales.people", "sales.plain"])
 def test_every_way_to_read_shows_the_same(ada: SparkLake, spark: SparkSession, table: str) -> None:
     frame = ada.table(table)
@@ -93,6 +94,7 @@ def test_what_is_shown_can_be_written_elsewhere(ada: SparkLake, owner: Lake) -> 
     assert owner.table("copies.people").scan().count() == 2
 
 
+@pytest.mark.modes
 def test_what_needs_the_files_is_refused(ada: SparkLake, spark: SparkSession) -> None:
     for statement in (
         "DELETE FROM sales.people WHERE id = 2",
@@ -113,6 +115,7 @@ def test_what_needs_the_files_is_refused(ada: SparkLake, spark: SparkSession) ->
         stream.load("sales.people").writeStream.format("noop").start().processAllAvailable()
 
 
+@pytest.mark.modes
 def test_tasks_read_parts(ada: SparkLake, owner: Lake) -> None:
     many = pa.table(
         {

@@ -96,7 +96,8 @@ def _read(
                 for read in found:
                     row_count += read.num_rows
                     yield conform(read, arrow)
-            if counter is not None:
+            # The files of what a server reads are not told.
+            if counter is not None and not rows.is_served:
                 files = [
                     file for split in packed[number] for file in (*split.files, *split.postponed)
                 ]
