@@ -13,22 +13,23 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyspark.sql.types as st
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSourceWriter, WriterCommitMessage
 from tests.spark_sessions import session_of_kind
 
+from headwater.catalog.table.table import Table
 from headwater.spark import SparkLake, connect
-from headwater.spark.connection import Connection
-from headwater.spark.data_source import HeadwaterSource, source_class
 from headwater.spark.jobs.executor import SparkExecutor
 from headwater.spark.options import WriteOptions
+from headwater.spark.write import save
 from headwater.spark.write.change_tasks import ChangedFiles, ChangeWriter
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.jobs.executor import Executor
@@ -44,8 +45,6 @@ ROWS = 60
 VICTIMS = {
     "worker": "the Python process of a task that has written its files",
     "executor": "the executor of such a task",
-    "committer": "the process that is to commit what all tasks wrote",
-    "committed": "the same after its commit",
 }
 """Who dies."""
 
@@ -90,11 +89,9 @@ class Outcome:
 
 CASES = {
     "local": [
-        *(Case("merge", "keyed", victim) for victim in ("worker", "committer", "committed")),
+        Case("merge", "keyed", "worker"),
         Case("update", "append", "worker"),
-        Case("merge", "append", "committed"),
         Case("merge", "summed", "worker"),
-        Case("update", "summed", "committed"),
         Case("compact", "keyed", "worker"),
         Case("compact", "append", "worker"),
     ],
@@ -137,36 +134,18 @@ def _die_once(marker: Path, victim: str) -> None:
 
 
 class _DyingWriter(ChangeWriter):
-    def __init__(self, options: WriteOptions, marker: Path, victim: str) -> None:
-        super().__init__(options)
+    def __init__(
+        self, options: WriteOptions, open_table: Callable[[], Table], *, marker: Path, victim: str
+    ) -> None:
+        super().__init__(options, open_table)
         self._marker = marker
         self._victim = victim
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> ChangedFiles:
         written = super().write(iterator)
-        if self._victim in ("worker", "executor") and written.messages(
-            self._options.unchanged_since
-        ):
+        if written.messages(self._options.unchanged_since):
             _die_once(self._marker, self._victim)
         return written
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        if self._victim == "committer":
-            _die_once(self._marker, self._victim)
-        super().commit(messages)
-        if self._victim == "committed":
-            _die_once(self._marker, self._victim)
-
-
-def _dying_source(
-    connection: Connection, name: str, marker: Path, victim: str
-) -> type[HeadwaterSource]:
-    class Dying(source_class(connection, name)):  # type: ignore[misc]
-        def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceWriter:
-            options = WriteOptions.parse(self._connection, self.options, overwrite)
-            return _DyingWriter(options, marker, victim)
-
-    return Dying
 
 
 class _DyingExecutor:
@@ -225,18 +204,17 @@ def _run(spark: SparkSession, lake: SparkLake, case: Case, executor: Executor) -
 def main(kind: str, catalog: str, room: str) -> None:
     with session_of_kind(kind, Path(room), SETTINGS) as spark:
         lake = connect(spark, catalog)
-        # The first of the two names is that of `df.write`.
-        connection, own = lake._session.connection, lake._session.format
         for case in CASES[kind]:
             _create(spark, lake, case)
             marker = Path(room, case.name)
-            spark.dataSource.register(_dying_source(connection, own, marker, case.victim))
+            writer = partial(_DyingWriter, marker=marker, victim=case.victim)
+            executor = _DyingExecutor(SparkExecutor(spark), marker, case.victim)
             error: str | None = None
             try:
-                _run(spark, lake, case, _DyingExecutor(SparkExecutor(spark), marker, case.victim))
+                with patch.object(save, "ChangeWriter", writer):
+                    _run(spark, lake, case, executor)
             except (HeadwaterError, PySparkException, Py4JJavaError) as raised:
                 error = str(raised)
-            spark.dataSource.register(source_class(connection, own))
             if error is not None:
                 _run(spark, lake, case, SparkExecutor(spark))
             outcome = Outcome(case, error, marker.exists())

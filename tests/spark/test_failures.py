@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from tests import plain_http
@@ -57,6 +58,26 @@ def test_a_null_key_fails_the_write_and_leaves_no_file(
             write()
         assert data_files(folder) == []
     assert rows(lake.table("db.one")) == []
+
+
+def test_a_task_that_fails_takes_the_files_of_the_others_with_it(
+    spark: SparkSession, lake: SparkLake, table: str, numbered: Numbered, folder: Path
+) -> None:
+    """Each bucket's rows are a task's; the null goes to one of them, among many batches."""
+    before, snapshot = data_files(folder), lake.catalog.table(table).latest_snapshot()
+    rows_of_two = numbered(0, 40_000)
+    bad = rows_of_two.withColumn("id", sf.when(sf.col("id") != 7, sf.col("id")))
+    with pytest.raises(Invalid, match="column 'id' is NOT NULL, but 1 of"):
+        lake.write(bad, table)
+    assert data_files(folder) == before
+    # What Spark itself fails by stays Spark's error.
+    with pytest.raises(PySparkException, match="mine"):
+        lake.write(rows_of_two.withColumn("name", sf.raise_error(sf.lit("mine"))), table)
+    assert data_files(folder) == before
+    assert lake.catalog.table(table).latest_snapshot() == snapshot
+    # No task runs for rows that Spark knows there are none of.
+    lake.write(spark.createDataFrame([], rows_of_two.schema), table, mode="overwrite")
+    assert rows(lake.table(table)) == []
 
 
 def test_what_finished_tasks_wrote_is_deleted_when_another_fails(

@@ -22,11 +22,9 @@ class CatalogSession:
         connection: The catalog's address.
         catalog: The catalog without Spark.
         executor: Runs a job's tasks as Spark's.
-        format: The name under which the session knows the data source of this catalog.
     """
 
     spark: SparkSession
     connection: Connection
     catalog: Lake
     executor: Executor
-    format: str

@@ -46,7 +46,6 @@ from headwater.spark.source.metadata_rows import (
 )
 from headwater.spark.stream.read import StreamReader
 from headwater.spark.types import spark_schema
-from headwater.spark.write.change_tasks import ChangeWriter
 from headwater.spark.write.tasks import BatchWriter, StreamWriter
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
@@ -72,13 +71,10 @@ class HeadwaterSource(DataSource):
     connection: ClassVar[Connection | None] = None
     """The catalog of the session, unless the options name another."""
 
-    format: ClassVar[str] = FORMAT
-    """The name it is registered under."""
-
     @classmethod
     def name(cls) -> str:
         """The format's name."""
-        return cls.format
+        return FORMAT
 
     def schema(self) -> st.StructType:
         """The columns of a table; with ``consumer-id`` or ``include-row-kind``, row kinds too."""
@@ -146,8 +142,7 @@ class HeadwaterSource(DataSource):
     def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceWriter:
         """A write of one batch as one commit."""
         refuse_other_options(self.options, Operation.WRITE)
-        options = self._write_options(schema, overwrite)
-        return BatchWriter(options) if options.change is None else ChangeWriter(options)
+        return BatchWriter(self._write_options(schema, overwrite))
 
     def streamWriter(self, schema: st.StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A stream that is written with one commit for each micro-batch."""
@@ -238,14 +233,13 @@ class HeadwaterSource(DataSource):
         return asked.scan(options.columns, options.where)
 
 
-def source_class(connection: Connection, name: str = FORMAT) -> type[HeadwaterSource]:
+def source_class(connection: Connection) -> type[HeadwaterSource]:
     """The data source of one session; Spark pickles the class with the settings in it."""
 
     class SessionSource(HeadwaterSource):
         pass
 
     SessionSource.connection = connection
-    SessionSource.format = name
     return SessionSource
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +24,7 @@ from headwater.client.maintenance import (
 )
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.connection import SETTINGS, Connection, refuse_other_settings
-from headwater.spark.data_source import FORMAT, source_class
+from headwater.spark.data_source import source_class
 from headwater.spark.errors import users_words
 from headwater.spark.jobs.executor import SparkExecutor
 from headwater.spark.row_change import RowCounts
@@ -117,15 +115,9 @@ class SparkLake:
     """
 
     def __init__(self, spark: SparkSession, connection: Connection) -> None:
-        # A name of its own, as another catalog may be connected to the same session.
-        settings = json.dumps([repr(connection), connection.token, dict(connection.storage)])
-        own_format = f"{FORMAT}_{hashlib.sha256(settings.encode()).hexdigest()[:12]}"
-        self._session = CatalogSession(
-            spark, connection, connection.open(), SparkExecutor(spark), own_format
-        )
+        self._session = CatalogSession(spark, connection, connection.open(), SparkExecutor(spark))
         self._sql = SqlContext(self._session)
-        for name in (FORMAT, own_format):
-            spark.dataSource.register(source_class(connection, name))
+        spark.dataSource.register(source_class(connection))
 
     def __repr__(self) -> str:
         return f"SparkLake({self._session.connection.target!r})"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from headwater.storage.errors import Invalid
 from headwater.storage.options import parse_boolean
 
-__all__ = ["boolean_value", "integer_value", "value_text"]
+__all__ = ["boolean_value", "integer_value"]
 
 
 def boolean_value(options: Mapping[str, str], key: str) -> bool | None:
@@ -25,10 +25,3 @@ def integer_value(options: Mapping[str, str], key: str) -> int | None:
         return int(text)
     except ValueError:
         raise Invalid(f"option '{key}' must be an integer, not '{text}'") from None
-
-
-def value_text(value: int | bool | None) -> str | None:
-    """A value as the text of an option; None stays None."""
-    if value is None:
-        return None
-    return str(value).lower()

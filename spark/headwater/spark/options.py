@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from headwater.spark.connection import Connection
-from headwater.spark.option_values import boolean_value, integer_value, value_text
+from headwater.spark.option_values import boolean_value
 from headwater.spark.row_change import RowChange
 from headwater.spark.schema_merging import MERGE_OPTIONS, SchemaMerging
 from headwater.spark.stream_options import STREAM_OPTIONS, StreamOptions
@@ -49,19 +49,8 @@ _BOUND = "scan.bounded.watermark"
 _CHOICES = (*_STARTS, *_MOMENTS, *INCREMENTAL_OPTIONS, "scan.mode", _BOUND)
 _COLUMNS = ("columns", "where")
 _REPLACE_WHERE = "replaceWhere"
-# Set by Headwater itself, or by Spark: `load` and `save` pass their argument as ``path``.
-_PASSED = frozenset(
-    {
-        "path",
-        "checkpointlocation",
-        "headwater.clustered",
-        "headwater.compacts",
-        "headwater.commit-user",
-        "headwater.commit-identifier",
-        "headwater.unchanged-since",
-        "headwater.change",
-    }
-)
+# Set by Spark: `load` and `save` pass their argument as ``path``.
+_PASSED = frozenset({"path", "checkpointlocation"})
 
 
 class Operation(Enum):
@@ -187,7 +176,8 @@ class WriteOptions:
         partition: With `overwrite`: replace the partitions with these values only.
         dynamic: With `overwrite`, without `partition`: replace only partitions that there are
             rows for; None takes the table's option ``dynamic-partition-overwrite``.
-        clustered: True if all rows of a bucket come to one task; for Headwater's own use.
+        clustered: True if all rows of a bucket come to one task; this and what follows up to
+            `change` is no option of Spark's.
         unchanged_since: Refuse when a later snapshot changed rows of the same buckets, or this one
             was rolled back; likewise.
         compacts: False if the caller does the compaction that is due after the commit; likewise.
@@ -214,7 +204,7 @@ class WriteOptions:
     @staticmethod
     def parse(connection: Connection, options: Mapping[str, str], overwrite: bool) -> WriteOptions:
         """Read Spark's option map; raises Invalid, naming the option that is wrong."""
-        text, change = options.get("partition"), options.get("headwater.change")
+        text = options.get("partition")
         if not overwrite:
             for name in ("partition", "dynamic-partition-overwrite", _REPLACE_WHERE):
                 if name in options:
@@ -236,13 +226,8 @@ class WriteOptions:
             overwrite,
             None if text is None else _object(text),
             boolean_value(options, "dynamic-partition-overwrite"),
-            boolean_value(options, "headwater.clustered") or False,
-            _snapshot(options, "headwater.unchanged-since"),
-            boolean_value(options, "headwater.compacts") is not False,
-            _numbered(options),
-            None if change is None else RowChange.from_json(change),
-            replace_where,
-            SchemaMerging.parse(options),
+            replace_where=replace_where,
+            merging=SchemaMerging.parse(options),
         )
 
     def replacement(self, schema: TableSchema) -> Replacement | None:
@@ -267,27 +252,6 @@ class WriteOptions:
             )
         return Replacement(where=where)
 
-    def to_options(self) -> dict[str, str]:
-        """The options that `parse` reads back, the table's name and `overwrite` apart."""
-        texts = {
-            "partition": None
-            if self.partition is None
-            else json.dumps(dict(self.partition), default=str),
-            "dynamic-partition-overwrite": value_text(self.dynamic),
-            "headwater.clustered": value_text(self.clustered),
-            "headwater.unchanged-since": None
-            if self.unchanged_since is None
-            else self.unchanged_since.to_json(),
-            "headwater.compacts": value_text(self.compacts),
-            "headwater.commit-user": None if self.numbered is None else self.numbered[0],
-            "headwater.commit-identifier": None
-            if self.numbered is None
-            else value_text(self.numbered[1]),
-            "headwater.change": None if self.change is None else self.change.to_json(),
-            _REPLACE_WHERE: self.replace_where,
-        }
-        return {key: text for key, text in texts.items() if text is not None}
-
     def open(self) -> Table:
         """The table's handle; on the driver only."""
         return self.connection.open().table(self.table)
@@ -301,17 +265,6 @@ def _table(options: Mapping[str, str]) -> str:
             "saveAsTable is for tables of Spark's own catalog"
         )
     return name
-
-
-def _snapshot(options: Mapping[str, str], key: str) -> Snapshot | None:
-    text = options.get(key)
-    return None if text is None else Snapshot.from_json(text, f"option '{key}'")
-
-
-def _numbered(options: Mapping[str, str]) -> tuple[str, int] | None:
-    user = options.get("headwater.commit-user")
-    identifier = integer_value(options, "headwater.commit-identifier")
-    return None if user is None or identifier is None else (user, identifier)
 
 
 def _columns(text: str | None) -> tuple[str, ...] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -60,16 +59,6 @@ class RowChange:
     def properties(self, counts: RowCounts) -> Mapping[str, str]:
         """The properties of the snapshot of a change of so many rows."""
         return {**counts.properties(self.operation), _WRITER: self.writer}
-
-    def to_json(self) -> str:
-        """The text that `from_json` reads back."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> RowChange:
-        """Read the text of `to_json`."""
-        values = json.loads(text)
-        return RowChange(**{**values, "repeats": Repeats(values["repeats"])})
 
 
 @dataclass(frozen=True)

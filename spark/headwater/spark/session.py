@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["ensure_interpreter", "local_session", "make_active", "session_at", "session_settings"]
+__all__ = ["ensure_interpreter", "local_session", "session_at", "session_settings"]
 
 _VARIABLE = "PYSPARK_PYTHON"
 
@@ -99,17 +99,6 @@ def ensure_interpreter(spark: SparkSession) -> None:
             f"unset {_VARIABLE}, or set it to that, before the session starts"
         )
     context.pythonExec = sys.executable
-
-
-def make_active(spark: SparkSession) -> None:
-    """Make a session the one by which Spark finds data sources in this thread.
-
-    In a thread that has none, Spark does not know the formats that a session registered.
-    """
-    jvm = getattr(spark, "_jvm", None)
-    if jvm is not None:
-        module = getattr(getattr(jvm, "SparkSession$"), "MODULE$")
-        module.setActiveSession(spark._jsparkSession)
 
 
 def session_settings(spark: SparkSession, prefix: str) -> dict[str, str]:

@@ -58,7 +58,7 @@ def context(tmp_path: Path, new_sqlite: NewSqlite) -> Iterator[SqlContext]:
         lake.create_database("db")
         without_spark = cast("SparkSession", None)
         connection = Connection(str(tmp_path))
-        session = CatalogSession(without_spark, connection, lake, LocalExecutor(2), "headwater")
+        session = CatalogSession(without_spark, connection, lake, LocalExecutor(2))
         yield SqlContext(session, "db")
 
 

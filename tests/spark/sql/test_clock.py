@@ -47,7 +47,7 @@ def test_procedures_go_by_the_earlier_clock(
         ahead = replace(SYSTEM_RUNTIME, now_millis=lambda: SYSTEM_RUNTIME.now_millis() + MONTH)
         with connect_client(address, runtime=ahead) as driver:
             session = CatalogSession(
-                cast("SparkSession", None), Connection(address), driver, LocalExecutor(2), "lake"
+                cast("SparkSession", None), Connection(address), driver, LocalExecutor(2)
             )
             context = SqlContext(session, "db")
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
@@ -97,7 +94,7 @@ def change_rows(
             rewrites=rewrites,
             predicate=changes.predicate,
         )
-        with reading(storage, table.pointer, base), _unless_committed(table, writer, base):
+        with reading(storage, table.pointer, base):
             _write(session, table, changes, change, base)
         made = _finished(session, table, writer, base)
         if made is None:
@@ -179,8 +176,7 @@ def _inserted(
     base = table.pointer.latest()
     placed = cluster(rows, table.storage)
     retries = WritePlan(table.storage, options.replacement(table.schema)).retries
-    with _unless_committed(table, change.writer, base):
-        until_no_conflict(retries, lambda: save_frame(session, placed, options))
+    until_no_conflict(retries, lambda: save_frame(session, placed, options))
     return _finished(session, table, change.writer, base)
 
 
@@ -239,19 +235,6 @@ def _finished(
                 tells_overwrites=True,
             )
     return made
-
-
-@contextmanager
-def _unless_committed(table: Table, writer: str, base: Snapshot | None) -> Iterator[None]:
-    """Pass over a failure of Spark's if the writer has committed.
-
-    The process that commits is one of Spark's own, and may die when it has done so.
-    """
-    try:
-        yield
-    except (PySparkException, Py4JJavaError):
-        if _snapshot_of(table, writer, base) is None:
-            raise
 
 
 def _snapshot_of(table: Table, writer: str, base: Snapshot | None) -> Snapshot | None:

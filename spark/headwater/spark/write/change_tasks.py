@@ -9,9 +9,10 @@ are deleted when.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +47,9 @@ from headwater.storage.scan.split import Split
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
+
+if TYPE_CHECKING:
+    from headwater.catalog.table.table import Table
 
 __all__ = ["ChangeWriter", "ChangedFiles"]
 
@@ -220,17 +224,31 @@ class ChangeWriter(DataSourceArrowWriter):
 
     Args:
         options: With `change`.
+        open_table: Makes a new handle of the table, in this process.
     """
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(self, options: WriteOptions, open_table: Callable[[], Table]) -> None:
         self._options = options
+        self._open_table: Callable[[], Table] | None = open_table
         self._target: _Target | None = None
 
-    def __getstate__(self) -> dict[str, object]:
-        # Spark pickles a writer for its tasks, which reach no catalog.
+    def plan(self) -> None:
+        """Look up what the tasks need."""
         if self._target is None:
             self._target = self._planned()
-        return self.__dict__
+
+    def nothing(self) -> ChangedFiles:
+        """The message of a task without rows."""
+        return ChangedFiles((), (), (), RowCounts())
+
+    def __getstate__(self) -> dict[str, object]:
+        # Tasks reach no catalog.
+        self.plan()
+        return {**self.__dict__, "_open_table": None}
+
+    def _table(self) -> Table:
+        assert self._open_table is not None
+        return self._open_table()
 
     @property
     def _change(self) -> RowChange:
@@ -244,7 +262,7 @@ class ChangeWriter(DataSourceArrowWriter):
         return WritePlan(storage, replaced, compacts=False, is_merged=is_merged)
 
     def _planned(self) -> _Target:
-        table = self._options.open()
+        table = self._table()
         storage, base = table.storage, self._options.unchanged_since
         plan = self._plan(storage).upon(table.pointer.latest())
         splits: dict[str, Split] = {}
@@ -276,7 +294,7 @@ class ChangeWriter(DataSourceArrowWriter):
         for each in done:
             counts = counts.plus(each.counts)
         added = [message for each in done for message in each.added]
-        table = self._options.open()
+        table = self._table()
         user, number = self._options.numbered or (self._change.writer, BATCH_IDENTIFIER)
         commit = TableCommit(table.storage, table.pointer, user)
         properties = self._change.properties(counts)
@@ -336,5 +354,5 @@ class ChangeWriter(DataSourceArrowWriter):
             return
         base = self._options.unchanged_since
         files = [message for each in done for message in each.messages(base)]
-        table = self._options.open()
+        table = self._table()
         TableCommit(table.storage, table.pointer, self._change.writer).abort(files)

@@ -101,7 +101,7 @@ def write_frame(
         dynamic,
         clustered=True,
         unchanged_since=unchanged_since,
-        # The process that commits has no session to compact with.
+        # Below, once for all attempts.
         compacts=False,
         numbered=numbered,
         replace_where=replace_where,

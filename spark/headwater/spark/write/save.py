@@ -1,25 +1,50 @@
-"""Hand a frame to the data source of a catalog, which writes it as one commit."""
+"""Write a frame in the tasks of one Spark job, and commit what they wrote from this process.
+
+``df.write`` of the format makes Spark start a Python process to plan the write and another to
+commit it, each of which loads all that this one has loaded; no task needs them.
+"""
 
 from __future__ import annotations
 
+import pickle
+from functools import partial
+
 from pyspark.sql import DataFrame
+from pyspark.sql.datasource import WriterCommitMessage
 
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.errors import own_errors
 from headwater.spark.options import WriteOptions
-from headwater.spark.session import make_active
+from headwater.spark.write.change_tasks import ChangeWriter
+from headwater.spark.write.tasks import BatchWriter, task_outcome
+from headwater.storage.errors import HeadwaterError
 
 __all__ = ["save_frame"]
 
 
 def save_frame(session: CatalogSession, frame: DataFrame, options: WriteOptions) -> None:
-    """Write a frame, whose rows are where the options say, from whatever thread.
+    """Write a frame, whose rows are where the options say, as one commit.
+
+    When a task ends with an error that a repetition would not mend, the others end, too, and what
+    all of them wrote is deleted. When Spark gives the job up, their messages are lost, and their
+    files stay without a snapshot that names them.
 
     Raises:
         HeadwaterError: As the write's tasks and its commit.
     """
-    make_active(session.spark)
-    mode = "overwrite" if options.overwrite else "append"
+    open_table = partial(session.catalog.table, options.table)
+    writer = (BatchWriter if options.change is None else ChangeWriter)(options, open_table)
+    writer.plan()
     with own_errors():
-        writer = frame.write.format(session.format).mode(mode)
-        writer.options(**options.to_options()).save(options.table)
+        rows = frame.mapInArrow(partial(task_outcome, writer), "outcome BINARY").collect()
+    messages: list[WriterCommitMessage | None] = []
+    failure: HeadwaterError | None = None
+    for row in rows:
+        message, error = pickle.loads(bytes(row["outcome"]))
+        messages.append(message)
+        failure = failure or error
+    if failure is not None:
+        writer.abort(messages)
+        raise failure
+    # Spark runs no task for a frame that it knows to be empty.
+    writer.commit(messages or [writer.nothing()])

@@ -1,18 +1,19 @@
 """Write to a table from Spark's tasks, and commit once on the driver.
 
-A task writes files and hands a description of them to the driver, which commits all of them as
-one snapshot, or deletes them when a task failed for good. A task that fails here deletes what it
-wrote. One that Spark ends (its input failed, the job was given up) leaves files that no snapshot
-names.
+`headwater.spark.write.save` does so in the user's process, and Spark in processes of its own, for
+a data source. A task writes files and hands a description of them to the driver, which commits all
+of them as one snapshot, or deletes them when a task failed for good. A task that fails here deletes
+what it wrote. One that Spark ends (its input failed, the job was given up) leaves files that no
+snapshot names.
 
 Tasks of plain ``df.write`` and of streams get their rows in no order. Where buckets follow from the
 key alone, each task writes to all of them. With dynamic buckets tasks only leave their rows in
 files, and the commit places them, see `headwater.storage.jobs.staged`.
 
-Spark asks to delete the files whenever a write fails, even when the commit's answer was lost and
-the files may be part of the table. It has the messages of all tasks only once the commit began,
-and a commit that certainly did not happen has deleted its files by itself. So files are deleted
-on request only when the message of a task is missing.
+Spark asks a data source to delete the files whenever a write fails, even when the commit's answer
+was lost and the files may be part of the table. It has the messages of all tasks only once the
+commit began, and a commit that certainly did not happen has deleted its files by itself. So files
+are deleted on request only when the message of a task is missing.
 
 A streaming query commits as the user ``spark-<query id>`` with the number of its batch, so that a
 batch that Spark repeats after a crash is found in the table's history and left alone. The query's
@@ -21,9 +22,10 @@ id lives in its checkpoint: a new checkpoint is a new user.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -35,7 +37,7 @@ from pyspark.sql.datasource import (
 
 from headwater.spark.options import WriteOptions
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.staged import commit_staged, needs_staging, staging_writer
 from headwater.storage.jobs.write import WritePlan
@@ -43,12 +45,15 @@ from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
-__all__ = ["TASK_RANGE", "BatchWriter", "StreamWriter", "WrittenFiles"]
+if TYPE_CHECKING:
+    from headwater.catalog.table.table import Table
+
+__all__ = ["TASK_RANGE", "BatchWriter", "StreamWriter", "WrittenFiles", "task_outcome"]
 
 # A task of an unclustered write takes the sequence numbers of its bucket from a range of its own,
 # so that no two files of a commit claim the same: this many rows.
 TASK_RANGE = 1 << 28
-# Spark commits in a process of its own, which has no session.
+# Who commits for a data source has no session.
 _THIS_PROCESS = LocalExecutor()
 _QUERY_ID = "sql.streaming.queryId"
 
@@ -83,8 +88,7 @@ class _Target:
     stages: bool = False
 
     @staticmethod
-    def of(options: WriteOptions, *, is_stream: bool) -> _Target:
-        table = options.open()
+    def of(options: WriteOptions, table: Table, *, is_stream: bool) -> _Target:
         if _stages(options, table.storage):
             plan = _plan(options, table.storage, is_stream)
             return _Target(plan, False, table.storage.runtime.new_uuid(), stages=True)
@@ -136,20 +140,40 @@ def _plan(options: WriteOptions, storage: TableStorage, is_stream: bool) -> Writ
 class _Writer:
     """The common part of batch and stream writers.
 
-    Spark makes a writer on the driver, pickles it for its tasks, and unpickles (or makes) it in
-    another process on the driver to commit. What the tasks need is looked up when it is pickled.
+    Spark makes the writer of a data source on the driver, pickles it for its tasks, and unpickles
+    (or makes) it in another process on the driver to commit. What the tasks need is looked up when
+    it is pickled, or before.
+
+    Args:
+        options: The write's.
+        open_table: Makes a new handle of the table, in this process; None reaches the catalog of
+            the options.
     """
 
     _is_stream: ClassVar = False
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(
+        self, options: WriteOptions, open_table: Callable[[], Table] | None = None
+    ) -> None:
         self._options = options
+        self._open_table = open_table or options.open
         self._target: _Target | None = None
 
-    def __getstate__(self) -> dict[str, object]:
+    def plan(self) -> None:
+        """Look up what the tasks need."""
         if self._target is None:
-            self._target = _Target.of(self._options, is_stream=self._is_stream)
-        return self.__dict__
+            table = self._open_table()
+            self._target = _Target.of(self._options, table, is_stream=self._is_stream)
+
+    def nothing(self) -> WrittenFiles:
+        """The message of a task without rows."""
+        self.plan()
+        assert self._target is not None
+        return WrittenFiles(self._target.writer, ())
+
+    def __getstate__(self) -> dict[str, object]:
+        self.plan()
+        return {**self.__dict__, "_open_table": self._options.open}
 
     def _write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
         assert self._target is not None
@@ -159,7 +183,7 @@ class _Writer:
         """Delete what tasks wrote, unless a commit may have made it part of the table."""
         files = _Files.of(messages)
         if files is not None and None in messages:
-            table = self._options.open()
+            table = self._open_table()
             TableCommit(table.storage, table.pointer, files.writer).abort(files.messages)
 
 
@@ -189,6 +213,26 @@ class _Files:
         return _Files(written[0].writer, [each for one in written for each in one.messages])
 
 
+def task_outcome(
+    writer: DataSourceArrowWriter, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """A task's message and no error, or no message and an error that a repetition would not mend.
+
+    Returns:
+        One row with both, pickled, in the column ``outcome``.
+    """
+    message: WriterCommitMessage | None = None
+    failure: HeadwaterError | None = None
+    try:
+        message = writer.write(batches)
+    except Unavailable:
+        raise
+    except HeadwaterError as error:
+        failure = error
+    done = pickle.dumps((message, failure))
+    yield pa.record_batch([pa.array([done], pa.binary())], names=["outcome"])
+
+
 class BatchWriter(_Writer, DataSourceArrowWriter):
     """Writes one batch as one commit."""
 
@@ -200,7 +244,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         """Commit what all tasks wrote."""
         files = _Files.of(messages)
         if files is not None:
-            table = self._options.open()
+            table = self._open_table()
             user, identifier = self._options.numbered or (files.writer, BATCH_IDENTIFIER)
             commit = TableCommit(table.storage, table.pointer, user)
             if self._options.numbered and not commit.filter_committed([identifier]):
@@ -233,7 +277,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         files = _Files.of(messages)
         if files is None:
             return
-        table = self._options.open()
+        table = self._open_table()
         commit = TableCommit(table.storage, table.pointer, f"spark-{files.writer}")
         plan = _plan(self._options, table.storage, self._is_stream)
         stages = _stages(self._options, table.storage)
