@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -14,6 +15,11 @@ from headwater.spark.errors import own_errors
 from headwater.storage.errors import HeadwaterError, Unavailable
 
 __all__ = ["SparkExecutor"]
+
+_OUTCOME = "outcome BINARY"
+# Bytes of tasks times tasks up to which each task gets all: Spark then spreads numbers, for which
+# it exchanges no rows.
+_SENT_BYTES = 1 << 22
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -38,17 +44,17 @@ class SparkExecutor:
         if not tasks:
             return
 
-        def perform(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for text in batch.column(0).to_pylist():
-                    done = pickle.dumps(_outcome(work, pickle.loads(text)))
-                    yield pa.record_batch([pa.array([done], pa.binary())], names=["outcome"])
-
-        rows = [(number, pickle.dumps(task)) for number, task in enumerate(tasks)]
+        pickled = [pickle.dumps(task) for task in tasks]
         with own_errors():
-            listed = self._spark.createDataFrame(rows, "number INT, task BINARY")
-            spread = listed.repartitionById(len(rows), sf.col("number")).select("task")
-            answers = spread.mapInArrow(perform, "outcome BINARY").collect()
+            if sum(map(len, pickled)) * len(pickled) <= _SENT_BYTES:
+                numbers = self._spark.range(0, len(pickled), 1, len(pickled))
+                frame = numbers.mapInArrow(partial(_performed, work, pickled), _OUTCOME)
+            else:
+                rows = list(enumerate(pickled))
+                listed = self._spark.createDataFrame(rows, "number INT, task BINARY")
+                spread = listed.repartitionById(len(rows), sf.col("number")).select("task")
+                frame = spread.mapInArrow(partial(_performed, work, None), _OUTCOME)
+            answers = frame.collect()
         failure: HeadwaterError | None = None
         for answer in answers:
             result, error = pickle.loads(bytes(answer["outcome"]))
@@ -58,6 +64,19 @@ class SparkExecutor:
                 failure = failure or error
         if failure is not None:
             raise failure
+
+
+def _performed(
+    work: Callable[[Task], Result],
+    pickled: Sequence[bytes] | None,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """The outcomes of tasks, which are given, or whose numbers are, in the only column."""
+    for batch in batches:
+        for given in batch.column(0).to_pylist():
+            text = given if pickled is None else pickled[given]
+            done = pickle.dumps(_outcome(work, pickle.loads(text)))
+            yield pa.record_batch([pa.array([done], pa.binary())], names=["outcome"])
 
 
 def _outcome(

@@ -1,0 +1,30 @@
+"""Jobs on tables as Spark's tasks."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.spark.jobs.executor import SparkExecutor
+from headwater.storage.errors import Invalid
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20], ids=["small", "large"])
+def test_every_task_is_done_once_and_the_first_error_comes_last(
+    spark: SparkSession, size: int
+) -> None:
+    def work(task: bytes) -> tuple[int, int]:
+        if task[0] == 2:
+            raise Invalid("mine")
+        return task[0], len(task)
+
+    tasks = [bytes([number]) * size for number in range(4)]
+    executor = SparkExecutor(spark)
+    assert list(executor.run(work, [])) == []
+    assert sorted(executor.run(work, tasks[:2])) == [(0, size), (1, size)]
+    done: list[tuple[int, int]] = []
+    with pytest.raises(Invalid, match="mine"):
+        done.extend(executor.run(work, tasks))
+    assert sorted(done) == [(0, size), (1, size), (3, size)]
