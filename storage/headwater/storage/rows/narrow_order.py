@@ -68,16 +68,21 @@ class NarrowEncoding:
 
     def encode(self, arrays: Sequence[pa.Array]) -> Comparable:
         """The rows' keys, which lie in a `KeySpan` that the encoding holds."""
-        rows = len(arrays[0])
         numbers = arrays[1:] if self.length else arrays
-        keys: npt.NDArray[np.uint64] = np.zeros(rows, np.uint64)
+        keys: npt.NDArray[np.uint64] | None = None
         if self.length:
-            keys |= _endings(arrays[0], self.length, self.length - len(self.prefix))
+            keys = _endings(arrays[0], self.length, self.length - len(self.prefix))
         for array, low, bits in zip(numbers, self.lows, self.bits, strict=True):
+            # Differences beyond a signed number are right all the same, modulo 2 ** 64.
+            differences = integers(array).view(np.uint64) - np.uint64(low % (1 << _BITS))
+            if keys is None:
+                keys = differences
+                continue
+            # In place: clearing fresh memory takes longer than the numbers do.
             if bits < _BITS:
                 keys <<= np.uint64(bits)
-            # Differences beyond a signed number are right all the same, modulo 2 ** 64.
-            keys |= integers(array).view(np.uint64) - np.uint64(low % (1 << _BITS))
+            keys |= differences
+        assert keys is not None
         return keys
 
 
@@ -191,4 +196,5 @@ def _endings(text: pa.Array, length: int, width: int) -> npt.NDArray[np.uint64]:
     ends: npt.NDArray[np.uint64] = np.ndarray(
         (len(text),), ">u8", text.buffers()[2], start, (length,)
     ).astype(np.uint64)
-    return ends & np.uint64((1 << 8 * width) - 1)
+    ends &= np.uint64((1 << 8 * width) - 1)
+    return ends
