@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -220,6 +221,14 @@ def test_values_are_read_by_their_ranges_and_some_at_a_time(lake: Lake) -> None:
     batches = read(None)
     assert sum(batch.num_rows for batch in batches) == 40
     assert max(batch.nbytes for batch in batches) <= 34 * 1024**2
+    # Nothing of them stays when they are gone.
+    tracemalloc.start()
+    try:
+        batches.clear()
+        assert sum(batch.num_rows for batch in read(None)) == 40
+        assert tracemalloc.get_traced_memory()[0] < 8 * size
+    finally:
+        tracemalloc.stop()
 
 
 def test_other_columns_change_and_no_value_is_read(lake: Lake) -> None:

@@ -115,7 +115,20 @@ class BlobColumn:
             read = read_blobs(self._files, entries.path, offsets, lengths[found])
             for at, value in zip(found.tolist(), read, strict=True):
                 values[at] = value
-        return pa.array(values, pa.large_binary())
+        return _large_binary(values)
+
+
+def _large_binary(values: Sequence[bytes | memoryview | None]) -> pa.Array:
+    """Values as an array; `pa.array` would keep each memoryview, and what it is of, for good."""
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
+    data = np.empty(int(offsets[-1]), np.uint8)
+    for at, value in enumerate(values):
+        if value is not None:
+            data[offsets[at] : offsets[at + 1]] = np.frombuffer(value, np.uint8)
+    is_valid = np.packbits([value is not None for value in values], bitorder="little")
+    buffers = [pa.py_buffer(each) for each in (is_valid, offsets, data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
 
 
 def _descriptor(path: str, offset: int, length: int) -> bytes:
