@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pyarrow as pa
 
 from headwater.storage.formats.system_columns import KIND_FIELD
@@ -22,9 +23,10 @@ from headwater.storage.index.deletion_files import DeletionFile, read_deletion_v
 from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.changes import MergedRange, merge_changes
+from headwater.storage.merge.engine import Indices
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.merge.runs import merge_runs, needs_age
-from headwater.storage.merge.sorted_run import SortedRun
+from headwater.storage.merge.sorted_run import ROW_NUMBER, SortedRun
 from headwater.storage.predicate.filter import Predicate, columns_of, matching, to_expression
 from headwater.storage.read.data_file_reader import DataFileReader, PartitionColumns
 from headwater.storage.read.difference import Snapshotted, differing_rows, remarked_rows
@@ -35,6 +37,7 @@ from headwater.storage.read.row_selection import RowSelection
 from headwater.storage.scan.sections import FileRun, Section, key_sections, whole_section
 from headwater.storage.scan.split import Split
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.arrow_numbers import numpy_values
 from headwater.storage.types.values import StorageValue
 
 __all__ = ["BucketFiles"]
@@ -275,6 +278,30 @@ class BucketFiles:
             window_bytes=self._window_bytes,
         )
 
+    def picked_numbers(
+        self, section: Section, numbering: RowNumbering, batch_rows: int = 65536
+    ) -> Iterator[Indices]:
+        """The numbers of the rows that a merge of one section picks.
+
+        Args:
+            section: Files that may share keys, of a table whose merge engine only picks rows.
+            numbering: Numbers the rows of these files.
+            batch_rows: As in `merge`.
+
+        Raises:
+            CorruptData: As `merge_runs`; also when a file has other rows than the metadata says.
+        """
+        rules = MergeRules.of(self.storage.schema)
+        merged = merge_runs(
+            self._sorted_runs(section, rules, [], None, numbering=numbering, numbers_all=True),
+            rules,
+            [ROW_NUMBER],
+            batch_rows=batch_rows * _BATCHES_IN_WINDOW,
+            window_bytes=self._window_bytes,
+        )
+        for batch in merged:
+            yield numpy_values(batch.column(0)).astype(np.int64, copy=False)
+
     @property
     def _window_bytes(self) -> int:
         """Bytes of the rows that a merge holds: they are copied a few times on their way."""
@@ -291,9 +318,10 @@ class BucketFiles:
         keys_alone: Callable[[DataFile], bool] = lambda file: False,
         looked_up: Callable[[DataFile], bool] = lambda file: False,
         numbering: RowNumbering | None = None,
+        numbers_all: bool = False,
         kept: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
     ) -> list[SortedRun]:
-        """A section's runs as they are merged."""
+        """A section's runs as they are merged; the rows of those looked up, or all, numbered."""
         own = [name for name in columns if name in self.storage.schema.field_by_name]
         wanted = [*rules.keys, *columns, *rules.engine.inputs(own)]
 
@@ -301,7 +329,7 @@ class BucketFiles:
             level = run.files[0].level
             keys_only = keys_alone(run.files[0])
             is_looked_up = looked_up(run.files[0])
-            numbered = numbering if is_looked_up else None
+            numbered = numbering if is_looked_up or numbers_all else None
             numbers_only = numbered is not None and numbered.numbers_only
 
             def read(rows: int, size: int) -> Iterator[pa.RecordBatch]:
