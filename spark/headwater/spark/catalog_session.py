@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from headwater.client import Lake
 from headwater.spark.connection import Connection
+from headwater.spark.live_rows import LiveRowsCache
 from headwater.storage.jobs.executor import Executor
 
 __all__ = ["CatalogSession"]
@@ -22,9 +23,11 @@ class CatalogSession:
         connection: The catalog's address.
         catalog: The catalog without Spark.
         executor: Runs a job's tasks as Spark's.
+        live_rows: The live rows of files that queries have read.
     """
 
     spark: SparkSession
     connection: Connection
     catalog: Lake
     executor: Executor
+    live_rows: LiveRowsCache = field(default_factory=lambda: LiveRowsCache(0, 1))

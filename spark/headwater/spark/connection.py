@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from headwater.spark.driver_settings import driver_settings
 from headwater.storage.errors import Invalid
+from headwater.storage.options.quantities import parse_bytes
 
 if TYPE_CHECKING:
     from headwater.client import Lake
 
-__all__ = ["SETTINGS", "Connection", "refuse_other_settings"]
+__all__ = ["SETTINGS", "Connection", "bitmap_cache_size", "refuse_other_settings"]
 
 SETTINGS = "spark.headwater."
 """The prefix of the settings that name a catalog."""
@@ -25,6 +26,9 @@ _VARIABLES = {
     "token": "HEADWATER_CATALOG_TOKEN",
     "location": "HEADWATER_CATALOG_LOCATION",
 }
+_BITMAPS = "bitmap-cache-size"
+_BITMAP_BYTES = "16 mb"
+_OWN = (*_VARIABLES, _BITMAPS)
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,11 @@ class Connection:
             named["warehouse"],
             named["token"],
             named["location"],
-            {name: value for name, value in settings.items() if name not in _VARIABLES},
+            {
+                name: value
+                for name, value in settings.items()
+                if name not in (*_VARIABLES, _BITMAPS)
+            },
             os.cpu_count() or 1,
         )
 
@@ -114,6 +122,18 @@ class Connection:
         )
 
 
+def bitmap_cache_size(settings: Mapping[str, str]) -> int:
+    """The bytes that a session keeps of bitmaps of live rows; 0 for none.
+
+    Args:
+        settings: The settings, without their prefix.
+
+    Raises:
+        Invalid: The setting is no size.
+    """
+    return parse_bytes(settings.get(_BITMAPS, _BITMAP_BYTES), f"{SETTINGS}{_BITMAPS}")
+
+
 def refuse_other_settings(settings: Mapping[str, str]) -> None:
     """Refuse a setting ``spark.headwater.…`` that nothing reads.
 
@@ -123,13 +143,14 @@ def refuse_other_settings(settings: Mapping[str, str]) -> None:
     Raises:
         Invalid: The message names the setting.
     """
-    others = [name for name in settings if name not in _VARIABLES]
+    bitmap_cache_size(settings)
+    others = [name for name in settings if name not in _OWN]
     if not others:
         return
     from headwater.catalog.model.data_token import STORAGE_OPTIONS
     from headwater.client.requests import DATA_TOKENS, HEADER_PREFIX, TABLE_DEFAULT_PREFIX
 
-    known = [*_VARIABLES, *STORAGE_OPTIONS, DATA_TOKENS]
+    known = [*_OWN, *STORAGE_OPTIONS, DATA_TOKENS]
     for name in others:
         if name in known or name.startswith((HEADER_PREFIX, TABLE_DEFAULT_PREFIX)):
             continue
@@ -137,7 +158,8 @@ def refuse_other_settings(settings: Mapping[str, str]) -> None:
         hint = f"did you mean {SETTINGS}{near[0]}? " if near else ""
         raise Invalid(
             f"there is no setting {SETTINGS}{name}: {hint}Known are "
-            f"{', '.join(SETTINGS + each for each in _VARIABLES)}, {SETTINGS}{HEADER_PREFIX}…, "
+            f"{', '.join(SETTINGS + each for each in _OWN)}, "
+            f"{SETTINGS}{HEADER_PREFIX}…, "
             f"{SETTINGS}{TABLE_DEFAULT_PREFIX}… and options of file access such as "
             f"{SETTINGS}s3.endpoint"
         )

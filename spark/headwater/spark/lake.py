@@ -27,6 +27,7 @@ from headwater.spark.connection import SETTINGS, Connection, refuse_other_settin
 from headwater.spark.data_source import source_class
 from headwater.spark.errors import users_words
 from headwater.spark.jobs.executor import SparkExecutor
+from headwater.spark.live_rows import LiveRowsCache
 from headwater.spark.row_change import RowCounts
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.session import ensure_interpreter, session_settings
@@ -115,7 +116,13 @@ class SparkLake:
     """
 
     def __init__(self, spark: SparkSession, connection: Connection) -> None:
-        self._session = CatalogSession(spark, connection, connection.open(), SparkExecutor(spark))
+        self._session = CatalogSession(
+            spark,
+            connection,
+            connection.open(),
+            SparkExecutor(spark),
+            LiveRowsCache.of(spark, connection.parallelism),
+        )
         self._sql = SqlContext(self._session)
         spark.dataSource.register(source_class(connection))
 

@@ -20,7 +20,7 @@ from headwater.client import Lake
 from headwater.client.connect import DATABASE_FILE
 from headwater.spark import SparkLake, connect
 from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.connection import Connection
+from headwater.spark.connection import SETTINGS, Connection
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.session import run_statement
 from headwater.spark.sql.statement import split_statements
@@ -88,7 +88,11 @@ def run(answered: Callable[[str], pa.Table]) -> Run:
 @pytest.fixture(scope="package")
 def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkLake:
     """Orders (a primary key, three snapshots, files to merge), items (append), and views."""
+    # Who reads must not depend on the queries before.
+    setting = f"{SETTINGS}bitmap-cache-size"
+    spark.conf.set(setting, "0")
     lake = connect(spark, tmp_path_factory.mktemp("shop"))
+    spark.conf.unset(setting)
     for database in ("db", "other"):
         lake.catalog.create_database(database)
     orders = spark.range(0, 30).selectExpr(

@@ -1,4 +1,4 @@
-"""Spark's own Parquet scan for the files that need no merging.
+"""Spark's own Parquet scan for the files that need no merging, or whose live rows are known.
 
 It reads only the columns a query needs and pushes filters into row groups, which Spark does not do
 for data sources in Python. It takes a file only when reading it so gives what Headwater's own
@@ -7,7 +7,9 @@ reader would give: the same columns by field id, in the same types.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -15,13 +17,17 @@ import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from headwater.spark.live_rows import LiveRowsCache
 from headwater.spark.names import quoted
+from headwater.spark.source.live_filter import MOST_FILES, live_rows_of
 from headwater.spark.source.projection import parquet_files, projected
 from headwater.spark.types import spark_schema, spark_type
+from headwater.storage.files.local import local_path
 from headwater.storage.formats.parquet import PARQUET
 from headwater.storage.formats.system_columns import KIND_FIELD
-from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.read.data_file_reader import missing_columns
+from headwater.storage.read.live_rows import LiveRows
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.sections import key_sections
@@ -36,6 +42,8 @@ __all__ = ["Division", "divide", "native_frame"]
 # Spark reads paths as patterns.
 _PATTERN = frozenset("*?[]{}\\")
 _SCHEME = "file:///"
+# The name that Spark has for what it knows of files, unless a column has it.
+_METADATA = "_metadata"
 _ADDED = f"{RowKind.INSERT:d}, {RowKind.UPDATE_AFTER:d}"
 # Each partition is a branch of Spark's plan.
 _MOST_PARTITIONS = 128
@@ -49,19 +57,33 @@ class Division:
     Attributes:
         native: Those that Spark's own Parquet scan reads.
         python: Those that Headwater's reader reads, in Python workers.
+        live_rows: The live rows of those files in `native` that have others, too, by their paths.
     """
 
     native: tuple[Split, ...]
     python: tuple[Split, ...]
+    live_rows: Mapping[str, LiveRows] = dataclasses.field(default_factory=dict, repr=False)
 
 
-def divide(storage: TableStorage, splits: Sequence[Split], columns: Sequence[str]) -> Division:
-    """Divide splits between the readers, in the same way on the driver and elsewhere.
+def divide(
+    storage: TableStorage,
+    splits: Sequence[Split],
+    columns: Sequence[str],
+    live_rows: LiveRowsCache,
+    *,
+    few_keys: bool,
+) -> Division:
+    """Divide splits between the readers.
 
     Args:
         storage: The table.
         splits: From `plan_snapshot`.
         columns: The columns wanted.
+        live_rows: Tells the live rows of splits that are not read as they are.
+        few_keys: As `LiveRowsCache.find` has it.
+
+    Raises:
+        CorruptData: As `LiveRowsCache.find`.
     """
     schema = storage.schema
     folded = [name.casefold() for name in schema.field_by_name]
@@ -77,16 +99,32 @@ def divide(storage: TableStorage, splits: Sequence[Split], columns: Sequence[str
         )
     ):
         return Division((), tuple(splits))
-    native = {
-        id(split)
+    scannable = [
+        split
         for split in splits
-        if not split.deletion_files
-        and _distinct(storage, split)
+        if not split.postponed
+        and split.before is None
         and all(_scannable(storage, split, file, columns) for file in split.files)
-    }
+    ]
+    native = {id(split) for split in scannable if _stands(storage, split)}
+    others = [
+        split for split in scannable if id(split) not in native and _is_told_apart(storage, split)
+    ]
+    found: dict[str, LiveRows] = {}
+    if others:
+        each = live_rows.find(storage, others, few_keys=few_keys)
+        for split, rows in zip(others, each, strict=True):
+            if rows is not None:
+                native.add(id(split))
+                found |= {
+                    _path(split, file): rows[file.file_name]
+                    for file in split.files
+                    if file.file_name in rows
+                }
     return Division(
         tuple(split for split in splits if id(split) in native),
         tuple(split for split in splits if id(split) not in native),
+        found,
     )
 
 
@@ -95,6 +133,7 @@ def native_frame(
     storage: TableStorage,
     splits: Sequence[Split],
     columns: Sequence[str],
+    live_rows: Mapping[str, LiveRows],
     *,
     positioned: bool = False,
 ) -> DataFrame:
@@ -105,23 +144,95 @@ def native_frame(
         storage: The table.
         splits: At least one.
         columns: The columns wanted.
+        live_rows: `Division.live_rows`.
         positioned: Append the columns of `headwater.storage.read.positioned_rows`.
     """
-    groups: dict[tuple[bytes, int], list[tuple[Split, DataFile]]] = {}
-    for split in splits:
-        for file in split.files:
-            groups.setdefault((split.partition, file.schema_id), []).append((split, file))
-    frames = [_scan(spark, storage, files, columns, positioned) for files in groups.values()]
+    groups = _groups(storage, splits, live_rows)
+    frames = [
+        _scan(spark, storage, files, columns, positioned, group.may_retract, live_rows)
+        for group, files in groups.items()
+    ]
     return reduce(DataFrame.unionByName, frames)
 
 
-def _distinct(storage: TableStorage, split: Split) -> bool:
-    """True if no key occurs twice in the split's files."""
-    if split.postponed:
+@dataclass(frozen=True)
+class _Group:
+    """The common ground of the files of one relation.
+
+    Attributes:
+        partition: Their partition.
+        schema_id: Their schema.
+        may_retract: True if rows that retract must be looked for.
+        number: Tells groups of files apart whose live rows one condition cannot tell; None for
+            files of which all rows are live.
+    """
+
+    partition: bytes
+    schema_id: int
+    may_retract: bool
+    number: int | None
+
+
+def _groups(
+    storage: TableStorage, splits: Sequence[Split], live_rows: Mapping[str, LiveRows]
+) -> dict[_Group, list[tuple[Split, DataFile]]]:
+    keyed = bool(storage.schema.primary_keys)
+    groups: dict[_Group, list[tuple[Split, DataFile]]] = {}
+    sizes: dict[_Group, set[int]] = {}
+    for split in splits:
+        merged = not split.is_raw
+        for file in split.files:
+            has_bitmap = _path(split, file) in live_rows
+            # A merge has left out what retracts.
+            may_retract = keyed and not (merged and has_bitmap) and _may_retract(file)
+            group = _Group(split.partition, file.schema_id, may_retract, None)
+            number = 0
+            while has_bitmap:
+                group = _Group(split.partition, file.schema_id, may_retract, number)
+                taken = sizes.setdefault(group, set())
+                if file.file_size not in taken and len(taken) < MOST_FILES:
+                    taken.add(file.file_size)
+                    break
+                number += 1
+            groups.setdefault(group, []).append((split, file))
+    return groups
+
+
+def _may_retract(file: DataFile) -> bool:
+    """True if a row of a primary-key table's file may retract, whatever its writer said of it.
+
+    What a compaction says is so. Others count 0 in files of level 0 that hold deletes, and such a
+    file may have gone up as it is.
+    """
+    counted = file.file_source is FileSource.COMPACT and file.level > 0
+    return not counted or file.delete_row_count != 0
+
+
+def _stands(storage: TableStorage, split: Split) -> bool:
+    """True if all rows of the split's files are live but for those that retract."""
+    if split.deletion_files:
         return False
-    if not split.needs_merge:
+    if split.is_raw:
         return True
     return all(len(section.runs) == 1 for section in key_sections(storage, split.files))
+
+
+def _is_told_apart(storage: TableStorage, split: Split) -> bool:
+    """True if Spark can tell the rows of the split's files by their sizes and positions.
+
+    What is not as its metadata says, Headwater's reader looks into.
+    """
+    for file in split.files:
+        written = storage.schema_by_id(file.schema_id)
+        if any(field.name.casefold() == _METADATA for field in written.fields):
+            return False
+        try:
+            size = os.stat(local_path(_path(split, file))).st_size
+        except OSError:
+            return False
+        if size != file.file_size:
+            return False
+    return True
 
 
 def _path(split: Split, file: DataFile) -> str:
@@ -173,8 +284,10 @@ def _scan(
     files: Sequence[tuple[Split, DataFile]],
     columns: Sequence[str],
     positioned: bool,
+    may_retract: bool,
+    live_rows: Mapping[str, LiveRows],
 ) -> DataFrame:
-    """Files of one partition and one schema."""
+    """The rows of one group of files."""
     split, first = files[0]
     written = storage.schema_by_id(first.schema_id)
     partition = dict(zip(storage.schema.partition_keys, split.partition_values, strict=True))
@@ -199,8 +312,7 @@ def _scan(
         selected.append((FILE_COLUMN, "_metadata.file_name"))
         selected.append((POSITION_COLUMN, "_metadata.row_index"))
     schema = spark_schema(stored)
-    keyed = bool(storage.schema.primary_keys)
-    if keyed:
+    if may_retract:
         schema = st.StructType([*schema.fields, st.StructField(KIND_FIELD.name, st.ByteType())])
     reader = (
         spark.read.schema(schema)
@@ -210,7 +322,13 @@ def _scan(
         .option("ignoreMissingFiles", "false")
     )
     frame = parquet_files(reader, spark, [_path(each, file) for each, file in files])
-    if keyed:
-        # A file may hold deletes, whatever its writer said of it.
+    if may_retract:
         frame = frame.where(f"{quoted(KIND_FIELD.name)} IN ({_ADDED})")
+    bitmaps = [
+        (file.file_size, live_rows[path])
+        for each, file in files
+        if (path := _path(each, file)) in live_rows
+    ]
+    if bitmaps:
+        frame = live_rows_of(frame, bitmaps)
     return projected(frame, selected)

@@ -16,7 +16,7 @@ from headwater.spark.source.parquet_scan import Division, divide, native_frame
 from headwater.spark.source.read_counter import WorkerCounter
 from headwater.spark.source.worker_rows import Places, worker_frame
 from headwater.spark.types import spark_schema
-from headwater.storage.predicate.filter import columns_of, to_sql
+from headwater.storage.predicate.filter import And, IsNull, Not, Predicate, columns_of, to_sql
 from headwater.storage.read.positioned_rows import (
     BUCKET_COLUMN,
     FILE_COLUMN,
@@ -50,14 +50,14 @@ def frame_of_table(session: CatalogSession, scan: Scan) -> DataFrame:
     schema = spark_schema(scan.storage.schema.columns(names))
     predicate = scan.predicate
     if predicate is None:
-        return frame_of_division(session, scan, divide_rows(scan, names), schema)
+        return frame_of_division(session, scan, divide_rows(session, scan, names), schema)
     # Spark's own scan reads the condition's columns, too, and then keeps the rows it is true for.
     wider = [*names, *sorted(columns_of(predicate) - set(names))]
-    division = divide_rows(scan, wider)
+    division = divide_rows(session, scan, wider)
     workers = Division((), division.python)
     if not division.native:
         return frame_of_division(session, scan, workers, schema)
-    frame = native_frame(session.spark, scan.storage, division.native, wider)
+    frame = native_frame(session.spark, scan.storage, division.native, wider, division.live_rows)
     frame = frame.where(to_sql(predicate, scan.storage.schema)).select(*map(quoted, names))
     if not division.python:
         return frame
@@ -80,16 +80,33 @@ def frame_with_metadata(session: CatalogSession, scan: Scan, columns: Sequence[s
     return worker_frame(session.spark, rows, rows.splits, schema, parallelism)
 
 
-def divide_rows(rows: Rows, columns: Sequence[str]) -> Division:
+def divide_rows(session: CatalogSession, rows: Rows, columns: Sequence[str]) -> Division:
     """Plan rows, and divide their splits between the readers.
 
     Args:
+        session: The catalog's.
         rows: The rows.
         columns: The columns that Spark's own scan would have to read.
     """
     if isinstance(rows, Scan) and not isinstance(rows, BranchScan) and not rows.is_served:
-        return divide(rows.storage, rows.splits, columns)
+        keys = set(rows.storage.schema.primary_keys) - set(rows.storage.schema.partition_keys)
+        few_keys = rows.predicate is not None and not keys.isdisjoint(_narrowing(rows.predicate))
+        return divide(rows.storage, rows.splits, columns, session.live_rows, few_keys=few_keys)
     return Division((), rows.splits)
+
+
+def _narrowing(predicate: Predicate) -> set[str]:
+    """The columns of a condition that says more of them than that they are not null.
+
+    Spark asks that of what it joins by.
+    """
+    if isinstance(predicate, And):
+        return set().union(*map(_narrowing, predicate.operands))
+    if isinstance(predicate, Not) and isinstance(predicate.operand, IsNull):
+        return set()
+    if isinstance(predicate, IsNull) and predicate.negated:
+        return set()
+    return set(columns_of(predicate))
 
 
 def frame_of_division(
@@ -115,7 +132,9 @@ def frame_of_division(
     frames: list[DataFrame] = []
     if division.native:
         names, positioned = schema.fieldNames(), places is Places.FILES
-        native = native_frame(spark, rows.storage, division.native, names, positioned=positioned)
+        native = native_frame(
+            spark, rows.storage, division.native, names, division.live_rows, positioned=positioned
+        )
         frames.append(native)
     schema = st.StructType([*schema.fields, *_PLACES[places]])
     if division.python:

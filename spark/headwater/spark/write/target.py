@@ -87,7 +87,7 @@ def read_target(
     schema = spark_schema(storage.schema.columns(names))
     division = Division((), ())
     if snapshot is not None:
-        division = Division((), scan.splits) if rewrites else divide_rows(scan, names)
+        division = Division((), scan.splits) if rewrites else divide_rows(session, scan, names)
     places = Places.NONE if storage.schema.primary_keys else Places.FILES
     if rewrites:
         places = Places.BUCKETS

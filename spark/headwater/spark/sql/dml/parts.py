@@ -71,7 +71,7 @@ class Expressions:
         places: dict[str, str] = {}
         for at, relation in enumerate(spliced.relations):
             name = f"headwater_{self.table.storage.runtime.new_uuid().replace('-', '')}"
-            read = plan_read(relation, None, at, zone)
+            read = plan_read(session, relation, None, at, zone)
             read_frame(session, read).createOrReplaceTempView(name)
             self._views.append(name)
             places[f"t{at}"] = name

@@ -71,7 +71,8 @@ def read_relations(
     reads: list[TableRead] = []
     for at, (relation, need) in enumerate(zip(relations, needs, strict=True)):
         counter = read_counter(spark.sparkContext) if shows_plans(spark) else None
-        reads.append(replace(plan_read(relation, need, at, zone), counter=counter))
+        read = plan_read(context.session, relation, need, at, zone)
+        reads.append(replace(read, counter=counter))
     frames = [read_frame(context.session, read) for read in reads]
     answer = run(frames)
     if shows_plans(spark):

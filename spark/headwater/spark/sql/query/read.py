@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headwater.catalog.table.scan import Changes, Scan
+from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.source.metadata_rows import BUCKET_SCHEMA, MetadataRows
 from headwater.spark.source.needs import Need
 from headwater.spark.source.table_frame import divide_rows
@@ -14,10 +15,13 @@ from headwater.storage.predicate.filter import Predicate, to_sql
 __all__ = ["plan_read"]
 
 
-def plan_read(relation: Relation, need: Need | None, number: int, time_zone: str) -> TableRead:
+def plan_read(
+    session: CatalogSession, relation: Relation, need: Need | None, number: int, time_zone: str
+) -> TableRead:
     """Plan the reading of a table.
 
     Args:
+        session: The catalog's.
         relation: The table.
         need: The part that the query needs; None for all of it.
         number: The table's place in the query.
@@ -60,7 +64,7 @@ def plan_read(relation: Relation, need: Need | None, number: int, time_zone: str
         _all_of(conditions),
         relation,
         rows,
-        divide_rows(rows, needed),
+        divide_rows(session, rows, needed),
     )
 
 
