@@ -13,16 +13,18 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import Engine, event, text
 
+from headwater.catalog.labels import Entity, EntityType, Label
 from headwater.catalog.model.events import EventType
 from headwater.catalog.model.functions import AddDefinition, FunctionSpec, SqlDefinition
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.labels import MOST_LABELS
 from headwater.catalog.model.named_objects import create_or_replace
 from headwater.catalog.model.permissions import Access, Grant, PermissionTarget, TargetType
 from headwater.catalog.model.views import AddDialect, ViewSchema
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.engine import open_engine
 from headwater.catalog.sql.events.feed import EventFeed
-from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
+from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
 from headwater.storage.schema.table_schema import Schema
 
 T = TypeVar("T")
@@ -214,6 +216,39 @@ def test_a_grant_that_has_begun_ends_before_its_table_goes(
         (dropped,) = dropping
         dropped.result()
     assert _rows(migrated_url, "hw_grants") == 0
+
+
+def test_labels_of_many_are_all_kept_up_to_their_number_and_go_with_the_table(
+    replicas: list[SqlCatalog], migrated_url: str, orders_schema: Schema
+) -> None:
+    table = Identifier("sales", "brief")
+    entity = Entity(EntityType.TABLE, str(table))
+    replicas[0].tables.create(table, orders_schema)
+    for at in range(MOST_LABELS - MANY // 2):
+        replicas[0].labels.set(entity, Label(f"old {at}", "v"))
+
+    def label(at: int) -> bool:
+        try:
+            replicas[at % 2].labels.set(entity, Label(f"new {at}", "v"))
+        except Invalid:
+            return False
+        return True
+
+    assert _at_once(label).count(True) == MANY // 2
+    assert len(replicas[0].labels.list(entity).items) == MOST_LABELS
+
+    def label_or_drop(at: int) -> None:
+        if at == 0:
+            replicas[1].tables.drop(table)
+            return
+        try:
+            replicas[at % 2].labels.unset(entity, f"old {at}")
+            replicas[at % 2].labels.set(entity, Label(f"late {at}", "v"))
+        except NotFound:
+            return
+
+    _at_once(label_or_drop)
+    assert _rows(migrated_url, "hw_labels") == 0
 
 
 def test_the_same_grant_by_many_is_one(replicas: list[SqlCatalog]) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy import Engine, Row, event, insert, inspect, select, text, update
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
 
+from headwater.catalog.labels import Entity, EntityType, Label
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import Scope
 from headwater.catalog.model.tokens import TokenKind
@@ -361,6 +362,24 @@ def test_a_downgrade_by_one_revision_keeps_policies_unless_told(
     upgrade(url)
     with closing(SqlCatalog.open(url, warehouse="main", location=str(tmp_path))) as catalog:
         assert catalog.policies.list(table).items == ()
+
+
+def test_a_downgrade_by_one_revision_keeps_labels_unless_told(
+    new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    url = new_database()
+    upgrade(url)
+    entity = Entity(EntityType.DATABASE, "db")
+    with closing(SqlCatalog.open(url, warehouse="main", location=str(tmp_path))) as catalog:
+        catalog.databases.create("db")
+        catalog.labels.set(entity, Label("domain", "sales"))
+    with pytest.raises(Invalid, match="no place for 1 labels; nothing was changed"):
+        downgrade(url, "0010")
+    assert current(url) == newest()
+    assert downgrade(url, "0010", discard=True) == "0010"
+    upgrade(url)
+    with closing(SqlCatalog.open(url, warehouse="main", location=str(tmp_path))) as catalog:
+        assert catalog.labels.list(entity).items == ()
 
 
 def test_tokens_keep_what_they_could_do(new_database: Callable[[], str]) -> None:

@@ -236,6 +236,13 @@ REQUESTS: dict[str, tuple[str, str, Body | None, list[tuple[PermissionTarget, Ac
     "listPolicies": ("GET", f"{T}/policies", None, [(ORDERS, Access.GRANT)]),
     "createPolicy": ("POST", f"{T}/policies", {}, [(ORDERS, Access.GRANT)]),
     "dropPolicy": ("POST", f"{T}/policies/drop", {}, [(ORDERS, Access.GRANT)]),
+    "listLabels": ("GET", "/v1/main/labels/TABLE/sales.orders", None, [(ORDERS, Access.SELECT)]),
+    "getLabel": ("GET", "/v1/main/labels/VIEW/sales.recent/domain", None,
+                 [(RECENT, Access.SELECT)]),
+    "upsertLabel": ("POST", "/v1/main/labels/DATABASE/sales/domain", {"value": "sales"},
+                    [(SALES, Access.ALTER)]),
+    "deleteLabel": ("DELETE", "/v1/main/labels/TABLE/sales.orders/domain", None,
+                    [(ORDERS, Access.ALTER)]),
     "listHolders": ("GET", f"{M}/permissions/who?resourceType=TABLE&database=sales&table=orders",
                     None, [(ORDERS, Access.GRANT)]),
     "listSeenTables": ("GET", f"{M}/permissions/of?principal=ada", None,
@@ -298,7 +305,7 @@ def test_nothing_is_done_without_a_right_and_something_with_it(server: Server) -
         if answer.status_code == 404:
             # It got as far as what is not there.
             missing_kind = answer.json()["resourceType"]
-            assert missing_kind in ("SNAPSHOT", "TAG", "BRANCH", "CONSUMER"), (
+            assert missing_kind in ("SNAPSHOT", "TAG", "BRANCH", "CONSUMER", "LABEL"), (
                 operation,
                 answer.text,
             )
@@ -324,6 +331,9 @@ def test_seeing_without_a_right_is_403(server: Server) -> None:
         ("POST", f"{T}$branch_b/commit", {}),
         ("POST", "/v1/main/tables/rename", _renamed("orders", "sales", "new")),
         ("GET", f"{T}/policies", None),
+        ("POST", "/v1/main/labels/TABLE/sales.orders/domain", {"value": "sales"}),
+        ("DELETE", "/v1/main/labels/TABLE/sales.orders/domain", None),
+        ("POST", "/v1/main/labels/DATABASE/sales/domain", {"value": "sales"}),
         ("DELETE", D, None),
     ):
         answer = reader(method, path, body)

@@ -58,12 +58,15 @@ UNSPECIFIED = (
     ("GET", P + "/permissions"),
     ("POST", P + "/permissions/grant"),
     ("POST", P + "/permissions/revoke"),
+    ("GET", P + "/labels/TABLE/sales.orders"),
+    ("GET POST DELETE", P + "/labels/TABLE/sales.orders/domain"),
 )
 OPERATIONS = [
     f"{method} {path}" for methods, path in SPECIFIED + UNSPECIFIED for method in methods.split()
 ]
 
-KINDS = {None, "DATABASE", "TABLE", "SNAPSHOT", "TAG", "BRANCH", "VIEW", "FUNCTION"}
+KINDS = {None, "DATABASE", "TABLE", "SNAPSHOT", "TAG", "BRANCH", "VIEW", "FUNCTION",
+         "LABEL"}  # fmt: skip
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -182,6 +182,11 @@ def test_every_operation_that_changes_something_leaves_one_event(
     assert policy["details"] == {"policy": "COLUMN_MASKING", "for": "ada", "column": "amount"}
     dropping = {"type": "COLUMN_MASKING", "principal": "ada", "column": "amount"}
     call("dropPolicy", dropping)
+    of_orders = {"entityType": "TABLE", "entityName": "sales.orders", "key": "domain"}
+    labelled, _ = call("upsertLabel", **of_orders)
+    assert labelled["details"] == {"label": "domain"}
+    assert labelled["subject"]["id"] == table_id
+    call("deleteLabel", **of_orders)
     granted, _ = call("grantPermission")
     assert granted["details"]["to"] == "ada"
     call("revokePermission")
@@ -261,7 +266,10 @@ def test_what_did_not_happen_leaves_none(
         boss.delete(f"{ORDERS}/tags/none"),
         boss.post(f"{ORDERS}/rollback", json={"instant": {"type": "snapshot", "snapshotId": 9}}),
         boss.delete("/management/v1/tokens/none"),
+        boss.post("/v1/main/labels/TABLE/sales.none/domain", json={"value": "v"}),
     ]
+    # Not refused, and nothing to do.
+    assert boss.delete("/v1/main/labels/TABLE/sales.orders/domain").status_code == 200
     assert all(answer.status_code >= 400 for answer in refused)
     assert _read(boss, after) == []
 

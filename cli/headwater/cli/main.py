@@ -20,6 +20,7 @@ from headwater.cli import (
     fsck,
     function,
     group,
+    label,
     maintain,
     openapi,
     partition,
@@ -67,6 +68,7 @@ for _group, _name in (
     (function.app, "function"),
     (permission.app, "permission"),
     (policy.app, "policy"),
+    (label.app, "label"),
     (dropped.app, "dropped"),
 ):
     app.add_typer(_group, name=_name, rich_help_panel=_CATALOG)

@@ -13,6 +13,7 @@ from headwater.client.databases import RestDatabases
 from headwater.client.dropped_tables import RestDroppedTables
 from headwater.client.events import RestEvents
 from headwater.client.functions import RestFunctions
+from headwater.client.labels import RestLabels
 from headwater.client.multipart_upload import part_size
 from headwater.client.partitions import RestPartitions
 from headwater.client.permissions import RestPermissions
@@ -94,6 +95,7 @@ class RestCatalog:
         self.functions = RestFunctions(self._requests)
         self.permissions = RestPermissions(self._requests)
         self.policies = RestPolicies(self._requests)
+        self.labels = RestLabels(self._requests)
         self.dropped_tables = RestDroppedTables(self._requests)
         self.protection = RestProtection(self._requests)
         self.temporary_keys = RestTemporaryKeys(self._requests)

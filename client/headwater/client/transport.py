@@ -233,7 +233,13 @@ def _resource_type(text: str | None) -> ResourceType | None:
 
 def encode_path(*segments: str) -> str:
     """Segments of a path, form-encoded as Paimon's Java client does it, and joined."""
-    return "/".join(quote_plus(segment, safe="") for segment in segments)
+    return "/".join(_encode_segment(segment) for segment in segments)
+
+
+def _encode_segment(segment: str) -> str:
+    # Dots alone would lead elsewhere: what is between takes such segments out.
+    is_dots = segment in (".", "..")
+    return "%2E" * len(segment) if is_dots else quote_plus(segment, safe="")
 
 
 def seconds_to_wait(attempt: int, retry_after: float | None = None) -> float:

@@ -73,7 +73,7 @@ def downgrade(database_url: str, revision: str, *, discard: bool = False) -> str
         database_url: As for `upgrade`.
         revision: The revision to go back to.
         discard: Lose what that revision has no place for (views, functions, permissions, policies,
-            tokens, warehouses) instead of refusing while there is any.
+            labels, tokens, warehouses) instead of refusing while there is any.
 
     Returns:
         The revision it is at now.

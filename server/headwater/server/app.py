@@ -32,6 +32,7 @@ from headwater.server.functions import routes as functions
 from headwater.server.health import routes as health
 from headwater.server.http_protocol import COUNT_REFUSAL
 from headwater.server.issuer_keys import IssuerKeys
+from headwater.server.labels import routes as labels
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.server.management import (
     dropped_tables,
@@ -179,6 +180,7 @@ def create_app(
         functions,
         permissions,
         policies,
+        labels,
         reads_routes,
     ):
         feature.router.join(app)

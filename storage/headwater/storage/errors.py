@@ -49,6 +49,7 @@ class ResourceType(StrEnum):
     FUNCTION = "FUNCTION"
     DEFINITION = "DEFINITION"
     POLICY = "POLICY"
+    LABEL = "LABEL"
     UNKNOWN = "UNKNOWN"
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.catalog.conftest import Clock
 from tests.catalog.databases import set_database_clock
 
+from headwater.catalog.labels import Entity, EntityType, Label
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.permissions import Access, Grant, PermissionTarget, TargetType
@@ -107,22 +108,28 @@ def test_a_restored_table_has_its_grants(
     assert list(catalog.permissions.list(target).items) == [grant]
 
 
-def test_a_restored_table_has_its_policies(
+def test_a_restored_table_has_its_policies_and_labels(
     catalog: Catalog, table: Identifier, orders_schema: Schema
 ) -> None:
     asking = SetOption("query-auth.enabled", "true")
     policy = Policy("ada", ColumnMask("amount", '{"name":"NULL"}'))
     catalog.tables.alter(table, [asking])
     catalog.policies.create(table, policy)
+    entity, label = Entity(EntityType.TABLE, str(table)), Label("domain", "sales")
+    catalog.labels.set(entity, label)
     dropped = catalog.tables.get(table).id
     catalog.tables.drop(table)
     with pytest.raises(NotFound):
         catalog.policies.list(table)
+    with pytest.raises(NotFound):
+        catalog.labels.list(entity)
     catalog.tables.create(table, orders_schema)
     assert catalog.policies.list(table).items == ()
+    assert catalog.labels.list(entity).items == ()
     catalog.tables.drop(table)
     catalog.dropped_tables.restore(dropped)
     assert catalog.policies.list(table).items == (policy,)
+    assert catalog.labels.list(entity).items == (label,)
     catalog.tables.drop(table)
     catalog.dropped_tables.purge(dropped)
 

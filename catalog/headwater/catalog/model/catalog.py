@@ -15,6 +15,7 @@ from headwater.catalog.model.databases import Databases
 from headwater.catalog.model.dropped_tables import DroppedTables
 from headwater.catalog.model.events import Events
 from headwater.catalog.model.functions import Functions
+from headwater.catalog.model.labels import Labels
 from headwater.catalog.model.partitions import Partitions
 from headwater.catalog.model.permissions import Permissions
 from headwater.catalog.model.policies import Policies
@@ -110,6 +111,11 @@ class Catalog(Protocol):
     @property
     def policies(self) -> Policies:
         """The row filters and column masks of tables."""
+        ...
+
+    @property
+    def labels(self) -> Labels:
+        """The labels of databases, tables, views and functions."""
         ...
 
     @property

@@ -109,6 +109,8 @@ class EventType(StrEnum):
     REVOKE_PERMISSION = "revokePermission"
     CREATE_POLICY = "createPolicy"
     DROP_POLICY = "dropPolicy"
+    UPSERT_LABEL = "upsertLabel"
+    DELETE_LABEL = "deleteLabel"
     RESTORE_TABLE = "restoreTable"
     PURGE_TABLE = "purgeTable"
     SET_DATABASE_PROTECTION = "setDatabaseProtection"

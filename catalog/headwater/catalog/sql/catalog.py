@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.admin.access import SqlAccess
+from headwater.catalog.sql.admin.labels import SqlLabels
 from headwater.catalog.sql.admin.permissions import SqlPermissions
 from headwater.catalog.sql.admin.policies import SqlPolicies
 from headwater.catalog.sql.admin.temporary_keys import NoTemporaryKeys
@@ -83,6 +84,7 @@ class SqlCatalog:
         self.permissions = SqlPermissions(context)
         self.access = SqlAccess(context)
         self.policies = SqlPolicies(context)
+        self.labels = SqlLabels(context)
         self.protection = SqlProtection(context)
         self.reconciler = SqlReconciler(
             context, self._outbox, self.databases, self.tables, self.snapshots

@@ -9,8 +9,9 @@ from typing import TypeAlias, TypeVar
 from pydantic import ValidationError
 
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.labels import Entity, parse_entity_type
 from headwater.catalog.model.permissions import Access, PermissionTarget, TargetType
-from headwater.catalog.model.rights import WITHIN, Rights, Thing
+from headwater.catalog.model.rights import WITHIN, Rights, Thing, thing_of
 from headwater.catalog.wire.management import RestoreTableRequest
 from headwater.catalog.wire.permissions import (
     GrantModel,
@@ -28,6 +29,7 @@ __all__ = [
     "both",
     "nothing",
     "of_a_grant",
+    "of_a_label",
     "of_a_list_of_grants",
     "of_a_list_of_policies",
     "of_a_query",
@@ -213,6 +215,16 @@ def of_a_list_of_policies(call: Call) -> Sequence[Need]:
     thing = _thing(TargetType.TABLE, call)
     own = call.query.get("principal") in call.grantees
     return [Need(thing) if own else Need(thing, frozenset({Access.GRANT}))]
+
+
+def of_a_label(*accesses: Access) -> Needs:
+    """Any of some accesses on the entity that the path names; with none of them, seeing it."""
+
+    def needs(call: Call) -> Sequence[Need]:
+        entity = Entity(parse_entity_type(call.path["entityType"]), call.path["entityName"])
+        return [Need(thing_of(entity.target), frozenset(accesses))]
+
+    return needs
 
 
 def _granting(target: PermissionTarget) -> Need:

@@ -141,6 +141,11 @@ OPERATIONS: Mapping[str, Rule] = {
     "listPolicies": _read(needs.of_a_list_of_policies),
     "createPolicy": _write(_GRANT),
     "dropPolicy": _write(_GRANT),
+    # Labels
+    "listLabels": _read(needs.of_a_label()),
+    "getLabel": _read(needs.of_a_label()),
+    "upsertLabel": _write(needs.of_a_label(Access.ALTER)),
+    "deleteLabel": _write(needs.of_a_label(Access.ALTER)),
     # Dropped tables and protection
     "listDroppedTables": _kept(Scope.READ, needs.nothing),
     "restoreTable": _kept(Scope.WRITE, needs.of_a_restore),

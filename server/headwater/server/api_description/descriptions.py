@@ -48,6 +48,7 @@ _TAGS: Mapping[str, str] = {
     "function": "Functions and their definitions.",
     "permission": "Grants of access to principals and groups.",
     "policy": "Row filters and column masks of tables.",
+    "label": "Labels of databases, tables, views and functions.",
     "management": "Administration; Headwater's own, not Paimon's.",
     "health": "For load balancers and monitoring; no token is needed.",
 }

@@ -15,7 +15,7 @@ from headwater.catalog.model.page import Page
 from headwater.catalog.model.permissions import GRANTABLE, Access, ColumnSet, TargetType
 from headwater.catalog.model.principal import Principal
 from headwater.catalog.model.rights import NO_RIGHTS, Rights, Thing, expanded
-from headwater.catalog.sql.admin.grants import NO_OBJECT
+from headwater.catalog.sql.admin.attached import NO_OBJECT
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, DroppedTableRow, GrantRow
 from headwater.catalog.sql.database.prepared import Prepared, padded

@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
-from headwater.catalog.model.events import Detail, EventType, ObjectKind, Subject
+from headwater.catalog.model.events import Detail, EventType
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.permissions import (
@@ -23,25 +23,20 @@ from headwater.catalog.model.permissions import (
 from headwater.catalog.model.principal import GROUP_PREFIX, Principal, acting_as
 from headwater.catalog.model.rights import Thing, thing_of
 from headwater.catalog.sql.admin.access import SqlAccess
-from headwater.catalog.sql.admin.grants import NO_OBJECT
-from headwater.catalog.sql.admin.warehouse_lock import hold_warehouse
+from headwater.catalog.sql.admin.targets import find_object_id, locked_object_id, subject_of
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
-    DatabaseRow,
-    FunctionRow,
     GrantRow,
     GroupMemberRow,
-    NamedRow,
     TableRow,
-    ViewRow,
 )
 from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.listing import list_globally
-from headwater.catalog.sql.queries.lookup import database_not_found, latest_schema
+from headwater.catalog.sql.queries.lookup import latest_schema
 from headwater.catalog.sql.queries.names import check_page
 from headwater.catalog.wire.permissions import PermissionColumnsModel
-from headwater.storage.errors import Invalid, NotFound, ResourceType, Unavailable
+from headwater.storage.errors import Invalid, Unavailable
 
 __all__ = ["SqlPermissions"]
 
@@ -102,7 +97,7 @@ class SqlPermissions:
             query, row.object_id, row.resource_type, row.warehouse, row.principal, row.access
         )
         with self._sql.read() as connection:
-            object_id = self._object_id(connection, target)
+            object_id = find_object_id(connection, self._context, target)
             rows = connection.execute(query.where(GrantRow.object_id == object_id)).all()
         grants = tuple(
             Grant(
@@ -173,7 +168,7 @@ class SqlPermissions:
             raise Invalid("expireTime: that time is past; give one to come, or none")
 
         def work(connection: Connection) -> None:
-            object_id = self._locked_object_id(connection, grant.target)
+            object_id = locked_object_id(connection, self._context, grant.target)
             if grant.columns is not None:
                 table = Identifier(grant.target.database or "", grant.target.table or "")
                 latest_schema(connection, object_id, table).columns(grant.columns.mentioned)
@@ -202,7 +197,7 @@ class SqlPermissions:
                 details["until"] = grant.expires_at
             if grant.columns is not None:
                 details["columns"] = sorted(grant.columns.mentioned)
-            subject = self._subject(grant.target, object_id)
+            subject = subject_of(self._context, grant.target, object_id)
             record_event(connection, self._context, EventType.GRANT_PERMISSION, subject, details)
 
         for _ in range(_ATTEMPTS):
@@ -219,29 +214,17 @@ class SqlPermissions:
         check_principal(principal)
 
         def work(connection: Connection) -> None:
-            object_id = self._object_id(connection, target)
+            object_id = find_object_id(connection, self._context, target)
             gone = connection.execute(
                 delete(GrantRow).where(*self._same(object_id, target, access, principal))
             )
             if gone.rowcount:
                 details = _details(target, access, principal)
-                subject = self._subject(target, object_id)
+                subject = subject_of(self._context, target, object_id)
                 type_ = EventType.REVOKE_PERMISSION
                 record_event(connection, self._context, type_, subject, details)
 
         self._sql.write(work)
-
-    def _subject(self, target: PermissionTarget, object_id: str) -> Subject:
-        if target.database is None:
-            return Subject(ObjectKind.WAREHOUSE, self._context.warehouse)
-        for kind, name in (
-            (ObjectKind.TABLE, target.table),
-            (ObjectKind.VIEW, target.view),
-            (ObjectKind.FUNCTION, target.function),
-        ):
-            if name is not None:
-                return Subject(kind, name, object_id, target.database)
-        return Subject(ObjectKind.DATABASE, target.database, object_id)
 
     def _same(
         self, object_id: str, target: PermissionTarget, access: Access, principal: str
@@ -254,69 +237,6 @@ class SqlPermissions:
             GrantRow.principal == principal,
             GrantRow.access == access.value,
         )
-
-    def _locked_object_id(self, connection: Connection, target: PermissionTarget) -> str:
-        """The target's id; it is not dropped until the transaction ends. Raises NotFound."""
-        object_id = self._object_id(connection, target)
-        if object_id != NO_OBJECT:
-            row = _MODELS[target.type]
-            locked = connection.execute(
-                select(row.id).where(row.id == object_id).with_for_update(read=True, key_share=True)
-            ).scalar_one_or_none()
-            if locked is None:
-                raise _not_found(target)
-        else:
-            hold_warehouse(connection, self._context)
-        return object_id
-
-    def _object_id(self, connection: Connection, target: PermissionTarget) -> str:
-        """The target's id; NotFound."""
-        if target.database is None:
-            return NO_OBJECT
-        database_id = connection.execute(
-            select(DatabaseRow.id).where(
-                DatabaseRow.warehouse == self._context.warehouse,
-                DatabaseRow.name == target.database,
-            )
-        ).scalar_one_or_none()
-        name = target.table or target.view or target.function
-        if name is None:
-            if database_id is None:
-                raise database_not_found(target.database)
-            return database_id
-        row = _OF_DATABASES[target.type]
-        found = connection.execute(
-            select(row.id).where(row.database_id == database_id, row.name == name)
-        ).scalar_one_or_none()
-        if found is None:
-            raise _not_found(target)
-        return found
-
-
-_OF_DATABASES: dict[TargetType, type[TableRow] | type[NamedRow]] = {
-    TargetType.TABLE: TableRow,
-    TargetType.COLUMN: TableRow,
-    TargetType.VIEW: ViewRow,
-    TargetType.FUNCTION: FunctionRow,
-}
-_MODELS: dict[TargetType, type[DatabaseRow] | type[TableRow] | type[NamedRow]] = {
-    TargetType.DATABASE: DatabaseRow,
-    TargetType.DATABASE_ALL: DatabaseRow,
-    **_OF_DATABASES,
-}
-
-
-def _not_found(target: PermissionTarget) -> NotFound:
-    database = target.database or ""
-    name = target.table or target.view or target.function
-    if name is None:
-        return database_not_found(database)
-    kind = ResourceType.TABLE if target.table else ResourceType(target.type.value)
-    return NotFound(
-        f"{kind.value.lower()} {Identifier(database, name)} does not exist",
-        resource_type=kind,
-        resource_name=name,
-    )
 
 
 def _details(target: PermissionTarget, access: Access, principal: str) -> dict[str, Detail]:

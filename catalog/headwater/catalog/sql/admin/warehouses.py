@@ -16,7 +16,7 @@ from headwater.catalog.model.warehouses import (
     check_warehouse_name,
     harmless_options,
 )
-from headwater.catalog.sql.admin.grants import drop_warehouse_grants
+from headwater.catalog.sql.admin.attached import drop_warehouse_grants
 from headwater.catalog.sql.admin.sealed_options import KEYS, KEYS_FILE, OptionKeys
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import (

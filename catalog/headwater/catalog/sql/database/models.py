@@ -45,6 +45,7 @@ __all__ = [
     "FunctionRow",
     "GrantRow",
     "GroupMemberRow",
+    "LabelRow",
     "NamedRow",
     "OutboxRow",
     "PartitionRow",
@@ -58,7 +59,7 @@ __all__ = [
     "WarehouseRow",
 ]
 
-REVISION = "0010"
+REVISION = "0011"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
@@ -390,6 +391,19 @@ class PolicyRow(Base):
     document: Mapped[str] = mapped_column(_DOCUMENT)
     created_at: Mapped[int] = mapped_column(BigInteger)
     created_by: Mapped[str | None] = mapped_column(String(255))
+
+
+class LabelRow(Base):
+    """A label of a database, table, view or function, whose id is `object_id`."""
+
+    __tablename__ = "hw_labels"
+
+    # No foreign key: it is one of several tables' ids.
+    object_id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    key: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    value: Mapped[str] = mapped_column(_DOCUMENT)
+    updated_at: Mapped[int] = mapped_column(BigInteger)
+    updated_by: Mapped[str | None] = mapped_column(String(255))
 
 
 class ConsumerLeaseRow(Base):

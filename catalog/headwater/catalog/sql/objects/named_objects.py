@@ -14,7 +14,7 @@ from headwater.catalog.model.audit import AuditFields
 from headwater.catalog.model.events import Detail, EventType, ObjectKind, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
-from headwater.catalog.sql.admin.grants import drop_grants
+from headwater.catalog.sql.admin.attached import drop_attached
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, FunctionRow, NamedRow, ViewRow
 from headwater.catalog.sql.events.record import record_event
@@ -230,7 +230,7 @@ class SqlNamedObjects(Generic[ContentT, ChangeT, InfoT]):
         def work(connection: Connection) -> None:
             row = self._lock(connection, identifier)
             connection.execute(delete(self._model).where(self._model.id == row.id))
-            drop_grants(connection, [row.id])
+            drop_attached(connection, [row.id])
             self._recorded(connection, "drop", identifier, row.id)
 
         try:
@@ -376,7 +376,7 @@ def drop_objects_of_database(
             select(model.id, model.name).where(model.database_id == database_id).with_for_update()
         ).all()
         connection.execute(delete(model).where(model.database_id == database_id))
-        drop_grants(connection, [each.id for each in gone])
+        drop_attached(connection, [each.id for each in gone])
         for each in gone:
             subject = Subject(kind, each.name, each.id, database)
             record_event(connection, context, type_, subject)

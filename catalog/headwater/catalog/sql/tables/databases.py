@@ -13,7 +13,7 @@ from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.events import EventType, ObjectKind, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
-from headwater.catalog.sql.admin.grants import drop_grants
+from headwater.catalog.sql.admin.attached import drop_attached
 from headwater.catalog.sql.admin.warehouse_lock import hold_warehouse
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, TableRow
@@ -232,7 +232,7 @@ class SqlDatabases:
                 dropped.append(table_id)
             drop_objects_of_database(connection, self._context, name, database.id)
             connection.execute(delete(DatabaseRow).where(DatabaseRow.id == database.id))
-            drop_grants(connection, [database.id])
+            drop_attached(connection, [database.id])
             release(connection, Kind.DATABASE, database.id)
             subject = _subject(name, database.id)
             record_event(connection, self._context, EventType.DROP_DATABASE, subject)

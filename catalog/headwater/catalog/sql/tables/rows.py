@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import delete, select
 from sqlalchemy.engine import Connection
 
-from headwater.catalog.sql.admin.grants import drop_grants
+from headwater.catalog.sql.admin.attached import drop_attached
 from headwater.catalog.sql.database.models import (
     BranchRow,
     ConsumerLeaseRow,
@@ -64,7 +64,7 @@ def drop_table_rows(connection: Connection, outbox: Outbox, table_id: str) -> No
     ):
         connection.execute(delete(model).where(model.table_id == table_id))
     connection.execute(delete(TableRow).where(TableRow.id == table_id))
-    drop_grants(connection, [table_id])
+    drop_attached(connection, [table_id])
     if row.is_external:
         release(connection, Kind.EXTERNAL, table_id)
         release(connection, Kind.KEPT_DATA, table_id)

@@ -1,4 +1,4 @@
-"""The end of grants whose object is dropped."""
+"""The end of grants and labels whose object is dropped."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from sqlalchemy import delete
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.permissions import TargetType
-from headwater.catalog.sql.database.models import GrantRow
+from headwater.catalog.sql.database.models import GrantRow, LabelRow
 
-__all__ = ["NO_OBJECT", "drop_grants", "drop_warehouse_grants"]
+__all__ = ["NO_OBJECT", "drop_attached", "drop_warehouse_grants"]
 
 NO_OBJECT = ""
 """The object of grants on a warehouse itself, which has no row: no object has this id."""
@@ -19,15 +19,16 @@ NO_OBJECT = ""
 _AT_ONCE = 500
 
 
-def drop_grants(connection: Connection, object_ids: Sequence[str]) -> None:
-    """Forget the grants on databases, tables, views or functions that are deleted.
+def drop_attached(connection: Connection, object_ids: Sequence[str]) -> None:
+    """Forget the grants and labels on databases, tables, views or functions that are deleted.
 
-    To be called after their rows are: who grants holds such a row's lock, so that what was granted
-    before is seen here, and what comes later finds nothing to grant on.
+    To be called after their rows are: who grants or labels holds such a row's lock, so that what
+    was attached before is seen here, and what comes later finds nothing to attach to.
     """
     for start in range(0, len(object_ids), _AT_ONCE):
         some = object_ids[start : start + _AT_ONCE]
-        connection.execute(delete(GrantRow).where(GrantRow.object_id.in_(some)))
+        for row in (GrantRow, LabelRow):
+            connection.execute(delete(row).where(row.object_id.in_(some)))
 
 
 def drop_warehouse_grants(connection: Connection, warehouse: str) -> None:

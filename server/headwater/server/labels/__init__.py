@@ -1,0 +1,1 @@
+"""Labels of databases, tables, views and functions."""
