@@ -17,6 +17,7 @@ import pytest
 from psycopg import RawCursor
 from sqlalchemy import Connection, Engine, event, insert, text
 
+from headwater.catalog.labels import Entity, EntityType
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.permissions import Access, PermissionTarget, TargetType
 from headwater.catalog.model.principal import Principal, acting_as
@@ -29,6 +30,7 @@ from headwater.catalog.sql.database.models import (
     DroppedTableRow,
     FunctionRow,
     GrantRow,
+    LabelRow,
     OutboxRow,
     SchemaRow,
     TableRow,
@@ -124,6 +126,14 @@ def _fill_objects(connection: Connection) -> None:
         for access in ("SELECT", "UPDATE")
     ]  # fmt: skip
     connection.execute(insert(GrantRow), grants)
+    labels = [
+        {"object_id": f"d{d:03}t{t:04}", "key": f"key{k:02}", "value": "v", "updated_at": 0}
+        for d in range(DATABASES)
+        for t in range(3)
+        for k in range(9)
+    ]
+    labels += [{**labels[0], "object_id": "d500t3333", "key": f"key{k:02}"} for k in range(100)]
+    connection.execute(insert(LabelRow), labels)
     # Nearly all of them are to be kept for long yet.
     dropped = [
         {"table_id": f"d500t{t:04}", "warehouse": "main", "database": f"db{t % 3}",
@@ -143,6 +153,7 @@ def _analyze(connection: Connection) -> None:
         "hw_views",
         "hw_functions",
         "hw_grants",
+        "hw_labels",
         "hw_dropped_tables",
     )
     for name in names:
@@ -209,6 +220,7 @@ def test_every_query_of_a_large_catalog_follows_an_index_and_every_page_is_reach
     large: SqlCatalog, database_url: str
 ) -> None:
     table = PermissionTarget(TargetType.TABLE, "db500", "table3333")
+    labelled = Entity(EntityType.TABLE, "db500.table3333")
     questions: dict[str, Callable[[], int]] = {
         "databases": lambda: len(large.databases.list(max_results=100).items),
         "later databases": lambda: len(
@@ -262,6 +274,11 @@ def test_every_query_of_a_large_catalog_follows_an_index_and_every_page_is_reach
         "later grants": lambda: len(
             large.permissions.list(table, max_results=100, page_token="SELECT:user2950").items
         ),
+        "labels": lambda: len(large.labels.list(labelled, max_results=50).items),
+        "later labels": lambda: len(
+            large.labels.list(labelled, max_results=100, page_token="key89").items
+        ),
+        "a label": lambda: len(large.labels.get(labelled, "key77").value),
         "somebody's grants": lambda: len(
             large.permissions.list(table, principal="user2222", max_results=100).items
         ),
@@ -284,6 +301,9 @@ def test_every_query_of_a_large_catalog_follows_an_index_and_every_page_is_reach
         "some of all views": 30,
         "a view": 1,
         "later grants": 99,
+        "labels": 50,
+        "later labels": 10,
+        "a label": 1,
         "somebody's grants": 2,
         "dropped tables to purge": 0,
         "a database": 1,
