@@ -35,8 +35,11 @@ def save_frame(session: CatalogSession, frame: DataFrame, options: WriteOptions)
     open_table = partial(session.catalog.table, options.table)
     writer = (BatchWriter if options.change is None else ChangeWriter)(options, open_table)
     writer.plan()
+    names = frame.columns
+    # PySpark looks up each column by its name, in which dots and backquotes have a meaning.
+    numbered = frame.toDF(*map(str, range(len(names))))
     with own_errors():
-        rows = frame.mapInArrow(partial(task_outcome, writer), "outcome BINARY").collect()
+        rows = numbered.mapInArrow(partial(task_outcome, writer, names), "outcome BINARY").collect()
     messages: list[WriterCommitMessage | None] = []
     failure: HeadwaterError | None = None
     for row in rows:

@@ -214,9 +214,14 @@ class _Files:
 
 
 def task_outcome(
-    writer: DataSourceArrowWriter, batches: Iterator[pa.RecordBatch]
+    writer: DataSourceArrowWriter, names: Sequence[str], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """A task's message and no error, or no message and an error that a repetition would not mend.
+
+    Args:
+        writer: The writer, after `plan`.
+        names: The names that the columns of the batches are to have.
+        batches: The task's rows.
 
     Returns:
         One row with both, pickled, in the column ``outcome``.
@@ -224,7 +229,7 @@ def task_outcome(
     message: WriterCommitMessage | None = None
     failure: HeadwaterError | None = None
     try:
-        message = writer.write(batches)
+        message = writer.write(batch.rename_columns(names) for batch in batches)
     except Unavailable:
         raise
     except HeadwaterError as error:
