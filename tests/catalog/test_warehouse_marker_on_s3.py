@@ -174,11 +174,8 @@ def test_one_that_is_missing_or_another_ones_stops_writes_until_it_is_back(
 
 
 @pytest.mark.parametrize(
-    ("actions", "kind"),
-    [
-        (["s3:GetObject", "s3:ListBucket"], Forbidden),
-        ([], Unavailable),
-    ],
+    "actions",
+    [["s3:GetObject", "s3:ListBucket"], []],
     ids=["read only", "no access"],
 )
 def test_a_store_that_takes_no_writes_is_not_ready(
@@ -187,13 +184,12 @@ def test_a_store_that_takes_no_writes_is_not_ready(
     bucket: Bucket,
     clock: Clock,
     actions: Sequence[str],
-    kind: type[HeadwaterError],
 ) -> None:
     restricted = opening("s3://lake/main", options=bucket.user("someone", actions))
     restricted.operation.check_storage()
     clock.turn(seconds=60)
     _ask_for_keys(bucket)
-    with pytest.raises(kind, match="s3://lake/main"):
+    with pytest.raises(Forbidden, match="s3://lake/main"):
         restricted.operation.check_storage()
     with pytest.raises(HeadwaterError):
         restricted.tables.create(MORE, SCHEMA)
