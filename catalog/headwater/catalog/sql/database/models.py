@@ -11,8 +11,6 @@ bytes, and nothing depends on ``RETURNING``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sqlalchemy import (
     BigInteger,
     ForeignKey,
@@ -25,15 +23,20 @@ from sqlalchemy import (
     false,
     text,
 )
-from sqlalchemy.dialects.mysql import LONGTEXT
-from sqlalchemy.dialects.mysql import VARCHAR as MYSQL_VARCHAR
-from sqlalchemy.dialects.postgresql import VARCHAR as POSTGRESQL_VARCHAR
 from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
+
+from headwater.catalog.sql.database.column_types import (
+    DOCUMENT,
+    HASH,
+    ID,
+    NAME,
+    SERIAL,
+    SORT_NAME,
+    TABLE_OPTIONS,
+)
 
 __all__ = [
     "REVISION",
-    "SORT_NAME_LENGTH",
-    "TABLE_OPTIONS",
     "VERSION_TABLE",
     "Base",
     "BranchRow",
@@ -65,41 +68,6 @@ REVISION = "0011"
 VERSION_TABLE = "hw_version"
 """The table in which Alembic keeps the revision of a database."""
 
-SORT_NAME_LENGTH = 400
-"""The number of characters of a partition's name that an index keeps."""
-
-TABLE_OPTIONS: Mapping[str, str] = {
-    "mariadb_engine": "InnoDB",
-    "mariadb_charset": "utf8mb4",
-    "mariadb_collate": "utf8mb4_nopad_bin",
-    "mysql_engine": "InnoDB",
-    "mysql_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_0900_bin",
-}
-"""The options of every table, so that the settings of a server or a database do not count."""
-
-# The collations that take a space at the end for what it is have different names.
-_NAME = (
-    String(255)
-    .with_variant(POSTGRESQL_VARCHAR(255, collation="C"), "postgresql")
-    .with_variant(MYSQL_VARCHAR(255, collation=TABLE_OPTIONS["mysql_collate"]), "mysql")
-    .with_variant(MYSQL_VARCHAR(255, collation=TABLE_OPTIONS["mariadb_collate"]), "mariadb")
-)
-_SORT_NAME = (
-    String(SORT_NAME_LENGTH)
-    .with_variant(POSTGRESQL_VARCHAR(SORT_NAME_LENGTH, collation="C"), "postgresql")
-    .with_variant(
-        MYSQL_VARCHAR(SORT_NAME_LENGTH, collation=TABLE_OPTIONS["mysql_collate"]), "mysql"
-    )
-    .with_variant(
-        MYSQL_VARCHAR(SORT_NAME_LENGTH, collation=TABLE_OPTIONS["mariadb_collate"]), "mariadb"
-    )
-)
-_ID = String(36)
-_HASH = String(64)
-_DOCUMENT = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
-_SERIAL = BigInteger().with_variant(Integer(), "sqlite")
-
 
 class Base(DeclarativeBase):
     """The tables, all with a prefix so that they can share a database with others."""
@@ -122,9 +90,9 @@ class WarehouseRow(Base):
 
     __tablename__ = "hw_warehouses"
 
-    name: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    name: Mapped[str] = mapped_column(NAME, primary_key=True)
     location: Mapped[str] = mapped_column(Text)
-    options: Mapped[str] = mapped_column(_DOCUMENT)
+    options: Mapped[str] = mapped_column(DOCUMENT)
     created_at: Mapped[int] = mapped_column(BigInteger)
     updated_at: Mapped[int] = mapped_column(BigInteger)
 
@@ -135,8 +103,8 @@ class WarehouseMarkerRow(Base):
     __tablename__ = "hw_warehouse_markers"
     __table_args__ = (UniqueConstraint("id"),)
 
-    warehouse: Mapped[str] = mapped_column(_NAME, primary_key=True)
-    id: Mapped[str] = mapped_column(_ID)
+    warehouse: Mapped[str] = mapped_column(NAME, primary_key=True)
+    id: Mapped[str] = mapped_column(ID)
 
 
 class TokenRow(Base):
@@ -152,14 +120,14 @@ class TokenRow(Base):
     __tablename__ = "hw_tokens"
     __table_args__ = (UniqueConstraint("name"), UniqueConstraint("hash"))
 
-    id: Mapped[str] = mapped_column(_ID, primary_key=True)
-    name: Mapped[str] = mapped_column(_NAME)
-    hash: Mapped[str] = mapped_column(_HASH)
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    name: Mapped[str] = mapped_column(NAME)
+    hash: Mapped[str] = mapped_column(HASH)
     created_at: Mapped[int] = mapped_column(BigInteger)
     expires_at: Mapped[int | None] = mapped_column(BigInteger)
     scopes: Mapped[str] = mapped_column(String(64), server_default=text("'administer'"))
-    warehouses: Mapped[str | None] = mapped_column(_DOCUMENT)
-    sealed_secret: Mapped[str | None] = mapped_column(_DOCUMENT)
+    warehouses: Mapped[str | None] = mapped_column(DOCUMENT)
+    sealed_secret: Mapped[str | None] = mapped_column(DOCUMENT)
 
 
 class GroupMemberRow(Base):
@@ -168,8 +136,8 @@ class GroupMemberRow(Base):
     __tablename__ = "hw_group_members"
     __table_args__ = (Index(None, "principal", "group_name"),)
 
-    group_name: Mapped[str] = mapped_column(_NAME, primary_key=True)
-    principal: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    group_name: Mapped[str] = mapped_column(NAME, primary_key=True)
+    principal: Mapped[str] = mapped_column(NAME, primary_key=True)
 
 
 class GrantRow(Base):
@@ -182,12 +150,12 @@ class GrantRow(Base):
     __tablename__ = "hw_grants"
     __table_args__ = (Index(None, "principal", "warehouse", "resource_type", "object_id"),)
 
-    object_id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    object_id: Mapped[str] = mapped_column(ID, primary_key=True)
     resource_type: Mapped[str] = mapped_column(String(32), primary_key=True)
-    warehouse: Mapped[str] = mapped_column(_NAME, primary_key=True)
-    principal: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    warehouse: Mapped[str] = mapped_column(NAME, primary_key=True)
+    principal: Mapped[str] = mapped_column(NAME, primary_key=True)
     access: Mapped[str] = mapped_column(String(64), primary_key=True)
-    columns: Mapped[str | None] = mapped_column(_DOCUMENT)
+    columns: Mapped[str | None] = mapped_column(DOCUMENT)
     created_at: Mapped[int] = mapped_column(BigInteger)
     expires_at: Mapped[int | None] = mapped_column(BigInteger)
 
@@ -202,11 +170,11 @@ class DatabaseRow(Base):
     __tablename__ = "hw_databases"
     __table_args__ = (UniqueConstraint("warehouse", "name"), Index(None, "owner"))
 
-    id: Mapped[str] = mapped_column(_ID, primary_key=True)
-    warehouse: Mapped[str] = mapped_column(_NAME)
-    name: Mapped[str] = mapped_column(_NAME)
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    warehouse: Mapped[str] = mapped_column(NAME)
+    name: Mapped[str] = mapped_column(NAME)
     location: Mapped[str] = mapped_column(Text)
-    options: Mapped[str] = mapped_column(_DOCUMENT)
+    options: Mapped[str] = mapped_column(DOCUMENT)
     owner: Mapped[str | None] = mapped_column(String(255))
     created_at: Mapped[int] = mapped_column(BigInteger)
     created_by: Mapped[str | None] = mapped_column(String(255))
@@ -228,9 +196,9 @@ class TableRow(Base):
         Index(None, "owner", "database_id"),
     )
 
-    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
     database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))
-    name: Mapped[str] = mapped_column(_NAME)
+    name: Mapped[str] = mapped_column(NAME)
     path: Mapped[str] = mapped_column(Text)
     is_external: Mapped[bool]
     owner: Mapped[str | None] = mapped_column(String(255))
@@ -252,9 +220,9 @@ class DroppedTableRow(Base):
     )
 
     table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
-    warehouse: Mapped[str] = mapped_column(_NAME)
-    database: Mapped[str] = mapped_column(_NAME)
-    name: Mapped[str] = mapped_column(_NAME)
+    warehouse: Mapped[str] = mapped_column(NAME)
+    database: Mapped[str] = mapped_column(NAME)
+    name: Mapped[str] = mapped_column(NAME)
     dropped_at: Mapped[int] = mapped_column(BigInteger)
     dropped_by: Mapped[str | None] = mapped_column(String(255))
 
@@ -268,10 +236,10 @@ class NamedRow(Base):
     def __table_args__(cls) -> tuple[UniqueConstraint, Index]:
         return (UniqueConstraint("database_id", "name"), Index(None, "owner", "database_id"))
 
-    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
     database_id: Mapped[str] = mapped_column(ForeignKey(DatabaseRow.id))
-    name: Mapped[str] = mapped_column(_NAME)
-    document: Mapped[str] = mapped_column(_DOCUMENT)
+    name: Mapped[str] = mapped_column(NAME)
+    document: Mapped[str] = mapped_column(DOCUMENT)
     owner: Mapped[str | None] = mapped_column(String(255))
     created_at: Mapped[int] = mapped_column(BigInteger)
     created_by: Mapped[str | None] = mapped_column(String(255))
@@ -301,7 +269,7 @@ class BranchRow(Base):
     __tablename__ = "hw_branches"
 
     table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
-    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    branch: Mapped[str] = mapped_column(NAME, primary_key=True)
     schema_id: Mapped[int] = mapped_column(BigInteger)
     snapshot_id: Mapped[int] = mapped_column(BigInteger)
     snapshot_uuid: Mapped[str | None] = mapped_column(String(255))
@@ -314,9 +282,9 @@ class SchemaRow(Base):
     __tablename__ = "hw_schemas"
 
     table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
-    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    branch: Mapped[str] = mapped_column(NAME, primary_key=True)
     schema_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    document: Mapped[str] = mapped_column(_DOCUMENT)
+    document: Mapped[str] = mapped_column(DOCUMENT)
 
 
 class SnapshotRow(Base):
@@ -330,10 +298,10 @@ class SnapshotRow(Base):
     __tablename__ = "hw_snapshots"
 
     table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
-    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    branch: Mapped[str] = mapped_column(NAME, primary_key=True)
     snapshot_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     uuid: Mapped[str | None] = mapped_column(String(255))
-    document: Mapped[str] = mapped_column(_DOCUMENT)
+    document: Mapped[str] = mapped_column(DOCUMENT)
     commit_user: Mapped[str] = mapped_column(Text)
     commit_identifier: Mapped[int] = mapped_column(BigInteger)
     commit_kind: Mapped[str] = mapped_column(String(32))
@@ -341,7 +309,7 @@ class SnapshotRow(Base):
     file_size_in_bytes: Mapped[int] = mapped_column(BigInteger)
     file_count: Mapped[int] = mapped_column(BigInteger)
     last_file_creation_time: Mapped[int] = mapped_column(BigInteger)
-    statistics: Mapped[str] = mapped_column(_DOCUMENT)
+    statistics: Mapped[str] = mapped_column(DOCUMENT)
     appended_count: Mapped[int | None] = mapped_column(BigInteger)
     changelog_count: Mapped[int | None] = mapped_column(BigInteger)
     counted_since: Mapped[int | None] = mapped_column(BigInteger)
@@ -358,9 +326,9 @@ class PartitionRow(Base):
     __table_args__ = (Index(None, "table_id", "branch", "sort_name", "spec_key"),)
 
     table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
-    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
-    spec_key: Mapped[str] = mapped_column(_HASH, primary_key=True)
-    spec: Mapped[str] = mapped_column(_DOCUMENT)
+    branch: Mapped[str] = mapped_column(NAME, primary_key=True)
+    spec_key: Mapped[str] = mapped_column(HASH, primary_key=True)
+    spec: Mapped[str] = mapped_column(DOCUMENT)
     record_count: Mapped[int] = mapped_column(BigInteger)
     file_size_in_bytes: Mapped[int] = mapped_column(BigInteger)
     file_count: Mapped[int] = mapped_column(BigInteger)
@@ -368,9 +336,9 @@ class PartitionRow(Base):
     total_buckets: Mapped[int] = mapped_column(Integer)
     created_at: Mapped[int] = mapped_column(BigInteger)
     updated_at: Mapped[int] = mapped_column(BigInteger)
-    sort_name: Mapped[str] = mapped_column(_SORT_NAME, server_default=text("''"))
+    sort_name: Mapped[str] = mapped_column(SORT_NAME, server_default=text("''"))
     is_done: Mapped[bool] = mapped_column(server_default=false())
-    options: Mapped[str | None] = mapped_column(_DOCUMENT)
+    options: Mapped[str | None] = mapped_column(DOCUMENT)
     created_by: Mapped[str | None] = mapped_column(String(255))
     updated_by: Mapped[str | None] = mapped_column(String(255))
 
@@ -386,9 +354,9 @@ class PolicyRow(Base):
 
     table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
     type: Mapped[str] = mapped_column(String(32), primary_key=True)
-    principal: Mapped[str] = mapped_column(_NAME, primary_key=True)
-    column: Mapped[str] = mapped_column(_NAME, primary_key=True)
-    document: Mapped[str] = mapped_column(_DOCUMENT)
+    principal: Mapped[str] = mapped_column(NAME, primary_key=True)
+    column: Mapped[str] = mapped_column(NAME, primary_key=True)
+    document: Mapped[str] = mapped_column(DOCUMENT)
     created_at: Mapped[int] = mapped_column(BigInteger)
     created_by: Mapped[str | None] = mapped_column(String(255))
 
@@ -399,9 +367,9 @@ class LabelRow(Base):
     __tablename__ = "hw_labels"
 
     # No foreign key: it is one of several tables' ids.
-    object_id: Mapped[str] = mapped_column(_ID, primary_key=True)
-    key: Mapped[str] = mapped_column(_NAME, primary_key=True)
-    value: Mapped[str] = mapped_column(_DOCUMENT)
+    object_id: Mapped[str] = mapped_column(ID, primary_key=True)
+    key: Mapped[str] = mapped_column(NAME, primary_key=True)
+    value: Mapped[str] = mapped_column(DOCUMENT)
     updated_at: Mapped[int] = mapped_column(BigInteger)
     updated_by: Mapped[str | None] = mapped_column(String(255))
 
@@ -415,8 +383,8 @@ class ConsumerLeaseRow(Base):
     __tablename__ = "hw_consumer_leases"
 
     table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
-    branch: Mapped[str] = mapped_column(_NAME, primary_key=True)
-    consumer_id: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    branch: Mapped[str] = mapped_column(NAME, primary_key=True)
+    consumer_id: Mapped[str] = mapped_column(NAME, primary_key=True)
     owner: Mapped[str] = mapped_column(String(255))
     expires_at: Mapped[int] = mapped_column(BigInteger)
 
@@ -433,13 +401,13 @@ class PlaceRow(Base):
     __tablename__ = "hw_places"
     __table_args__ = (Index(None, "kind", "sort_place"), Index(None, "owner"))
 
-    place_hash: Mapped[str] = mapped_column(_HASH, primary_key=True)
-    sharer: Mapped[str] = mapped_column(_ID, primary_key=True)
+    place_hash: Mapped[str] = mapped_column(HASH, primary_key=True)
+    sharer: Mapped[str] = mapped_column(ID, primary_key=True)
     place: Mapped[str] = mapped_column(Text)
-    sort_place: Mapped[str] = mapped_column(_SORT_NAME)
+    sort_place: Mapped[str] = mapped_column(SORT_NAME)
     kind: Mapped[str] = mapped_column(String(16))
-    warehouse: Mapped[str] = mapped_column(_NAME)
-    owner: Mapped[str] = mapped_column(_NAME)
+    warehouse: Mapped[str] = mapped_column(NAME)
+    owner: Mapped[str] = mapped_column(NAME)
 
 
 class OutboxRow(Base):
@@ -451,11 +419,11 @@ class OutboxRow(Base):
     __tablename__ = "hw_outbox"
     __table_args__ = (Index(None, "table_id", "branch", "id"), Index(None, "warehouse"))
 
-    id: Mapped[int] = mapped_column(_SERIAL, primary_key=True, autoincrement=True)
-    warehouse: Mapped[str] = mapped_column(_NAME)
+    id: Mapped[int] = mapped_column(SERIAL, primary_key=True, autoincrement=True)
+    warehouse: Mapped[str] = mapped_column(NAME)
     # No foreign keys: the row of a dropped table outlives the table.
-    table_id: Mapped[str] = mapped_column(_ID)
-    branch: Mapped[str] = mapped_column(_NAME)
+    table_id: Mapped[str] = mapped_column(ID)
+    branch: Mapped[str] = mapped_column(NAME)
     action: Mapped[str] = mapped_column(String(16))
     number: Mapped[int] = mapped_column(BigInteger)
     path: Mapped[str] = mapped_column(Text)
@@ -472,19 +440,19 @@ class EventRow(Base):
     __tablename__ = "hw_events"
     __table_args__ = (Index(None, "position", "id"),)
 
-    id: Mapped[int] = mapped_column(_SERIAL, primary_key=True, autoincrement=True)
+    id: Mapped[int] = mapped_column(SERIAL, primary_key=True, autoincrement=True)
     position: Mapped[int | None] = mapped_column(BigInteger)
     created_at: Mapped[int] = mapped_column(BigInteger)
     # No foreign keys: events outlive what they are about.
-    warehouse: Mapped[str] = mapped_column(_NAME)
+    warehouse: Mapped[str] = mapped_column(NAME)
     type: Mapped[str] = mapped_column(String(32))
     kind: Mapped[str] = mapped_column(String(16))
-    object_id: Mapped[str] = mapped_column(_ID)
-    database: Mapped[str] = mapped_column(_NAME)
-    name: Mapped[str] = mapped_column(_NAME)
+    object_id: Mapped[str] = mapped_column(ID)
+    database: Mapped[str] = mapped_column(NAME)
+    name: Mapped[str] = mapped_column(NAME)
     principal: Mapped[str | None] = mapped_column(String(255))
     outcome: Mapped[str] = mapped_column(String(16))
-    document: Mapped[str] = mapped_column(_DOCUMENT)
+    document: Mapped[str] = mapped_column(DOCUMENT)
 
 
 class EventPositionRow(Base):
@@ -497,7 +465,7 @@ class EventPositionRow(Base):
 
     __tablename__ = "hw_event_positions"
 
-    name: Mapped[str] = mapped_column(_NAME, primary_key=True)
+    name: Mapped[str] = mapped_column(NAME, primary_key=True)
     position: Mapped[int] = mapped_column(BigInteger)
     fence: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     owner: Mapped[str | None] = mapped_column(String(255))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement
 from sqlalchemy.orm import InstrumentedAttribute
 
-from headwater.catalog.sql.database.models import SORT_NAME_LENGTH
+from headwater.catalog.sql.database.column_types import SORT_NAME_LENGTH
 from headwater.catalog.sql.queries.names import first_after
 from headwater.storage.predicate.tree import (
     And,

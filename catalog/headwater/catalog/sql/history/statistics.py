@@ -23,8 +23,9 @@ from sqlalchemy import (
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.principal import current_name
+from headwater.catalog.sql.database.column_types import SORT_NAME_LENGTH
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import SORT_NAME_LENGTH, PartitionRow, SchemaRow
+from headwater.catalog.sql.database.models import PartitionRow, SchemaRow
 from headwater.catalog.sql.database.prepared import (
     Change,
     Prepared,

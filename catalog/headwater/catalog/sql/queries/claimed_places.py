@@ -16,7 +16,8 @@ from enum import StrEnum
 from sqlalchemy import Select, and_, column, delete, func, insert, not_, select, table
 from sqlalchemy.engine import Connection
 
-from headwater.catalog.sql.database.models import SORT_NAME_LENGTH, VERSION_TABLE, PlaceRow
+from headwater.catalog.sql.database.column_types import SORT_NAME_LENGTH
+from headwater.catalog.sql.database.models import VERSION_TABLE, PlaceRow
 from headwater.catalog.sql.queries.names import first_after
 from headwater.storage.errors import Invalid
 from headwater.storage.files.location import Place
