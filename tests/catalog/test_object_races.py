@@ -218,6 +218,44 @@ def test_a_grant_that_has_begun_ends_before_its_table_goes(
     assert _rows(migrated_url, "hw_grants") == 0
 
 
+def test_a_grant_on_a_name_that_another_thing_gets_meanwhile_is_given_to_neither(
+    replicas: list[SqlCatalog], migrated_url: str, orders_schema: Schema
+) -> None:
+    table, later = Identifier("sales", "brief"), Identifier("sales", "later")
+    target = PermissionTarget(TargetType.TABLE, "sales", "brief")
+    replicas[0].tables.create(table, orders_schema)
+    renaming: list[Future[None]] = []
+    was_renamed: list[bool] = []
+
+    def rename() -> None:
+        replicas[1].tables.rename(table, later)
+        replicas[1].tables.create(table, orders_schema)
+
+    with ThreadPoolExecutor(1) as pool:
+
+        def rename_meanwhile(_: Any, __: Any, statement: str, *___: Any) -> None:
+            # The statement that locks the row whose name has been looked up.
+            locks = statement.startswith("SELECT hw_tables.id") and "hw_tables.id = " in statement
+            if locks and not renaming:
+                renaming.append(pool.submit(rename))
+                # Time enough to end, for a rename that does not wait for the grant.
+                wait(renaming, timeout=0.5)
+                was_renamed.append(renaming[0].done())
+
+        event.listen(Engine, "before_cursor_execute", rename_meanwhile)
+        try:
+            replicas[0].permissions.grant(Grant(target, Access.SELECT, "ada"))
+            is_granted = True
+        except NotFound:
+            is_granted = False
+        finally:
+            event.remove(Engine, "before_cursor_execute", rename_meanwhile)
+        renaming[0].result()
+    # On SQLite one waits for the other, and the grant stays with the table that it is for.
+    assert is_granted is not was_renamed[0]
+    assert _rows(migrated_url, "hw_grants") == is_granted
+
+
 def test_labels_of_many_are_all_kept_up_to_their_number_and_go_with_the_table(
     replicas: list[SqlCatalog], migrated_url: str, orders_schema: Schema
 ) -> None:

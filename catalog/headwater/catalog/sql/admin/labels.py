@@ -104,15 +104,7 @@ class SqlLabels:
 
     def _locked(self, connection: Connection, entity: Entity) -> str:
         """The entity's id; neither it nor its labels change until the transaction ends."""
-        object_id = locked_object_id(connection, self._context, entity.target, alone=True)
-        # It may have been put away or renamed while its lock was waited for.
-        if find_object_id(connection, self._context, entity.target) != object_id:
-            raise NotFound(
-                f"{entity} is being dropped and created again; retry",
-                resource_type=ResourceType(entity.type.value),
-                resource_name=entity.name,
-            )
-        return object_id
+        return locked_object_id(connection, self._context, entity.target, alone=True)
 
     def _record(
         self, connection: Connection, type_: EventType, entity: Entity, object_id: str, key: str

@@ -72,7 +72,7 @@ def locked_object_id(
     *,
     alone: bool = False,
 ) -> str:
-    """The target's id; it is not dropped until the transaction ends.
+    """The target's id; it is neither dropped nor renamed until the transaction ends.
 
     Args:
         connection: A connection in a write transaction.
@@ -81,18 +81,20 @@ def locked_object_id(
         alone: True if no other transaction may hold it so meanwhile.
 
     Raises:
-        NotFound: There is no such target (DATABASE, TABLE, VIEW, FUNCTION).
+        NotFound: There is no such target, or another is taking its name (DATABASE, TABLE, VIEW,
+            FUNCTION).
     """
     object_id = find_object_id(connection, context, target)
     if object_id == NO_OBJECT:
         hold_warehouse(connection, context)
         return object_id
     row = _MODELS[target.type]
-    locked = connection.execute(
+    connection.execute(
         select(row.id).where(row.id == object_id).with_for_update(read=not alone, key_share=True)
     ).scalar_one_or_none()
-    if locked is None:
-        raise _not_found(target)
+    # It may have been dropped, put away or renamed while its lock was waited for.
+    if find_object_id(connection, context, target) != object_id:
+        raise _not_found(target, "was dropped and created again meanwhile; retry")
     return object_id
 
 
@@ -110,14 +112,14 @@ def subject_of(context: CatalogContext, target: PermissionTarget, object_id: str
     return Subject(ObjectKind.DATABASE, target.database, object_id)
 
 
-def _not_found(target: PermissionTarget) -> NotFound:
+def _not_found(target: PermissionTarget, what: str = "does not exist") -> NotFound:
     database = target.database or ""
     name = target.table or target.view or target.function
     if name is None:
         return database_not_found(database)
     kind = ResourceType.TABLE if target.table else ResourceType(target.type.value)
     return NotFound(
-        f"{kind.value.lower()} {Identifier(database, name)} does not exist",
+        f"{kind.value.lower()} {Identifier(database, name)} {what}",
         resource_type=kind,
         resource_name=name,
     )
