@@ -66,11 +66,13 @@ def test_the_second_query_of_the_same_files_needs_no_merge(
     second = lake.table(upserted)
     assert is_native(second)
     assert rows(first) == rows(second) == expected_rows(numbered)
-    frame = lake.sql("SELECT name FROM db.t WHERE name LIKE 'second%' AND part = '0'")
+    frame = lake.sql("SELECT name FROM db.t WHERE part = '0'")
     assert is_native(frame)
-    assert rows(frame) == [("second-30",), ("second-33",), ("second-39",)]
+    assert [row for row in rows(frame) if str(row[0]).startswith("second")] == [
+        ("second-30",), ("second-33",), ("second-39",)
+    ]  # fmt: skip
     (read,) = lake.last_query
-    assert (read.files, read.native_files) == (3, 3)
+    assert (read.files, read.native_files) == (4, 4)
     measured = read.measured()
     assert measured is not None
     assert (measured.files, measured.bytes) == (read.files, read.bytes)
@@ -105,11 +107,14 @@ def test_a_query_that_names_a_table_twice_is_one(lake: SparkLake, upserted: str)
 
 
 @pytest.mark.modes
-def test_few_keys_are_looked_up_without_a_merge_of_all(lake: SparkLake, upserted: str) -> None:
+def test_rows_that_a_condition_leaves_are_looked_up_by_workers(
+    lake: SparkLake, upserted: str
+) -> None:
     for _ in range(3):
-        frame = lake.sql("SELECT name FROM db.t WHERE id = 33")
-        assert "MapInArrow" in plan(frame)
-        assert rows(frame) == [("second-33",)]
+        for condition in ("id = 33", "name = 'second-33'"):
+            frame = lake.sql(f"SELECT name FROM db.t WHERE {condition}")
+            assert "MapInArrow" in plan(frame)
+            assert rows(frame) == [("second-33",)]
 
 
 @pytest.mark.modes

@@ -61,16 +61,12 @@ class LiveRowsCache:
         has_jvm = getattr(spark, "_jsparkSession", None) is not None
         return LiveRowsCache(size if has_jvm else 0, threads)
 
-    def find(
-        self, storage: TableStorage, splits: Sequence[Split], *, few_keys: bool
-    ) -> list[_Found | None]:
+    def find(self, storage: TableStorage, splits: Sequence[Split]) -> list[_Found | None]:
         """The live rows of splits, by the names of those of their files that have others, too.
 
         Args:
             storage: The table.
             splits: Splits whose rows are merged, or have deletion vectors.
-            few_keys: True if a query reads the rows of some keys alone: then rows that are merged
-                are not looked for.
 
         Returns:
             For each split; None where they are not known, or would take too much memory.
@@ -92,7 +88,7 @@ class LiveRowsCache:
                 found.append(known)
                 if known is not None:
                     self._kept.move_to_end(key)
-                elif split.is_raw or (merges and not few_keys and self._is_seen(key, storage)):
+                elif split.is_raw or (merges and self._is_seen(key, storage)):
                     missing.append(at)
         if not missing:
             return found

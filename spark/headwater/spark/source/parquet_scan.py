@@ -71,7 +71,7 @@ def divide(
     columns: Sequence[str],
     live_rows: LiveRowsCache,
     *,
-    few_keys: bool,
+    selective: bool,
 ) -> Division:
     """Divide splits between the readers.
 
@@ -80,7 +80,9 @@ def divide(
         splits: From `plan_snapshot`.
         columns: The columns wanted.
         live_rows: Tells the live rows of splits that are not read as they are.
-        few_keys: As `LiveRowsCache.find` has it.
+        selective: True if a condition leaves out rows of the partitions that are read: the workers
+            look up those that fulfil it, sooner than Spark's own scan asks of each whether it is
+            live.
 
     Raises:
         CorruptData: As `LiveRowsCache.find`.
@@ -107,12 +109,14 @@ def divide(
         and all(_scannable(storage, split, file, columns) for file in split.files)
     ]
     native = {id(split) for split in scannable if _stands(storage, split)}
-    others = [
-        split for split in scannable if id(split) not in native and _is_told_apart(storage, split)
-    ]
     found: dict[str, LiveRows] = {}
+    others = [
+        split
+        for split in scannable
+        if not selective and id(split) not in native and _is_told_apart(storage, split)
+    ]
     if others:
-        each = live_rows.find(storage, others, few_keys=few_keys)
+        each = live_rows.find(storage, others)
         for split, rows in zip(others, each, strict=True):
             if rows is not None:
                 native.add(id(split))

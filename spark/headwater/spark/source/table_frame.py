@@ -89,9 +89,9 @@ def divide_rows(session: CatalogSession, rows: Rows, columns: Sequence[str]) -> 
         columns: The columns that Spark's own scan would have to read.
     """
     if isinstance(rows, Scan) and not isinstance(rows, BranchScan) and not rows.is_served:
-        keys = set(rows.storage.schema.primary_keys) - set(rows.storage.schema.partition_keys)
-        few_keys = rows.predicate is not None and not keys.isdisjoint(_narrowing(rows.predicate))
-        return divide(rows.storage, rows.splits, columns, session.live_rows, few_keys=few_keys)
+        others = set(rows.storage.schema.field_by_name) - set(rows.storage.schema.partition_keys)
+        selective = rows.predicate is not None and not others.isdisjoint(_narrowing(rows.predicate))
+        return divide(rows.storage, rows.splits, columns, session.live_rows, selective=selective)
     return Division((), rows.splits)
 
 
