@@ -322,6 +322,3 @@ def test_the_time_is_one_that_makes_sense() -> None:
     for wrong in ("59", "3601", "soon"):
         with pytest.raises(Invalid, match="signed_request_seconds"):
             load_settings({"signed_request_seconds": wrong})
-    shared = {"data_token_seconds": "7200", "data_token_shares_warehouse_credentials": "true"}
-    with pytest.raises(Invalid, match="sign requests by themselves"):
-        load_settings({**shared, "signed_request_seconds": "900"})

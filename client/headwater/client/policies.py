@@ -55,14 +55,14 @@ class RestPolicies:
             answer = self._requests.post(AuthTableQueryResponse, AuthTableQueryRequest(), *path)
         except Forbidden:
             # Not all columns may be read; the server knows which.
-            return TableAccess(reader=reader, files_withheld=True)
+            return TableAccess(reader=reader)
         # What is empty says nothing (`TableQueryAuthResult.java`).
         filters = tuple(text for text in answer.filter or () if text)
         masks = {name: text for name, text in (answer.column_masking or {}).items() if text}
         restriction = Restriction(filters, masks)
         if not restriction:
             return ALL_OF_IT
-        return TableAccess(restriction, reader, files_withheld=True)
+        return TableAccess(restriction, reader)
 
     def create(self, identifier: Identifier, policy: Policy) -> None:
         """Create a policy."""

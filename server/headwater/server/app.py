@@ -231,8 +231,7 @@ async def _docs(request: Request) -> HTMLResponse:
 def _data_tokens(settings: ServerSettings, runtime: Runtime) -> DataTokens | None:
     if settings.data_token_seconds is None:
         return None
-    shares = settings.data_token_shares_warehouse_credentials
-    return DataTokens(settings.data_token_seconds, shares_credentials=shares, runtime=runtime)
+    return DataTokens(settings.data_token_seconds, runtime)
 
 
 def _lifespan(

@@ -82,14 +82,11 @@ class DataTokens:
 
     Args:
         seconds: The lifetime. Clients ask anew an hour before the end, so it is more than that.
-        shares_credentials: Give out the warehouse's own credentials instead, which reach everything
-            that the server does.
         runtime: The clock.
     """
 
-    def __init__(self, seconds: int, *, shares_credentials: bool, runtime: Runtime) -> None:
+    def __init__(self, seconds: int, runtime: Runtime) -> None:
         self._seconds = seconds
-        self._shares_credentials = shares_credentials
         self._runtime = runtime
         # Half the time for which no client wants another one yet.
         self._kept: RecentAnswers[DataToken] = RecentAnswers(
@@ -112,9 +109,6 @@ class DataTokens:
             Forbidden, Unavailable: The store's security token service refuses, or does not answer.
         """
         expires_at = self._runtime.now_millis() + self._seconds * 1000
-        if self._shares_credentials:
-            sent = {k: v for k, v in options.items() if not k.startswith(SECRET_PREFIX)}
-            return DataToken(client_storage_options(sent), expires_at)
         place = Place.of(location)
         harmless = {
             name: value

@@ -13,23 +13,20 @@ from headwater.storage.errors import Forbidden
 __all__ = ["may_write_files", "refuse_hidden_partitions", "refuse_withheld_files"]
 
 
-def refuse_withheld_files(catalog: Catalog, name: Identifier, *, reaches_all: bool) -> None:
+def refuse_withheld_files(catalog: Catalog, name: Identifier) -> None:
     """Refuse the files of a table of which policies show the caller only a part.
 
     Args:
         catalog: The table's.
         name: The table.
-        reaches_all: True if what is given opens the warehouse's other tables, too.
 
     Raises:
         Forbidden: Policies restrict what the caller sees.
     """
-    access = catalog.policies.access(name)
-    if access.restriction or (reaches_all and access.files_withheld):
-        which = f"table {name}" if access.restriction else "another table of its warehouse"
+    if catalog.policies.access(name).restriction:
         raise Forbidden(
-            f"policies restrict what you see of {which}, and a token for the files of {name} would "
-            f"show all of it; read rows with POST …/tables/{name.name}/read"
+            f"policies restrict what you see of table {name}, and a token for its files would show "
+            f"all of it; read rows with POST …/tables/{name.name}/read"
         )
 
 

@@ -171,8 +171,6 @@ class ServerSettings(BaseSettings):
         data_token_seconds: Give credentials of this lifetime for one table's files to clients that
             ask for its data token, from the store's security token service; None gives none.
             Clients ask anew an hour before the end, so it is more than that.
-        data_token_shares_warehouse_credentials: Hand out the warehouse's own storage options
-            instead, credentials included, which reach all that the server reaches.
         signed_request_seconds: Sign requests to the files of tables for clients, good for so many
             seconds, where a warehouse's store has no security token service; None signs none.
         read_concurrency: The most reads that each server process does at a time for callers who
@@ -249,7 +247,6 @@ class ServerSettings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storage_options: dict[str, SecretStr] = Field(default_factory=dict)
     data_token_seconds: int | None = Field(default=None, gt=3600, le=366 * 24 * 3600)
-    data_token_shares_warehouse_credentials: bool = False
     signed_request_seconds: int | None = Field(default=None, ge=60, le=3600)
     read_concurrency: int = Field(default=4, ge=1, le=1000)
     read_batch_rows: int = Field(default=16_384, ge=1, le=1_048_576)
@@ -298,18 +295,8 @@ class ServerSettings(BaseSettings):
                     f"'{name}' is not a warehouse name: use letters, digits, dots, dashes and "
                     "underscores, a letter or digit first"
                 )
-        seconds, shares = self.data_token_seconds, self.data_token_shares_warehouse_credentials
-        if seconds is None and shares:
-            raise ValueError(
-                "data_token_shares_warehouse_credentials needs data_token_seconds: how long a "
-                "client may use what it got before it asks again"
-            )
-        if shares and self.signed_request_seconds is not None:
-            raise ValueError(
-                "with data_token_shares_warehouse_credentials clients sign requests by themselves; "
-                "leave signed_request_seconds out"
-            )
-        if seconds is not None and seconds > LONGEST_SECONDS and not shares:
+        seconds = self.data_token_seconds
+        if seconds is not None and seconds > LONGEST_SECONDS:
             raise ValueError(
                 f"setting 'data_token_seconds': a store's security token service gives credentials "
                 f"for {LONGEST_SECONDS} s at most, not for {seconds} s"

@@ -157,13 +157,10 @@ class TableAccess:
     Attributes:
         restriction: The row filters and column masks; empty for all rows and values.
         reader: Has a server read what is shown; None where the caller reads the files itself.
-        files_withheld: True if the caller gets no token for the files: those of a warehouse have
-            one in common, and of some table there not all is shown.
     """
 
     restriction: Restriction = field(default_factory=Restriction)
     reader: RowReader | None = None
-    files_withheld: bool = False
 
 
 ALL_OF_IT = TableAccess()

@@ -262,9 +262,7 @@ def get_table_token(
     that `/v1/config` returns. Whoever is shown only a part of the table is answered 403.
     """
     info = catalog.tables.get(name)
-    # The warehouse's own credentials open its other tables, too.
-    is_shared = services.settings.data_token_shares_warehouse_credentials
-    refuse_withheld_files(catalog, name, reaches_all=is_shared)
+    refuse_withheld_files(catalog, name)
     if services.data_tokens is None:
         raise Unsupported(
             "this server hands out no data tokens; do not set data-token.enabled, and give the "
@@ -302,7 +300,7 @@ def sign_table_requests(
     the steps of S3's multipart upload of one file.
     """
     info = catalog.tables.get(name)
-    refuse_withheld_files(catalog, name, reaches_all=False)
+    refuse_withheld_files(catalog, name)
     seconds = services.settings.signed_request_seconds
     if seconds is None or not can_sign(catalog) or not isinstance(catalog, SqlCatalog):
         raise Unsupported(

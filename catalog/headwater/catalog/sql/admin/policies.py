@@ -26,7 +26,7 @@ from headwater.catalog.model.policy_rules import NULL_TRANSFORM, QUERY_AUTH, can
 from headwater.catalog.model.policy_subjects import policy_subjects
 from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import DatabaseRow, PolicyRow, TableRow
+from headwater.catalog.sql.database.models import PolicyRow
 from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.lookup import find_table, latest_schema, lock_branch
@@ -103,24 +103,10 @@ class SqlPolicies:
             table_id = find_table(connection, self._context, identifier).id
             policies = _policies_of(connection, table_id, subjects)
             if not policies:
-                withheld = self._is_restricted(connection, subjects)
-                return TableAccess(files_withheld=True) if withheld else ALL_OF_IT
+                return ALL_OF_IT
             schema = latest_schema(connection, table_id, identifier)
         restriction = _restriction(identifier, policies, schema)
-        return TableAccess(restriction, files_withheld=True)
-
-    def _is_restricted(self, connection: Connection, subjects: Sequence[str]) -> bool:
-        """True if a policy on any table of the warehouse, dropped ones included, names them."""
-        query = (
-            select(PolicyRow.table_id)
-            .join(TableRow, TableRow.id == PolicyRow.table_id)
-            .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
-            .where(
-                DatabaseRow.warehouse == self._context.warehouse, PolicyRow.principal.in_(subjects)
-            )
-            .limit(1)
-        )
-        return connection.execute(query).first() is not None
+        return TableAccess(restriction)
 
     def create(self, identifier: Identifier, policy: Policy) -> None:
         """Record a policy of a table whose readers ask what they may see."""
