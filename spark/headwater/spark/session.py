@@ -8,11 +8,17 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["ensure_interpreter", "local_session", "session_at", "session_settings"]
+__all__ = [
+    "ensure_interpreter",
+    "local_session",
+    "release_frame",
+    "session_at",
+    "session_settings",
+]
 
 _VARIABLE = "PYSPARK_PYTHON"
 
@@ -99,6 +105,17 @@ def ensure_interpreter(spark: SparkSession) -> None:
             f"unset {_VARIABLE}, or set it to that, before the session starts"
         )
     context.pythonExec = sys.executable
+
+
+def release_frame(frame: DataFrame) -> None:
+    """Let Spark forget a frame that nobody uses any more.
+
+    As long as Python holds it, until its garbage is next collected, executors keep the rows that
+    its job exchanged, and a cluster with dynamic allocation keeps the executors.
+    """
+    context = getattr(frame.sparkSession, "_sc", None)
+    if context is not None:
+        context._gateway.detach(frame._jdf)
 
 
 def session_settings(spark: SparkSession, prefix: str) -> dict[str, str]:

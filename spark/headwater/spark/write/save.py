@@ -15,6 +15,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.errors import own_errors
 from headwater.spark.options import WriteOptions
+from headwater.spark.session import release_frame
 from headwater.spark.write.change_tasks import ChangeWriter
 from headwater.spark.write.tasks import BatchWriter, task_outcome
 from headwater.storage.errors import HeadwaterError
@@ -38,8 +39,12 @@ def save_frame(session: CatalogSession, frame: DataFrame, options: WriteOptions)
     names = frame.columns
     # PySpark looks up each column by its name, in which dots and backquotes have a meaning.
     numbered = frame.toDF(*map(str, range(len(names))))
-    with own_errors():
-        rows = numbered.mapInArrow(partial(task_outcome, writer, names), "outcome BINARY").collect()
+    outcomes = numbered.mapInArrow(partial(task_outcome, writer, names), "outcome BINARY")
+    try:
+        with own_errors():
+            rows = outcomes.collect()
+    finally:
+        release_frame(outcomes)
     messages: list[WriterCommitMessage | None] = []
     failure: HeadwaterError | None = None
     for row in rows:
