@@ -1,11 +1,7 @@
-"""Headwater's side: JSON requests, one a line, on standard input; a JSON line answers each."""
+"""Headwater's side, see `answers`."""
 
 from __future__ import annotations
 
-import json
-import resource
-import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.dataset import dataset
 
+from benchmarks.engine.answers import answer_requests
 from headwater.catalog.table.table import Table
 from headwater.client import connect
 
@@ -169,39 +166,5 @@ STEPS = {
 }
 
 
-def _memory(name: str) -> int:
-    """Bytes of memory that the process holds: now, or at most since it began.
-
-    What `getrusage` tells is at least what the process held that started this one.
-    """
-    lines = Path("/proc/self/status").read_text().splitlines()
-    found = next(line for line in lines if line.startswith(f"{name}:"))
-    return int(found.split()[1]) * 1024
-
-
-def main() -> None:
-    """Prepare each step, then time it.
-
-    The peak of memory is that of the process: it is the step's own in a process of its own.
-    """
-    for line in sys.stdin:
-        request = json.loads(line)
-        work = STEPS[request["step"]](request)
-        before = _memory("VmRSS")
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        start = time.perf_counter()
-        rows = work()
-        seconds = time.perf_counter() - start
-        done = resource.getrusage(resource.RUSAGE_SELF)
-        answer = {
-            "seconds": seconds,
-            "user": done.ru_utime - used.ru_utime,
-            "system": done.ru_stime - used.ru_stime,
-            "rows": rows,
-            "bytes": max(0, _memory("VmHWM") - before),
-        }
-        print(json.dumps(answer), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer_requests(STEPS)

@@ -1,16 +1,14 @@
-"""pypaimon's side, run by the interpreter of its environment: as `client`, without memory."""
+"""pypaimon's side, run by the interpreter of its environment."""
 
 from __future__ import annotations
 
-import json
-import resource
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 from pypaimon import CatalogFactory
+
+from benchmarks.engine.answers import answer_requests
 
 
 def _table(request: dict[str, Any]) -> Any:
@@ -42,24 +40,5 @@ def scan(request: dict[str, Any]) -> Callable[[], int]:
     return work
 
 
-def main() -> None:
-    for line in sys.stdin:
-        request = json.loads(line)
-        work = {"write": write, "scan": scan}[request["step"]](request)
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        start = time.perf_counter()
-        rows = work()
-        seconds = time.perf_counter() - start
-        done = resource.getrusage(resource.RUSAGE_SELF)
-        answer = {
-            "seconds": seconds,
-            "user": done.ru_utime - used.ru_utime,
-            "system": done.ru_stime - used.ru_stime,
-            "rows": rows,
-            "bytes": 0,
-        }
-        print(json.dumps(answer), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer_requests({"write": write, "scan": scan})

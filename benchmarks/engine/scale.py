@@ -33,7 +33,7 @@ __all__ = ["TableScale"]
 
 _TABLE = "bench.orders"
 _RUST = Path(".interop/pypaimon-rust/bin/python").absolute()
-_RUST_CLIENT = Path(__file__).parent / "pypaimon_rust_client.py"
+_RUST_CLIENT = "benchmarks.engine.pypaimon_rust_client"
 _FEW_FILES = 10
 _FIRST_DAY = dt.date(2020, 1, 1)
 _COLUMNS = pa.schema(
@@ -133,7 +133,7 @@ class TableScale:
     def _rust_plan(self, folder: Path) -> float:
         request = {"step": "plan", "warehouse": str(folder / WAREHOUSE_FOLDER)}
         done = subprocess.run(
-            [str(_RUST), str(_RUST_CLIENT)],
+            [str(_RUST), "-m", _RUST_CLIENT],
             input=json.dumps(request),
             capture_output=True,
             text=True,

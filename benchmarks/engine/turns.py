@@ -23,7 +23,6 @@ from headwater.client.connect import WAREHOUSE_FOLDER
 
 __all__ = ["Client", "Run", "Side", "ask", "in_turns", "one_by_one"]
 
-_HERE = Path(__file__).parent
 _CLIENTS = Path(".interop").absolute()
 _MEBIBYTE = 1024**2
 
@@ -105,8 +104,8 @@ class Client:
         if name == "headwater":
             command = [sys.executable, "-m", "benchmarks.engine.client"]
         else:
-            script = f"{name.replace('-', '_')}_client.py"
-            command = [str(_CLIENTS / name / "bin/python"), str(_HERE / script)]
+            module = f"benchmarks.engine.{name.replace('-', '_')}_client"
+            command = [str(_CLIENTS / name / "bin/python"), "-m", module]
         # A file, for a pipe that nobody reads fills up.
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
