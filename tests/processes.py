@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["ServerProcess", "run_command", "run_function", "serving"]
+__all__ = ["ServerProcess", "address_in", "run_command", "run_function", "serving"]
 
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(["__main__", "tests.preloaded"])
@@ -102,15 +102,26 @@ def serving(
         settings, serve, arguments: As for `ServerProcess`.
     """
     with ServerProcess(settings, serve, *arguments) as process:
-        first = process.stderr.readline()
+        address = address_in(process.stderr)
         with ThreadPoolExecutor(1) as drain:
             # Nobody reads the rest: let it go rather than fill the pipe.
             drain.submit(process.stderr.read)
             try:
-                yield json.loads(first)["message"].rpartition(" ")[2]
+                yield address
             finally:
                 process.send_signal(signal.SIGTERM)
                 process.wait()
+
+
+def address_in(log: Iterable[str]) -> str:
+    """Read a server's log, line by line, until it says where it listens; that address.
+
+    What a server does on the side, such as sending its events, may be told of before.
+    """
+    told = (str(json.loads(line).get("message")) for line in log)
+    serving = next((message for message in told if message.startswith("serving ")), None)
+    assert serving is not None, "the server ended"
+    return serving.rpartition(" ")[2]
 
 
 def run_command(

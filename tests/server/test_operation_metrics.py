@@ -9,11 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from tests import plain_http
+from tests.processes import address_in
 from tests.server.test_metrics import counts
 
 from headwater.catalog.sql import SqlCatalog
@@ -169,9 +169,8 @@ def _of_workers(tmp_path: Path, workers: int) -> Mapping[tuple[str, ...], float]
     ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
-        lines: Any = (json.loads(line) for line in server.stderr)
-        told = (str(line.get("message")) for line in lines)
-        address = next(line for line in told if line.startswith("serving ")).rpartition(" ")[2]
+        address = address_in(server.stderr)
+        told = (str(json.loads(line).get("message")) for line in server.stderr)
         for _ in range(workers):
             next(line for line in told if line == "Application startup complete.")
         for number in range(12):

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import httpx
 import pytest
 from tests import plain_http
-from tests.processes import ServerProcess
+from tests.processes import ServerProcess, address_in
 from tests.server import gated_server
 
 from headwater.catalog.model.identifier import Identifier
@@ -55,13 +55,7 @@ def process(request: pytest.FixtureRequest, tmp_path: Path, gate: Path) -> Itera
 def running(process: Process) -> str:
     """The server's address."""
     assert process.stderr is not None
-    for line in process.stderr:
-        message = str(json.loads(line).get("message"))
-        if message.startswith("serving "):
-            address = message.rpartition(" ")[2]
-            break
-    else:
-        pytest.fail("the server ended")
+    address = address_in(process.stderr)
     _until(lambda: _answers(address))
     return address
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from tests import plain_http
 from tests.conftest import NewSqlite
-from tests.processes import ServerProcess
+from tests.processes import ServerProcess, address_in
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.events.feed import EventFeed
@@ -287,12 +287,9 @@ def _serve_with_short_lease(settings: Mapping[str, object]) -> None:
 
 
 def _address(process: ServerProcess) -> str:
-    for line in process.stderr:
-        message = str(json.loads(line).get("message"))
-        if message.startswith("serving "):
-            threading.Thread(target=process.stderr.read, daemon=True).start()
-            return message.rpartition(" ")[2]
-    pytest.fail("the server ended")
+    address = address_in(process.stderr)
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    return address
 
 
 @pytest.mark.parametrize("sink", ["webhook", pytest.param("file", marks=pytest.mark.slow)])

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 from tests import plain_http
 from tests.conftest import NewSqlite
+from tests.processes import address_in
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.client import connect
@@ -496,8 +497,8 @@ def test_a_server_as_it_is_started_sends_its_traces(tmp_path: Path, collector: C
             [*command, "--workers", str(count)], env=variables, stderr=subprocess.PIPE, text=True
         ) as server:
             assert server.stderr is not None
+            address = address_in(server.stderr)
             told = (str(json.loads(line).get("message")) for line in server.stderr)
-            address = next(line for line in told if line.startswith("serving ")).split()[-1]
             for _ in range(count):
                 next(line for line in told if line == "Application startup complete.")
             plain_http.get(f"{address}/v1/main/databases", headers={"x-request-id": f"n{count}"})

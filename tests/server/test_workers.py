@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests import plain_http
+from tests.processes import address_in
 from tests.server.test_metrics import counts
 
 from headwater.server.settings import load_settings
@@ -39,9 +40,8 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_their_counts_add_up_and_one_that_dies_is_replaced(server: subprocess.Popen[str]) -> None:
     assert server.stderr is not None
+    address = address_in(server.stderr)
     lines = (json.loads(line) for line in server.stderr)
-    started = next(line for line in lines if str(line.get("message")).startswith("serving "))
-    address = started["message"].rpartition(" ")[2]
     first = {_starting(lines), _starting(lines)}
     assert len(first) == 2
     assert server.pid not in first
@@ -71,12 +71,8 @@ def test_workers_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
     """And do not hold its port."""
     with subprocess.Popen(_command(tmp_path), stderr=subprocess.PIPE, text=True) as started:
         assert started.stderr is not None
+        address = address_in(started.stderr)
         lines = (json.loads(line) for line in started.stderr)
-        address = next(
-            line["message"].rpartition(" ")[2]
-            for line in lines
-            if str(line.get("message")).startswith("serving ")
-        )
         assert len({_starting(lines), _starting(lines)}) == 2
         plain_http.get(f"{address}/healthz", timeout=120).raise_for_status()
         started.kill()
