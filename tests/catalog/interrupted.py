@@ -1,14 +1,10 @@
-"""Commits that others come before, and processes that die between two changes of files."""
+"""Commits that others come before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, SnapshotPointer
 
@@ -59,33 +55,3 @@ class Overtaken:
         self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
     ) -> CommitAnswer:
         return self.inner.commit(snapshot, base, statistics)
-
-
-class Killed(BaseException):
-    """The process died."""
-
-
-@dataclass
-class MortalFiles(LocalFileAccess):
-    """Local files whose process dies at its nth change."""
-
-    left: int = 10**9
-
-    def _change(self) -> None:
-        if self.left <= 0:
-            raise Killed
-        self.left -= 1
-
-    def delete(self, path: str) -> None:
-        self._change()
-        super().delete(path)
-
-    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self._change()
-        super().write(path, data, durable=durable)
-
-    @contextmanager
-    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        self._change()
-        with super().open_output(path) as output:
-            yield output

@@ -20,6 +20,7 @@ import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from tests.catalog.databases import on_databases
 from tests.catalog.saved_state import SavedState
+from tests.dying_files import Killed, SteppedFiles
 
 from headwater.catalog.model.branches import branch_of
 from headwater.catalog.model.identifier import Identifier
@@ -40,10 +41,6 @@ MEETINGS = 25
 Truth: TypeAlias = dict[str, tuple[list[str | None], list[str], list[str]]]
 
 
-class Killed(BaseException):
-    """The process is no more."""
-
-
 class Steps:
     """Counts the steps that a death can fall between, and dies at the chosen one."""
 
@@ -58,34 +55,14 @@ class Steps:
                 raise Killed
 
 
-class DyingFiles(LocalFileAccess):
-    """The local disk, with a step before and after each change."""
-
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
-
-    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self._steps.step()
-        super().write(path, data, durable=durable)
-        self._steps.step()
-
-    def write_if_absent(self, path: str, data: bytes) -> bool:
-        self._steps.step()
-        written = super().write_if_absent(path, data)
-        self._steps.step()
-        return written
-
-    def delete(self, path: str) -> None:
-        self._steps.step()
-        super().delete(path)
-        self._steps.step()
+class DyingFiles(SteppedFiles):
+    """The local disk, on which the removal of a folder can be cut off, too."""
 
     def delete_tree(self, directory: str) -> None:
         # As a death in the middle leaves it: one file less.
         for status in self.walk(directory):
             self.delete(status.path)
         super().delete_tree(directory)
-        self._steps.step()
 
 
 class MeddledFiles(LocalFileAccess):
@@ -145,7 +122,7 @@ class Place:
     def dies(self, step: int, operation: Callable[[SqlCatalog], None]) -> bool:
         """Whether the operation died; False when it has fewer steps and ended well."""
         steps = Steps()
-        catalog = self.open(DyingFiles(steps))
+        catalog = self.open(DyingFiles(steps.step))
         event.listen(Engine, "commit", steps.step)
         steps.die_at = step
         try:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.catalog.interrupted import Killed, MortalFiles, Racing
+from tests.catalog.interrupted import Racing
+from tests.dying_files import Killed, MortalFiles
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect

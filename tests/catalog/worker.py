@@ -19,12 +19,12 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, event
 from tests.compiled_statements import share_compiled_statements
+from tests.dying_files import SteppedFiles
 from tests.forks import serve_forks
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.table.table import Table
-from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.change import AddColumn, SetOption
 from headwater.storage.schema.table_schema import Schema
@@ -49,36 +49,10 @@ class Steps:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class CrashingFiles(LocalFileAccess):
-    """The local disk, with a step before and after each change."""
-
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
-
-    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self._steps.step()
-        super().write(path, data, durable=durable)
-        self._steps.step()
-
-    def write_if_absent(self, path: str, data: bytes) -> bool:
-        self._steps.step()
-        written = super().write_if_absent(path, data)
-        self._steps.step()
-        return written
-
-    def delete(self, path: str) -> None:
-        self._steps.step()
-        super().delete(path)
-
-    def delete_tree(self, directory: str) -> None:
-        self._steps.step()
-        super().delete_tree(directory)
-        self._steps.step()
-
-
 def crash(url: str, location: str, operation: str, step: str, snapshot_json: str) -> None:
     steps = Steps()
-    catalog = SqlCatalog.open(url, warehouse="main", location=location, files=CrashingFiles(steps))
+    files = SteppedFiles(steps.step)
+    catalog = SqlCatalog.open(url, warehouse="main", location=location, files=files)
 
     # Before the database is told to commit; what follows the commit is the next step's "before".
     def on_commit(_: Connection) -> None:

@@ -18,12 +18,12 @@ import uvicorn
 from sqlalchemy import Connection, Engine, event
 from tests.catalog.worker import warm_up
 from tests.compiled_statements import share_compiled_statements
+from tests.dying_files import SteppedFiles
 from tests.forks import serve_forks
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.server.app import create_app
 from headwater.server.settings import ServerSettings
-from headwater.storage.files.local import LocalFileAccess
 
 
 class Steps:
@@ -43,27 +43,10 @@ class Steps:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-class CrashingFiles(LocalFileAccess):
-    """The local disk, with a step before and after each change."""
-
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
-
-    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self._steps.step()
-        super().write(path, data, durable=durable)
-        self._steps.step()
-
-    def write_if_absent(self, path: str, data: bytes) -> bool:
-        self._steps.step()
-        written = super().write_if_absent(path, data)
-        self._steps.step()
-        return written
-
-
 def main(url: str, location: str, port: str, trigger: str) -> None:
     steps = Steps(Path(trigger))
-    catalog = SqlCatalog.open(url, warehouse="main", location=location, files=CrashingFiles(steps))
+    files = SteppedFiles(steps.step)
+    catalog = SqlCatalog.open(url, warehouse="main", location=location, files=files)
 
     # Before the database is told to commit; what follows the commit is the next step's "before".
     def on_commit(_: Connection) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from tests.dying_files import Killed, MortalFiles
 
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Conflict, CorruptData, Invalid, Unavailable
-from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.index.index_file import (
     DELETION_VECTORS,
     HASH,
@@ -237,35 +237,6 @@ def test_no_deletion_of_rows_is_lost(new_table: NewTable) -> None:
 
 
 # What is left behind --------------------------------------------------------------------------
-
-
-class Killed(BaseException):
-    """The process died."""
-
-
-@dataclass
-class MortalFiles(LocalFileAccess):
-    """Local files that fail at their nth change, and from then on."""
-
-    error: BaseException = field(default_factory=Killed)
-    left: int = 10**9
-
-    def _change(self) -> None:
-        if self.left <= 0:
-            raise self.error
-        self.left -= 1
-
-    def delete(self, path: str) -> None:
-        self._change()
-        super().delete(path)
-
-    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self._change()
-        super().write(path, data, durable=durable)
-
-    def write_if_absent(self, path: str, data: bytes) -> bool:
-        self._change()
-        return super().write_if_absent(path, data)
 
 
 def test_a_commit_killed_at_any_change_happened_or_did_not(new_table: NewTable) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from tests.dying_files import Killed, MortalFiles
 
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.manifest_compaction import compact_manifests
 from headwater.storage.commit.table_commit import TableCommit
-from headwater.storage.errors import Conflict, CorruptData, Unavailable
-from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.errors import Conflict, CorruptData
 from headwater.storage.maintenance.reachable import manifest_names
 from headwater.storage.manifest.manifest import read_manifest_list
 from headwater.storage.predicate.filter import parse_predicate
@@ -162,28 +162,11 @@ def test_a_compaction_that_others_always_beat_leaves_no_file(table: StoredTable)
     assert manifest_files(table) == named
 
 
-class Full(Unavailable):
-    """Stands for the end of the process."""
-
-
-@dataclass
-class MortalFiles(LocalFileAccess):
-    """Local files whose process dies at its nth change."""
-
-    changes_left: int = 0
-
-    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        if self.changes_left <= 0:
-            raise Full("full")
-        self.changes_left -= 1
-        super().write(path, data, durable=durable)
-
-
 def test_a_compaction_that_dies_changes_nothing(table: StoredTable) -> None:
     files, before = live(table), latest(table)
     for step in range(3):
         mortal = replace(table.storage, files=MortalFiles(step))
-        with pytest.raises(Full):
+        with pytest.raises(Killed):
             compact_manifests(mortal, table.pointer)
         assert latest(table) == before
         assert live(table) == files

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from tests.dying_files import Killed, MortalFiles
 
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.compaction.plan import plan_compaction
 from headwater.storage.compaction.rewrite import run_compaction
-from headwater.storage.errors import CorruptData, Invalid, Unavailable
+from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.files.access import FileStatus
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.local import LocalFileAccess
@@ -448,32 +449,6 @@ def test_a_file_that_a_rollback_brought_back_stays(table: StoredTable) -> None:
 
 
 # Being killed ---------------------------------------------------------------------------------
-
-
-class Killed(Unavailable):
-    """Stands for the end of the process."""
-
-
-@dataclass
-class MortalFiles(LocalFileAccess):
-    """Local files whose process dies at its nth change."""
-
-    changes_left: int = 10**9
-    done: list[str] = field(default_factory=list)
-
-    def _change(self, path: str) -> None:
-        if self.changes_left <= 0:
-            raise Killed("killed")
-        self.changes_left -= 1
-        self.done.append(path)
-
-    def delete(self, path: str) -> None:
-        self._change(path)
-        super().delete(path)
-
-    def write(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self._change(path)
-        super().write(path, data, durable=durable)
 
 
 def test_an_expiry_killed_at_any_change_is_finished_by_the_next(new_table: NewTable) -> None:

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.dying_files import Killed, MortalFiles
 from tests.storage.maintenance.test_expire import (
     COLUMNS,
     HOUR,
-    Killed,
-    MortalFiles,
     branch,
     bring_back,
     compact,
