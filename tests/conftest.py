@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import Engine, create_engine
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -309,9 +310,7 @@ def postgresql_url() -> Iterator[str]:
     room = Path(tempfile.mkdtemp(prefix="headwater-postgresql-"))
     if owner is not None:
         shutil.chown(room, owner)
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     data = str(room / "data")
 
     def run(program: str, *arguments: str) -> None:
@@ -371,9 +370,7 @@ def _mysql_server(
     server: str, room: Path, owner: str | None, user: str, *settings: str
 ) -> Iterator[int]:
     """Serves the directory ``data`` of a room, with a user who may do everything; the port."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    port = free_port()
     (room / "grants.sql").write_text(
         f"CREATE USER headwater@'127.0.0.1'{user};\nGRANT ALL ON *.* TO headwater@'127.0.0.1';\n"
     )

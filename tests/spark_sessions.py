@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 
 from pyspark.sql import SparkSession
+from tests.ports import free_port
 
 __all__ = ["KINDS", "KIND_VARIABLE", "kind_of_session", "session_of_kind", "started"]
 
@@ -112,7 +112,7 @@ def started(
         yield printed[-1]
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait()
 
 
 def _spark_program(name: str) -> str:
@@ -144,9 +144,7 @@ def _worker(
 
 @contextmanager
 def _connect_server(room: Path, settings: Mapping[str, str]) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [_spark_program("spark-submit"), "--class", _CONNECT, "--master", "local[2]"]
     all_settings = {"spark.driver.memory": "1g", "spark.ui.enabled": "false", **settings}
     for key, value in (all_settings | {"spark.connect.grpc.binding.port": str(port)}).items():

@@ -15,9 +15,10 @@ from typing import Any
 
 from tests import plain_http
 from tests.chaos.client import create_tables, work
-from tests.chaos.database import Database, free_port, open_database
+from tests.chaos.database import Database, open_database
 from tests.chaos.ledger import Ledger
 from tests.chaos.proxy import Proxy
+from tests.ports import free_port
 from tests.processes import ServerProcess
 from tests.wrong_clock import WrongClock, serve
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 from tests.conftest import mariadb_programs, postgresql_programs
+from tests.ports import free_port
 
 from headwater.catalog.sql.database.drivers import database_url
 
-__all__ = ["KINDS", "Database", "MariaDb", "PostgreSql", "Sqlite", "free_port", "open_database"]
+__all__ = ["KINDS", "Database", "MariaDb", "PostgreSql", "Sqlite", "open_database"]
 
 KINDS = ("sqlite", "postgresql", "mariadb")
 _PATIENCE_SECONDS = 120
@@ -70,14 +70,6 @@ def open_database(kind: str, folder: Path) -> Database:
             raise RuntimeError(f"no chaos on '{kind}'; choose of {', '.join(KINDS)}")
     made.start()
     return made
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Sqlite:

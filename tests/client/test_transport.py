@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
-import socket
 from collections.abc import Callable
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.ports import free_port
 
 from headwater.catalog.model.functions import FunctionSpec
 from headwater.catalog.model.identifier import Identifier
@@ -43,9 +42,7 @@ def catalog(proxy: Proxy, clock: Clock) -> RestCatalog:
 
 
 def test_a_server_that_is_not_there_is_one_sentence(clock: Clock) -> None:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     client = RestCatalog(f"http://127.0.0.1:{port}/", runtime=clock.runtime)
     with pytest.raises(
         Unavailable, match=rf"http://127\.0\.0\.1:{port} cannot be reached"

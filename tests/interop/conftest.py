@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
 from py4j.java_gateway import JavaGateway
+from tests.ports import free_port
 
 from headwater.client import connect
 from headwater.client.lake import Lake
@@ -45,9 +45,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @contextmanager
 def serving(room: Path, **environment: str) -> Iterator[Service]:
     """A server as users start it, with an empty warehouse ``main``."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     log = room / "server.log"
     with open(log, "wb") as sink:
         process = subprocess.Popen(
@@ -67,7 +65,7 @@ def serving(room: Path, **environment: str) -> Iterator[Service]:
             yield Service(uri, log)
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait()
 
 
 def _wait_until_healthy(uri: str, process: subprocess.Popen[bytes], log: Path) -> None:

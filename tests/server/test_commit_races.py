@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
@@ -17,6 +16,7 @@ import pytest
 from tests import plain_http
 from tests.conftest import NewSqlite
 from tests.forks import Forks
+from tests.ports import free_port
 from tests.processes import serving
 
 from headwater.catalog.model.catalog import Catalog
@@ -135,9 +135,7 @@ class MortalServer:
         self._trigger = folder / "trigger"
         self.deaths = 0
         self.on_revival: Callable[[], None] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        self._port = free_port()
         self.address = f"http://127.0.0.1:{self._port}"
         self.runtime: Runtime = replace(SYSTEM_RUNTIME, sleep=self._wait)
 

@@ -17,7 +17,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -27,6 +27,7 @@ import httpx
 import pytest
 from tests import plain_http
 from tests.conftest import NewSqlite
+from tests.ports import free_port
 from tests.processes import ServerProcess
 
 REPLICAS = 2
@@ -120,7 +121,7 @@ class Replicas:
 
     def __init__(self, url: str, location: Path) -> None:
         self._settings = {"database_url": url, "warehouses": {"main": str(location)}}
-        self._ports = [_free_port() for _ in range(REPLICAS)]
+        self._ports = [free_port() for _ in range(REPLICAS)]
         self._processes: list[ServerProcess | None] = [None] * REPLICAS
         self.addresses = [f"http://127.0.0.1:{port}" for port in self._ports]
 
@@ -146,13 +147,6 @@ def _show_exceptions(log: IO[str]) -> None:
         for line in log:
             if '"exception"' in line:
                 print(json.loads(line)["exception"])
-
-
-def _free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(
