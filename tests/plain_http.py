@@ -12,16 +12,20 @@ from typing import Any
 import httpx
 
 _NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+# Longer than any request takes on a machine that has too much to do.
+_PATIENCE_SECONDS = 120.0
 
 
 class Client(httpx.Client):
-    """A client with connections of its own; `settings` are those of httpx."""
+    """A client with connections of its own; its settings are those of httpx."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(verify=_NO_CERTIFICATES, trust_env=False, **settings)
+    def __init__(self, *, timeout: float = _PATIENCE_SECONDS, **settings: Any) -> None:
+        super().__init__(verify=_NO_CERTIFICATES, trust_env=False, timeout=timeout, **settings)
 
 
-def request(method: str, url: str, *, timeout: float = 5, **parts: Any) -> httpx.Response:
+def request(
+    method: str, url: str, *, timeout: float = _PATIENCE_SECONDS, **parts: Any
+) -> httpx.Response:
     """Send one request; `parts` are those of httpx, and the timeout is in seconds."""
     with Client(timeout=timeout) as client:
         return client.request(method, url, **parts)
