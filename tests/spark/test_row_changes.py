@@ -82,10 +82,13 @@ def test_rows_that_change_keep_their_row_ids(lake: SparkLake, options: dict[str,
         [(2, "c", 0), (3, "c", 1), (9, "c", 1)], "id INT, v STRING, p INT"
     )
     new.createOrReplaceTempView("new")
-    lake.sql(
-        "MERGE INTO db.t USING new ON t.id = new.id WHEN MATCHED AND t.id = 3 THEN DELETE "
-        "WHEN MATCHED THEN UPDATE SET v = new.v WHEN NOT MATCHED THEN INSERT *"
-    )
+    try:
+        lake.sql(
+            "MERGE INTO db.t USING new ON t.id = new.id WHEN MATCHED AND t.id = 3 THEN DELETE "
+            "WHEN MATCHED THEN UPDATE SET v = new.v WHEN NOT MATCHED THEN INSERT *"
+        )
+    finally:
+        lake.spark.catalog.dropTempView("new")
     lake.sql("DELETE FROM db.t WHERE id = 5")
     expected = {ids[i]: (i, "a", 1) for i in (0, 4)}
     expected |= {ids[1]: (1, "b", 2), ids[2]: (2, "c", 3), 6: (9, "c", 3)}
