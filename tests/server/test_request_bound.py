@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
@@ -212,7 +212,7 @@ def test_who_waits_for_a_thread_is_given_up() -> None:
         begun.append(number)
         assert gate.wait(120)
 
-    async def scenario() -> None:
+    async def scenario() -> Sequence[Exchange]:
         services = Services(
             {}, load_settings({"warehouse_threads": 1}), Metrics(), Readiness({}, SYSTEM_RUNTIME)
         )
@@ -233,12 +233,18 @@ def test_who_waits_for_a_thread_is_given_up() -> None:
                 await asyncio.sleep(0.001)
             await bound(_post(), exchanges[2].receive, exchanges[2].send)
             gate.set()
-        assert [each.status for each in exchanges] == [500, 503, 503]
-        assert b"nothing was done" in exchanges[1].answers[1]["body"]
-        assert b"all threads" in exchanges[2].answers[1]["body"]
+        return exchanges
 
-    asyncio.run(scenario())
-    assert begun == [0]
+    exchanges = asyncio.run(scenario())
+    while begun != [0]:
+        # On a machine that is very busy the first, too, may have waited for its thread too long.
+        assert exchanges[0].status == 503
+        gate.clear()
+        begun.clear()
+        exchanges = asyncio.run(scenario())
+    assert [each.status for each in exchanges] == [500, 503, 503]
+    assert b"nothing was done" in exchanges[1].answers[1]["body"]
+    assert b"all threads" in exchanges[2].answers[1]["body"]
 
 
 def _post() -> Scope:

@@ -10,12 +10,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests import plain_http
 from tests.conftest import NewSqlite
@@ -316,12 +317,18 @@ def test_another_server_goes_on_when_the_one_that_delivers_is_killed(
             return 204
 
         receiver.answer = kill_the_first
+        for number in range(10):
+            with suppress(httpx.TransportError):  # it may be dead by now
+                plain_http.post(f"{one}/v1/main/databases", json={"name": f"d{number}"})
+        if sink == "file":
+            os.kill(first.pid, signal.SIGKILL)
+        # Only now: had the first to wait for a processor for longer than its lease, another would
+        # deliver once more what it has under way.
+        assert first.wait() == -signal.SIGKILL
         with ServerProcess(settings, _serve_with_short_lease) as second:
             two = _address(second)
             for number in range(20):
                 plain_http.post(f"{two}/v1/main/databases", json={"name": f"d{number}"})
-                if sink == "file" and number == 10:
-                    os.kill(first.pid, signal.SIGKILL)
             feed_path = f"{two}/management/v1/warehouses/main/events?limit=1000"
 
             def got() -> list[int]:
