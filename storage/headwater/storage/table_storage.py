@@ -16,12 +16,14 @@ from headwater.storage.errors import (
     OutcomeUnknown,
     ResourceType,
     Unavailable,
+    Unsupported,
 )
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.withheld import WithheldFiles
 from headwater.storage.recent import Recent
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+from headwater.storage.schema.chain import chain_of
 from headwater.storage.schema.option_changes import options_at
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -275,6 +277,20 @@ class TableStorage:
             )
         keyed = bool(self.schema.primary_keys)
         refuse_options(self.name, self.schema.options, operation, keyed=keyed)
+        self.refuse_of_chain(operation)
+
+    def refuse_of_chain(self, operation: Operation) -> None:
+        """Refuse what a chain table allows in its branches alone; raises Unsupported."""
+        refused = operation & (Operation.CHANGE | Operation.STREAM)
+        if not refused:
+            return
+        chain = chain_of(self.layout.branch, self.schema)
+        if chain is not None:
+            raise Unsupported(
+                f"Headwater does not {refused.verb} chain tables, and the rows of table "
+                f"{self.name} are made of those of its branches {chain.snapshot_branch} and "
+                f"{chain.delta_branch}; name one of them, as in t$branch_{chain.delta_branch}"
+            )
 
     def at_schema(self, schema_id: int) -> TableStorage:
         """The same table as of a version of its schema, with the options that are in force now.

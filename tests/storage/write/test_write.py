@@ -404,7 +404,7 @@ def test_messages_pickle(new_table: NewTable) -> None:
     ("key", "value"),
     [
         ("file.format", "csv"),
-        ("chain-table.enabled", "true"),
+        ("pk-clustering-override", "true"),
         ("write.sequence-number-init-mode", "snapshot"),
     ],
 )

@@ -14,12 +14,13 @@ from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.partitions import partitions_with_rows
 from headwater.storage.scan.split import ScanPlan, Split
+from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, DataType
 
-__all__ = ["BranchScan"]
+__all__ = ["BranchScan", "check_alike"]
 
 
 class BranchScan(Scan):
@@ -44,9 +45,8 @@ class BranchScan(Scan):
         self._is_other_first = is_other_first
 
     def _origin(self) -> str:
-        branch = self._other.storage.layout.branch
         first = "before" if self._is_other_first else "after"
-        return f"{super()._origin()}, {first} it branch {branch}"
+        return f"{super()._origin()}, {first} it {self._other.branches}"
 
     def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> BranchScan:
         """The rows of the same two snapshots, with these columns and by this predicate."""
@@ -90,13 +90,13 @@ class BranchScan(Scan):
 
     @property
     def storages(self) -> tuple[TableStorage, ...]:
-        """Both branches."""
-        return self._own.storage, self._other.storage
+        """All branches."""
+        return *self._own.storages, *self._other.storages
 
     def storage_of(self, split: Split) -> TableStorage:
         """The branch that a split's files belong to."""
-        other = self._other.storage
-        return other if split.branch == other.layout.branch else self._own.storage
+        is_other = split.branch == self._other.storage.layout.branch
+        return (self._other if is_other else self._own).storage_of(split)
 
 
 def _of(scan: Scan, without: frozenset[bytes]) -> list[Split]:
@@ -109,17 +109,40 @@ def _of(scan: Scan, without: frozenset[bytes]) -> list[Split]:
 
 def _common_schema(own: TableStorage, other: TableStorage) -> TableSchema:
     """The schema of `own`, in which a column may be null that may be null in either."""
+    check_alike(own, other, OTHER_BRANCH_OPTIONS + CHAIN_BRANCH_OPTIONS)
     mine, theirs = own.schema, other.schema
-    if [_shape(field) for field in mine.fields] != [_shape(field) for field in theirs.fields]:
-        raise Invalid(_difference(own, other, "columns", _columns(mine), _columns(theirs)))
-    if mine.partition_keys != theirs.partition_keys:
-        keys = (", ".join(schema.partition_keys) or "none" for schema in (mine, theirs))
-        raise Invalid(_difference(own, other, "partition keys", *keys))
     fields = tuple(
         field if field.type.nullable else replace(field, type=also.type)
         for field, also in zip(mine.fields, theirs.fields, strict=True)
     )
     return replace(mine, fields=fields)
+
+
+def check_alike(own: TableStorage, other: TableStorage, options: Sequence[str]) -> None:
+    """Refuse to read two branches together that have other columns or partition keys.
+
+    Args:
+        own: A branch.
+        other: Another branch.
+        options: The options that may ask for it.
+
+    Raises:
+        Invalid: They differ.
+    """
+    mine, theirs = own.schema, other.schema
+
+    def refuse(what: str, ours: str, others: str) -> Invalid:
+        return Invalid(
+            f"table {own.name} is read together with its branch {other.layout.branch}, by one of "
+            f"the options {', '.join(options)}, and they have different {what}: {ours}; and in the "
+            f"branch {others}. Alter one of them, or unset the option"
+        )
+
+    if [_shape(field) for field in mine.fields] != [_shape(field) for field in theirs.fields]:
+        raise refuse("columns", _columns(mine), _columns(theirs))
+    if mine.partition_keys != theirs.partition_keys:
+        keys = (", ".join(schema.partition_keys) or "none" for schema in (mine, theirs))
+        raise refuse("partition keys", *keys)
 
 
 def _shape(field: DataField) -> tuple[str, DataType]:
@@ -128,11 +151,3 @@ def _shape(field: DataField) -> tuple[str, DataType]:
 
 def _columns(schema: TableSchema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema.fields)
-
-
-def _difference(own: TableStorage, other: TableStorage, what: str, mine: str, theirs: str) -> str:
-    return (
-        f"table {own.name} is read together with its branch {other.layout.branch}, by one of the "
-        f"options {' and '.join(OTHER_BRANCH_OPTIONS)}, and they have different {what}: {mine}; "
-        f"and in the branch {theirs}. Alter one of them, or unset the option"
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain as chained
 from typing import Self
 
 from headwater.catalog.model.access import ChangesAsked, ReadKind, ReadRequest
@@ -12,11 +13,12 @@ from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.partitions import PartitionInfo
 from headwater.catalog.table.between import Difference, between_arguments, between_options
 from headwater.catalog.table.branch_scan import BranchScan
+from headwater.catalog.table.chain_scan import ChainScan
 from headwater.catalog.table.files import FileInfo, list_files, partitions_of
 from headwater.catalog.table.history import TableHistory, millis_of
 from headwater.catalog.table.scan import Changes, Scan
 from headwater.catalog.table.served_rows import Served, ServedChanges, ServedScan, described
-from headwater.storage.capabilities import unsupported_mode
+from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.predicate.filter import Predicate, parse_predicate
 from headwater.storage.scan.difference import plan_difference
@@ -25,6 +27,7 @@ from headwater.storage.scan.past import first_snapshot_since, latest_compacted
 from headwater.storage.scan.split import ScanPlan
 from headwater.storage.scan.start import IncrementalMode, ReadStart, StartMode, incremental_mode
 from headwater.storage.scan.stream import changes_of
+from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS, chain_of
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS, other_branch
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -54,7 +57,8 @@ class ReadableTable(TableHistory):
 
         Partitions that ``scan.fallback-branch`` or ``scan.primary-branch`` says are another
         branch's are read from there, as of the same moment: a tag is the branch's own of that name
-        if it has one, a snapshot's id stands for the time of its commit.
+        if it has one, a snapshot's id stands for the time of its commit. So are those that a chain
+        table's branches make up.
 
         Args:
             columns: The columns, in this order; None means all.
@@ -104,37 +108,43 @@ class ReadableTable(TableHistory):
                 f"table {self.name}: the option {start.key}={start.value} says what is read; "
                 "leave it out, or the argument"
             )
+        chain = chain_of(self._storage.layout.branch, self.schema)
+        if chain is not None:
+            branches = self.branch(chain.snapshot_branch), self.branch(chain.delta_branch)
+            own, (whole, delta) = self._scan_with(branches, moment, columns, where)
+            return BranchScan(own, ChainScan(whole, delta, chain), is_other_first=False)
         other = other_branch(self.name, self._storage.layout.branch, self.schema)
         if other is None:
             return self._scan_from(moment, columns, where)
         branch, is_first = other
-        return self._scan_both(self.branch(branch), is_first, moment, columns, where)
+        own, (others,) = self._scan_with([self.branch(branch)], moment, columns, where)
+        return BranchScan(own, others, is_other_first=is_first)
 
-    def _scan_both(
+    def _scan_with(
         self,
-        other: Self,
-        is_other_first: bool,
+        others: Sequence[Self],
         moment: ReadStart,
         columns: Sequence[str] | None,
         where: str | Predicate | None,
-    ) -> BranchScan:
-        """The rows of this branch and of another, as of one moment."""
+    ) -> tuple[Scan, Sequence[Scan]]:
+        """The rows of this branch and those of some others, as of one moment."""
         if moment.mode in (StartMode.FROM_FILE_CREATION_TIME, StartMode.FROM_CREATION_TIMESTAMP):
             raise Invalid(
                 f"table {self.name}: {moment.key} does not say which partitions a branch has; "
-                f"unset it, or {' and '.join(OTHER_BRANCH_OPTIONS)}"
+                f"unset it, or {' and '.join(OTHER_BRANCH_OPTIONS + CHAIN_BRANCH_OPTIONS)}"
             )
         try:
             own = self._scan_from(moment, columns, where)
         except NotFound as error:
             if moment.mode is not StartMode.FROM_TIMESTAMP or not _is_of_snapshot(error):
                 raise
-            # It began later than the other.
+            # It may have begun later than the others.
             own = self._scan_nothing(columns, where)
-            others = other._scan_from(moment, columns, where)
-        else:
-            others = other._scan_as_of(own.snapshot, moment, columns, where)
-        return BranchScan(own, others, is_other_first=is_other_first)
+            scans = [other._scan_as_of(None, moment, columns, where) for other in others]
+            if all(scan.snapshot is None for scan in scans):
+                raise
+            return own, scans
+        return own, [other._scan_as_of(own.snapshot, moment, columns, where) for other in others]
 
     def _scan_as_of(
         self,
@@ -273,6 +283,7 @@ class ReadableTable(TableHistory):
                 the difference cannot be known.
         """
         chosen = incremental_mode(mode)
+        self._storage.refuse_of_chain(Operation.STREAM)
         if self._access.reader is not None:
             asked = _changes_asked(since, until, chosen, skip_overwrites, row_kinds)
             return self._served_changes(asked, columns, where)
@@ -323,7 +334,7 @@ class ReadableTable(TableHistory):
         snapshot = None
         if told.snapshot_id is not None:
             snapshot = self.snapshot(told.snapshot_id)
-            if other_branch(self.name, self._storage.layout.branch, self.schema) is None:
+            if not self._reads_branches:
                 served = served.pinned(snapshot.id, storage.schema.id, told.policies)
         return ServedScan(served, storage, snapshot, columns, self._predicate(where, storage))
 
@@ -375,16 +386,26 @@ class ReadableTable(TableHistory):
         if self.schema.table_options.partitions_in_catalog and not self.info.is_external:
             kept = self.catalog.partitions
             return all_pages(lambda token: kept.list(self.identifier, page_token=token))
-        own = self._own_partitions()
+        sources = [self._own_partitions()]
+        chain = chain_of(self._storage.layout.branch, self.schema)
         other = other_branch(self.name, self._storage.layout.branch, self.schema)
-        if other is None:
-            return own
-        branch, is_first = other
-        others = self.branch(branch)._own_partitions()
-        first, second = (others, own) if is_first else (own, others)
-        names = {partition.name for partition in first}
-        found = [*first, *(partition for partition in second if partition.name not in names)]
-        return sorted(found, key=lambda partition: partition.name)
+        if chain is not None:
+            for branch in (chain.snapshot_branch, chain.delta_branch):
+                sources.append(self.branch(branch)._own_partitions())
+        elif other is not None:
+            branch, is_first = other
+            sources.insert(0 if is_first else 1, self.branch(branch)._own_partitions())
+        found: dict[str, PartitionInfo] = {}
+        for partition in chained(*sources):
+            found.setdefault(partition.name, partition)
+        return sorted(found.values(), key=lambda partition: partition.name)
+
+    @property
+    def _reads_branches(self) -> bool:
+        """True if a read of the table is of other branches, too."""
+        branch = self._storage.layout.branch
+        both = other_branch(self.name, branch, self.schema), chain_of(branch, self.schema)
+        return any(each is not None for each in both)
 
     def _own_partitions(self) -> list[PartitionInfo]:
         snapshot = self.pointer.latest()

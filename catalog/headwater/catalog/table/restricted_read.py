@@ -30,6 +30,8 @@ from headwater.storage.predicate.filter import And, Predicate, columns_of, parse
 from headwater.storage.predicate.restriction import RestrictedRows, Restriction
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.start import INCREMENTAL_OPTIONS, START_OPTIONS, ReadStart, StartMode
+from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
+from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.system_tables.changes import ROW_KIND
@@ -42,8 +44,8 @@ _READING_OPTIONS = frozenset(
     {
         *START_OPTIONS,
         *INCREMENTAL_OPTIONS,
-        "scan.fallback-branch",
-        "scan.primary-branch",
+        *OTHER_BRANCH_OPTIONS,
+        *CHAIN_BRANCH_OPTIONS,
         "table-read.sequence-number.enabled",
     }
 )

@@ -270,6 +270,11 @@ class Scan(Rows):
             return "a table without snapshots"
         return f"snapshot {self.snapshot.id} of {time_text(self.snapshot.time_millis)}"
 
+    @property
+    def branches(self) -> str:
+        """The words for the branch, or the branches, that are read."""
+        return f"branch {self.storage.layout.branch}"
+
     def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> Scan:
         """The rows of the same snapshot, with these columns and by this predicate."""
         return Scan(

@@ -119,6 +119,11 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("incremental-between-scan-mode", "the files that changes are read from"),
     _honoured("incremental-between-tag-to-snapshot", "whether tags are taken as snapshots"),
     _honoured("table-read.sequence-number.enabled", "whether audit logs show sequence numbers"),
+    # Chain tables.
+    _honoured("chain-table.enabled", "whether the rows are made of those of two branches"),
+    _honoured("chain-table.chain-partition-keys", "which partition columns order a chain"),
+    _honoured("scan.fallback-snapshot-branch", "the branch of a chain table's whole partitions"),
+    _honoured("scan.fallback-delta-branch", "the branch of a chain table's changes"),
     # Schemas.
     _honoured("add-column-before-partition", "where new columns go"),
     _honoured("alter-column-null-to-not-null.disabled", "whether a column may become NOT NULL"),

@@ -59,8 +59,9 @@ _KEPT: Mapping[str, str] = {
         partition.sink-strategy target-file-row-num
         """,
     "how a read goes about it; a file that is lost or damaged is always an error": """
-        bucket-append-ordered consumer.ignore-progress consumer.mode continuous.discovery-interval
-        key-value.sequence_number.enabled scan.fallback-branch.read-fail-fast
+        bucket-append-ordered chain-table.split.key-range-enabled consumer.ignore-progress
+        consumer.mode continuous.discovery-interval key-value.sequence_number.enabled
+        scan.fallback-branch.read-fail-fast
         scan.ignore-corrupt-files scan.ignore-lost-files
         scan.plan-auto-tag-for-read.time-retained scan.plan-sort-partition
         streaming.read.snapshot.delay
@@ -88,7 +89,6 @@ _KEPT: Mapping[str, str] = {
         vector-search.lateral-join.batch-size
         """,
     "what belongs to another option, which is refused": """
-        chain-table.chain-partition-keys chain-table.split.key-range-enabled
         chain-table.streaming.merge-snapshot
         fields.<column>.map.shared-shredding.column-placement-policy
         fields.<column>.map.shared-shredding.max-columns metadata.iceberg.<setting>

@@ -121,7 +121,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
     ),
     _never("sequence.snapshot-ordering", "whether the later commit wins, whatever was written"),
     _never("pk-clustering-override", "whether files are sorted by other columns than the key"),
-    _never("chain-table.enabled", "whether the rows are made of those of two branches"),
     _never(
         "fields.<column>.map.storage-layout",
         "whether a MAP is stored as columns of its keys",
@@ -152,16 +151,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
             ("scan.fallback-branch", "the branch that has the partitions which this one lacks"),
             ("scan.primary-branch", "the branch whose partitions stand before those of this one"),
         )
-    ),
-    Option(
-        "scan.fallback-snapshot-branch",
-        "the branch of a chain table's snapshots",
-        refusals=(Refusal(Operation.READ, _UNSET),),
-    ),
-    Option(
-        "scan.fallback-delta-branch",
-        "the branch of a chain table's changes",
-        refusals=(Refusal(Operation.READ, _UNSET),),
     ),
     Option(
         "branch",

@@ -93,8 +93,11 @@ class _Rewriter:
         self._tells_lookups = self._producer is ChangelogProducer.LOOKUP and task.tells_lookups
         self._is_first_row = self._options.merge_engine is MergeEngine.FIRST_ROW
         self._marks = bool(storage.schema.primary_keys) and self._options.deletion_vectors_enabled
-        # Of a row that is marked nothing older is left.
-        self._drops_deletes = task.unit.drops_deletes or self._marks
+        # Of a row that is marked nothing older is left. In a chain table there may be rows of
+        # earlier partitions (`MergeTreeCompactManager.java`).
+        self._drops_deletes = not self._options.is_chain_table and (
+            task.unit.drops_deletes or self._marks
+        )
         self._numbering: RowNumbering | None = None
         self._writers: list[DataFileWriter] = []
         self._changes: DataFileWriter | None = None

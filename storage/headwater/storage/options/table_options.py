@@ -57,6 +57,11 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
         return self.merge_engine not in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
 
     @property
+    def is_chain_table(self) -> bool:
+        """True if rows that retract may have to retract rows of other branches or partitions."""
+        return self._boolean("chain-table.enabled", False)
+
+    @property
     def hides_level_zero(self) -> bool:
         """True if rows are part of the table only when a compaction has taken them up."""
         return self.merge_engine is MergeEngine.FIRST_ROW or self.marks_superseded_rows

@@ -204,10 +204,10 @@ def _may_delete(file: DataFile, options: TableOptions) -> bool:
     """True if a file may hold retracting rows.
 
     Some writers say 0 of files of level 0 that hold them. Old ones do not count, but the highest
-    level never holds any.
+    level never holds any but in a chain table, where they retract rows of earlier partitions.
     """
     if file.level == 0:
         return True
     if file.delete_row_count is None:
-        return file.level < options.highest_level
+        return file.level < options.highest_level or options.is_chain_table
     return file.delete_row_count > 0

@@ -5,14 +5,17 @@ Source: ``FallbackReadFileStoreTable.java``, ``AbstractFileStoreScan.readPartiti
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.predicate.tree import And
 from headwater.storage.scan.plan import live_entries
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["partitions_with_rows"]
+__all__ = ["apart_from_partitions", "least_level", "partitions_with_rows"]
 
 
 def partitions_with_rows(
@@ -39,8 +42,7 @@ def partitions_with_rows(
     if snapshot is None:
         return frozenset()
     schema = storage.schema
-    hides = bool(schema.primary_keys) and schema.table_options.hides_level_zero
-    least = max(min_level, int(hides))
+    least = max(min_level, least_level(schema))
     entries = live_entries(
         storage, snapshot, predicate=_on_partitions(predicate, schema.partition_keys)
     )
@@ -51,12 +53,30 @@ def partitions_with_rows(
     )
 
 
+def least_level(schema: TableSchema) -> int:
+    """The lowest LSM level whose rows a read takes for rows of the table."""
+    return int(bool(schema.primary_keys) and schema.table_options.hides_level_zero)
+
+
 def _on_partitions(
     predicate: Predicate | None, partition_keys: tuple[str, ...]
 ) -> Predicate | None:
     """The parts of a conjunction that speak of partition columns alone."""
+    keys = set(partition_keys)
+    return _parts(predicate, lambda part: columns_of(part) <= keys)
+
+
+def apart_from_partitions(
+    predicate: Predicate | None, partition_keys: tuple[str, ...]
+) -> Predicate | None:
+    """The parts of a conjunction that do not speak of partition columns."""
+    keys = set(partition_keys)
+    return _parts(predicate, lambda part: columns_of(part).isdisjoint(keys))
+
+
+def _parts(predicate: Predicate | None, is_wanted: Callable[[Predicate], bool]) -> Predicate | None:
     if predicate is None:
         return None
     parts = predicate.operands if isinstance(predicate, And) else (predicate,)
-    found = tuple(part for part in parts if columns_of(part) <= set(partition_keys))
+    found = tuple(filter(is_wanted, parts))
     return And(found) if found else None

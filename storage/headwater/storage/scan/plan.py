@@ -40,6 +40,8 @@ from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
 
 __all__ = [
+    "deletion_files_of",
+    "find_live",
     "live_entries",
     "max_sequence_numbers",
     "plan_changelog",
@@ -84,7 +86,7 @@ def live_entries(
                 and (level is None or entry.file.level == level)
             ]
     pruner = Pruner(storage, predicate, partitions, bucket, level)
-    return list(_live(storage, snapshot, pruner).entries)
+    return list(find_live(storage, snapshot, pruner).entries)
 
 
 def max_sequence_numbers(entries: Iterable[ManifestEntry]) -> dict[tuple[bytes, int], int]:
@@ -152,13 +154,13 @@ def plan_snapshot(
     if hides and not (with_level_zero and options.marks_superseded_rows):
         min_level = max(min_level, 1)
     pruner = Pruner(storage, predicate)
-    found = _live(storage, snapshot, pruner)
+    found = find_live(storage, snapshot, pruner)
     if min_level:
         found.only(found.entries.numbers("level") >= min_level)
     if created_since is not None:
         created = (_created(entry.file) >= created_since for entry in found.entries)
         found.only(np.fromiter(created, np.bool_, len(found.entries)))
-    places = _deletion_files(storage, snapshot, found.entries)
+    places = deletion_files_of(storage, snapshot, found.entries)
     if options.evolves_columns:
         splits = joined_splits(storage, _by_bucket(found.entries), pruner)
         return _plan(snapshot, [with_deletion_files(split, places) for split in splits], found)
@@ -287,7 +289,8 @@ def _collect(
     return FoundEntries(merge_entries(entries), len(wanted), skipped, listed - len(entries))
 
 
-def _live(storage: TableStorage, snapshot: Snapshot, pruner: Pruner) -> FoundEntries:
+def find_live(storage: TableStorage, snapshot: Snapshot, pruner: Pruner) -> FoundEntries:
+    """The files of a snapshot that a pruner does not leave out; raises CorruptData."""
     manifests = [
         *_manifests(storage, snapshot, snapshot.base_manifest_list, "baseManifestListSize"),
         *_manifests(storage, snapshot, snapshot.delta_manifest_list, "deltaManifestListSize"),
@@ -309,7 +312,7 @@ def _created(file: DataFile) -> int:
     return 0 if file.creation_time is None else epoch_millis(file.creation_time)
 
 
-def _deletion_files(
+def deletion_files_of(
     storage: TableStorage, snapshot: Snapshot, entries: Entries
 ) -> Mapping[tuple[bytes, int], Mapping[str, DeletionFile]]:
     """The places of deletion vectors, by bucket and file, whatever the table's options say now."""

@@ -31,6 +31,8 @@ def other_branch(name: str, branch: str, schema: TableSchema) -> tuple[str, bool
     """
     found = {key: schema.options.get(key, "").strip() for key in OTHER_BRANCH_OPTIONS}
     fallback, primary = found.values()
+    if schema.table_options.is_chain_table:
+        return None  # As ``FileStoreTableFactory.create``: its chain goes before.
     if fallback and primary:
         raise Invalid(
             f"table {name} has both {' and '.join(OTHER_BRANCH_OPTIONS)}; unset one of them"

@@ -16,6 +16,7 @@ from headwater.storage.options import (
 )
 from headwater.storage.options.lifecycle_options import LifecycleOptions
 from headwater.storage.schema.bucket_key import check_bucket_function
+from headwater.storage.schema.chain import check_chain
 from headwater.storage.schema.column_directives import apply_directives
 from headwater.storage.schema.default_values import check_default_value
 from headwater.storage.schema.file_indexes import check_file_indexes
@@ -266,6 +267,7 @@ def _check_options(schema: TableSchema) -> None:
         options.manifest_target_file_size,
     )
     _check_upkeep(LifecycleOptions(schema.options))
+    check_chain(schema)
 
 
 def _check_upkeep(options: LifecycleOptions) -> None:

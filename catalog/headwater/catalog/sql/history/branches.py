@@ -65,6 +65,7 @@ from headwater.storage.errors import (
     ResourceType,
 )
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import read_tag_file
@@ -420,8 +421,8 @@ class SqlBranches:
         if not _has_branch(connection, main.id, branch):
             raise _branch_not_found(main.identifier, branch)
         options = read_schema(connection, main).options
-        for option in OTHER_BRANCH_OPTIONS:
-            if options.get(option) == branch:
+        for option in OTHER_BRANCH_OPTIONS + CHAIN_BRANCH_OPTIONS:
+            if options.get(option, "").strip() == branch:
                 raise Invalid(
                     f"table {main.identifier}: its option '{option}' names branch '{branch}'; "
                     "remove the option first"

@@ -71,6 +71,7 @@ from headwater.storage.errors import (
 )
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.files.location import new_folder
+from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS, chain_of
 from headwater.storage.schema.change import SchemaChange, SetOption
 from headwater.storage.schema.evolution import apply_changes
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS, other_branch
@@ -437,19 +438,23 @@ def _check_other_branch(
     schema: TableSchema,
 ) -> None:
     """Refuse options that name a branch which is not there (SchemaValidation.java)."""
-    if all(before.get(key) == schema.options.get(key) for key in OTHER_BRANCH_OPTIONS):
+    options = OTHER_BRANCH_OPTIONS + CHAIN_BRANCH_OPTIONS
+    if all(before.get(key) == schema.options.get(key) for key in options):
         return
     other = other_branch(str(identifier), record.branch, schema)
-    if other is None:
-        return
-    named = select(BranchRow.branch).where(
-        BranchRow.table_id == record.id, BranchRow.branch == other[0]
-    )
-    if connection.execute(named).first() is None:
-        raise Invalid(
-            f"table {identifier} has no branch '{other[0]}' for {' or '.join(OTHER_BRANCH_OPTIONS)}"
-            "; create it first"
+    chain = chain_of(record.branch, schema)
+    named = [] if other is None else [other[0]]
+    if chain is not None:
+        named += [chain.snapshot_branch, chain.delta_branch]
+    for branch in named:
+        found = select(BranchRow.branch).where(
+            BranchRow.table_id == record.id, BranchRow.branch == branch
         )
+        if connection.execute(found).first() is None:
+            raise Invalid(
+                f"table {identifier} has no branch '{branch}', which one of {', '.join(options)} "
+                "names; create it first"
+            )
 
 
 def _check_external(identifier: Identifier, schema: TableSchema) -> None:

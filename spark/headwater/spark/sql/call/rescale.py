@@ -28,6 +28,11 @@ def rescale(arguments: Arguments) -> Rows:
             f"table {table.name} has no fixed number of buckets ('bucket' is {buckets}), so that "
             "there is nothing to rescale"
         )
+    if table.schema.table_options.is_chain_table:
+        raise Unsupported(
+            f"sys.rescale: table {table.name} is a chain table, and its rows are not all that its "
+            "files say: those that retract would be lost; write its partitions anew instead"
+        )
     if wanted is not None and wanted != buckets:
         raise Unsupported(
             f"sys.rescale: rows to come would go to {buckets} buckets, as the property 'bucket' of "

@@ -1,0 +1,285 @@
+"""Chain tables: a partition is the last whole one before it and the changes since."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from headwater.catalog.table.table import Table
+from headwater.client import Lake
+from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.schema.change import AddColumn, SetOption
+from headwater.storage.types.data_type import parse_type
+
+if TYPE_CHECKING:
+    from tests.catalog.conftest import Clock
+
+STOCK = pa.schema(
+    [
+        pa.field("region", pa.string(), nullable=False),
+        pa.field("day", pa.string(), nullable=False),
+        pa.field("item", pa.string(), nullable=False),
+        ("version", pa.int64()),
+        ("amount", pa.int64()),
+    ]
+)
+OPTIONS = {
+    "chain-table.enabled": "true",
+    "chain-table.chain-partition-keys": "day",
+    "sequence.field": "version",
+    "bucket": "2",
+    "bucket-key": "item",
+    "partition.timestamp-pattern": "$day",
+    "partition.timestamp-formatter": "yyyyMMdd",
+    "scan.fallback-snapshot-branch": "snapshot",
+    "scan.fallback-delta-branch": "delta",
+}
+KEYS = ["region", "day", "item"]
+Row = tuple[str, str, str, int, int | None]
+
+
+def rows(*found: Row) -> pa.Table:
+    return pa.table([list(column) for column in zip(*found, strict=True)], schema=STOCK)
+
+
+def deletes(*found: Row) -> pa.Table:
+    return rows(*found).append_column("_ROW_KIND", pa.array(["-D"] * len(found)))
+
+
+def read(table: Table, **scan: object) -> list[tuple[object, ...]]:
+    found = table.scan(**scan).to_arrow()  # type: ignore[arg-type]
+    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+def create(lake: Lake, name: str = "sales.stock", **options: str) -> Table:
+    table = lake.create_table(
+        name,
+        STOCK,
+        primary_keys=KEYS,
+        partition_keys=["region", "day"],
+        options=OPTIONS | {key.replace("_", "-"): value for key, value in options.items()},
+    )
+    table.create_branch("snapshot")
+    table.create_branch("delta")
+    return table
+
+
+@pytest.fixture
+def stock(lake: Lake) -> Table:
+    """Whole partitions of the 1st and the 4th; changes of the 2nd, 3rd and 5th."""
+    table = create(lake)
+    whole, delta = table.branch("snapshot"), table.branch("delta")
+    whole.write(rows(("EU", "20260101", "apple", 1, 10), ("EU", "20260101", "pear", 1, 20)))
+    whole.write(rows(("EU", "20260104", "apple", 4, 44)))
+    delta.write(rows(("EU", "20260102", "apple", 2, 11), ("EU", "20260102", "fig", 2, 5)))
+    delta.write(deletes(("EU", "20260103", "pear", 3, None)))
+    delta.write(rows(("EU", "20260104", "apple", 4, -1)))
+    delta.write(rows(("EU", "20260105", "fig", 5, 6)))
+    # Another chain, without a whole partition.
+    delta.write(rows(("US", "20260102", "apple", 1, 7)))
+    delta.write(rows(("US", "20260103", "apple", 2, 8), ("US", "20260103", "kiwi", 2, 9)))
+    return table.refresh()
+
+
+EXPECTED = [
+    ("EU", "20260101", "apple", 1, 10),
+    ("EU", "20260101", "pear", 1, 20),
+    ("EU", "20260102", "apple", 2, 11),
+    ("EU", "20260102", "fig", 2, 5),
+    ("EU", "20260102", "pear", 1, 20),
+    ("EU", "20260103", "apple", 2, 11),
+    ("EU", "20260103", "fig", 2, 5),
+    ("EU", "20260104", "apple", 4, 44),
+    ("EU", "20260105", "apple", 4, 44),
+    ("EU", "20260105", "fig", 5, 6),
+    ("US", "20260102", "apple", 1, 7),
+    ("US", "20260103", "apple", 2, 8),
+    ("US", "20260103", "kiwi", 2, 9),
+]
+
+
+def test_a_partition_is_the_last_whole_one_and_the_changes_since(stock: Table) -> None:
+    assert read(stock) == EXPECTED
+    assert stock.scan().count() == len(EXPECTED)
+    for day in ("20260101", "20260102", "20260103", "20260104", "20260105", "20260106"):
+        expected = [row for row in EXPECTED if row[1] == day]
+        assert read(stock, where=f"day = '{day}'") == expected
+    assert read(stock, where="region = 'US' AND amount > 8") == EXPECTED[-1:]
+    assert read(stock, where="day = '20260103' OR item = 'kiwi'") == [
+        row for row in EXPECTED if row[1] == "20260103" or row[2] == "kiwi"
+    ]
+    # A newer row that does not match still supersedes the one that does.
+    assert read(stock, where="day = '20260102' AND amount = 10") == []
+    assert stock.scan(["amount"], "item = 'pear'").to_arrow()["amount"].to_pylist() == [20, 20]
+    assert [each.name for each in stock.partitions()] == [
+        *(f"region=EU/day=2026010{day}" for day in range(1, 6)),
+        "region=US/day=20260102",
+        "region=US/day=20260103",
+    ]
+
+
+def test_each_branch_is_read_alone(stock: Table) -> None:
+    assert read(stock.branch("snapshot")) == [EXPECTED[0], EXPECTED[1], EXPECTED[7]]
+    delta = stock.branch("delta")
+    assert read(delta, where="day = '20260102' AND region = 'EU'") == EXPECTED[2:4]
+    assert read(stock.with_options({"scan.fallback-delta-branch": ""})) == []
+    # The table's own partitions go before both.
+    stock.write(rows(("EU", "20260103", "own", 1, 1)))
+    assert read(stock, where="day = '20260103'") == [
+        ("EU", "20260103", "own", 1, 1), *EXPECTED[-2:]
+    ]  # fmt: skip
+
+
+def test_retracting_rows_outlive_a_full_compaction(stock: Table) -> None:
+    for branch in ("delta", "snapshot"):
+        stock.branch(branch).compact(full=True)
+    assert read(stock) == EXPECTED
+    assert read(stock.branch("delta"), where="day = '20260103' AND region = 'EU'") == []
+    files = stock.branch("delta").files()
+    assert all(file.level > 0 for file in files)
+    assert sum(file.delete_row_count or 0 for file in files) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"deletion-vectors.enabled": "true"},
+        {"merge-engine": "partial-update", "fields.version.sequence-group": "amount"},
+        {"merge-engine": "aggregation", "fields.amount.aggregate-function": "sum"},
+        {"changelog-producer": "input"},
+    ],
+    ids=lambda options: next(iter(options.values())),
+)
+def test_every_engine_merges_the_branches_by_its_own_rules(
+    lake: Lake, options: dict[str, str]
+) -> None:
+    if "fields.version.sequence-group" in options:
+        options = {"merge-engine": "partial-update"}
+    table = create(lake, **options)
+    whole, delta = table.branch("snapshot"), table.branch("delta")
+    whole.write(rows(("EU", "1", "a", 1, 10), ("EU", "1", "b", 1, 20)))
+    delta.write(rows(("EU", "2", "a", 2, 5), ("EU", "2", "c", 2, 1)))
+    delta.write(rows(("EU", "3", "b", 3, None)))
+    for branch in (whole, delta):
+        branch.compact(full=True)
+    amounts = {
+        "aggregation": [15, 20, 1],
+        "partial-update": [5, 20, 1],
+    }.get(options.get("merge-engine", ""), [5, None, 1])
+    found = table.scan(["amount"], "day = '3'").to_arrow()["amount"].to_pylist()
+    assert sorted(found, key=str) == sorted(amounts, key=str)
+
+
+def test_branches_have_schemas_of_their_own(stock: Table) -> None:
+    for name in ("snapshot", "delta", None):
+        table = stock if name is None else stock.branch(name)
+        if name == "delta":
+            table.alter(SetOption("manifest.merge-min-count", "9"))
+        table.alter(AddColumn(("note",), parse_type("STRING")))
+    stock.refresh()
+    more = rows(("EU", "20260106", "pear", 6, 60)).append_column("note", pa.array(["new"]))
+    stock.branch("delta").write(more)
+    assert read(stock, where="day = '20260106'") == [
+        ("EU", "20260106", "apple", 4, 44, None),
+        ("EU", "20260106", "fig", 5, 6, None),
+        ("EU", "20260106", "pear", 6, 60, "new"),
+    ]
+    stock.branch("snapshot").alter(AddColumn(("other",), parse_type("INT")))
+    with pytest.raises(Invalid, match="different columns"):
+        stock.refresh().scan()
+
+
+def test_a_read_of_the_past_is_of_both_branches(stock: Table, clock: Clock) -> None:
+    moment = stock.branch("delta").latest_snapshot()
+    assert moment is not None
+    clock.turn(seconds=1)
+    stock.branch("snapshot").write(rows(("EU", "20260105", "all", 5, 1)))
+    assert read(stock, where="day = '20260105'") == [("EU", "20260105", "all", 5, 1)]
+    assert read(stock, timestamp=moment.time_millis) == EXPECTED
+    with pytest.raises(NotFound):
+        read(stock, snapshot_id=1)
+    stock.write(rows(("EU", "20260109", "own", 1, 1)))
+    stock.create_tag("v1")
+    clock.turn(seconds=1)
+    stock.branch("snapshot").truncate()
+    assert ("EU", "20260105", "all", 5, 1) in read(stock, tag="v1")
+    assert ("EU", "20260105", "all", 5, 1) not in read(stock)
+
+
+def test_system_tables_show_the_chain(lake: Lake, stock: Table) -> None:
+    log = lake.system_table("sales.stock$audit_log").to_arrow()
+    assert log.num_rows == len(EXPECTED) + 1
+    assert sorted(log["rowkind"].to_pylist())[-1] == "-D"
+    assert lake.system_table("sales.stock$ro").to_arrow().num_rows == 0
+    for branch in ("delta", "snapshot"):
+        stock.branch(branch).compact(full=True)
+    assert lake.system_table("sales.stock$ro").to_arrow().num_rows == len(EXPECTED)
+    assert lake.system_table("sales.stock$partitions").to_arrow().num_rows == 7
+
+
+def test_a_split_reads_files_of_several_partitions(stock: Table) -> None:
+    scan = stock.scan(["item", "amount"], "day = '20260103' AND region = 'EU'")
+    assert "snapshot and the later changes of delta" in repr(scan)
+    splits = pickle.loads(pickle.dumps(scan.splits))
+    assert {split.branch for split in splits} == {"delta"}
+    found = [batch for split in splits for batch in scan.read_split(split)]
+    assert sorted(pa.Table.from_batches(found)["item"].to_pylist()) == ["apple", "fig"]
+    plan = scan.plan
+    assert plan is not None
+    assert sum(len(split.files) for split in plan.splits) == 4
+
+
+def test_what_a_chain_cannot_do_is_refused(lake: Lake, stock: Table) -> None:
+    with pytest.raises(Unsupported, match=r"update or delete rows of chain tables.*\$branch_delta"):
+        stock.delete("amount = 10")
+    with pytest.raises(Unsupported, match="stream changes of chain tables"):
+        stock.changes(0)
+    stock.branch("delta").delete("item = 'kiwi'")
+    assert read(stock, where="item = 'kiwi'") == []
+    with pytest.raises(Invalid, match="fallback-delta-branch"):
+        stock.drop_branch("delta")
+    with pytest.raises(Invalid, match="no branch 'other'"):
+        stock.alter(SetOption("scan.fallback-delta-branch", "other"))
+    with pytest.raises(Invalid, match="are both 'delta'"):
+        stock.alter(SetOption("scan.fallback-snapshot-branch", "delta"))
+    delta = stock.branch("delta")
+    delta.alter(SetOption("bucket", "3"))
+    delta.refresh().write(rows(("EU", "20260107", "fig", 7, 6)))
+    with pytest.raises(Invalid, match=r"day=20260107 .* 2 and 3 buckets"):
+        read(stock)
+    assert read(stock, where="day = '20260105'") == EXPECTED[8:10]
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"bucket": "-1"}, "fixed number of buckets"),
+        ({"sequence.field": ""}, "needs 'sequence.field'"),
+        ({"changelog-producer": "lookup"}, "none or input, not lookup"),
+        ({"partition.timestamp-pattern": ""}, "timestamp-pattern"),
+        ({"partition.timestamp-formatter": ""}, "timestamp-formatter"),
+        ({"chain-table.chain-partition-keys": "region"}, "last of the partition columns"),
+        (
+            {"deletion-vectors.enabled": "true", "merge-engine": "partial-update"},
+            "engine deduplicate",
+        ),
+        (
+            {
+                "partition.expiration-time": "1 d",
+                "partition.expiration-strategy": "update-time",
+            },
+            "values-time",
+        ),
+    ],
+)
+def test_options_that_contradict_a_chain(lake: Lake, options: dict[str, str], match: str) -> None:
+    wanted = OPTIONS | options
+    if wanted["bucket"] == "-1":
+        del wanted["bucket-key"]
+    with pytest.raises(Invalid, match=match):
+        lake.create_table(
+            "sales.bad", STOCK, primary_keys=KEYS, partition_keys=["region", "day"], options=wanted
+        )
