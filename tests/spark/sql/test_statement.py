@@ -2,7 +2,7 @@
 
 import pytest
 
-from headwater.spark.sql.statement import Statement, split_statements
+from headwater.spark.sql.statement import Statement, read_words, split_statements
 from headwater.storage.errors import Invalid
 
 
@@ -73,6 +73,10 @@ def test_strings_are_read_as_spark_reads_them(written: str, value: str) -> None:
     statement = only(f"CALL {written}")
     statement.expect("CALL")
     assert statement.string() == value
+
+
+def test_a_hexadecimal_literal_is_one_word() -> None:
+    assert [word.text for word in read_words("b = X'AB', c")] == ["b", "=", "X'AB'", ",", "c"]
 
 
 def test_text_of_spark_is_cut_out_as_it_stands() -> None:

@@ -180,6 +180,8 @@ def read_words(text: str) -> list[Word]:
             words.append(Word(WordKind.STRING, value, start, end))
         elif token.token_type is TokenType.NUMBER:
             words.append(Word(WordKind.NUMBER, written, start, end))
+        elif token.token_type is TokenType.HEX_STRING and written[0] in "xX":
+            words.append(Word(WordKind.SYMBOL, written, start, end))
         elif _WORD.match(written):
             # Some keywords are of two words, with any space between them.
             for match in _WORD.finditer(written):
