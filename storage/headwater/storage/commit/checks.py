@@ -7,6 +7,8 @@ Each check names what must hold and raises Conflict when another commit broke it
 from __future__ import annotations
 
 import itertools
+import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from headwater.storage.errors import Conflict, CorruptData, NotFound
@@ -245,38 +247,69 @@ def columns_stay(
     Raises:
         Conflict: Another commit changed one of the columns, or the files.
     """
-    own = {
-        _rows(entry): entry.file
+    own = [
+        entry
         for entry in delta
         if entry.file.first_row_id is not None and entry.kind is FileKind.ADD
-    }
+    ]
+    places: dict[tuple[bytes, int], list[tuple[int, int]]] = {}
+    for entry in own:
+        for column in _columns(storage, entry.file):
+            places.setdefault((entry.partition, column), []).append(_ids(entry.file))
+    for each in places.values():
+        each.sort()
     again = "read the table again and repeat the operation"
     for snapshot, entries in changes:
         if snapshot.commit_kind is CommitKind.COMPACT:
             continue
         for entry in entries:
-            file = own.get(_rows(entry))
-            if file is not None and not set(_columns(storage, file)).isdisjoint(
-                _columns(storage, entry.file)
-            ):
-                raise Conflict(
-                    f"table {storage.name}: snapshot {snapshot.id} changed the same columns of the "
-                    f"rows from id {file.first_row_id} on in "
-                    f"{describe_partition(storage, entry.partition)}; {again}"
-                )
+            for column in _columns(storage, entry.file):
+                if _overlap(places.get((entry.partition, column), ()), *_ids(entry.file)):
+                    raise Conflict(
+                        f"table {storage.name}: snapshot {snapshot.id} changed the same columns of "
+                        f"the rows from id {entry.file.first_row_id} on in "
+                        f"{describe_partition(storage, entry.partition)}; {again}"
+                    )
     partitions = list({entry.partition for entry in delta})
-    present = {
-        _rows(entry)
+    # The values of a BLOB column may stay where they are while the other columns move.
+    present = [
+        entry
         for entry in live_entries(storage, base, partitions=partitions)
-        # The values of a BLOB column may stay where they are while the other columns move.
         if not entry.file.file_name.endswith(BLOB_SUFFIX)
-    }
-    for key, file in own.items():
-        if key not in present:
+    ]
+    whole = {_rows(entry) for entry in present}
+    ranges: dict[bytes, list[tuple[int, int]]] = {}
+    for partition, first, count in whole:
+        ranges.setdefault(partition, []).append((first or 0, (first or 0) + count))
+    for each in ranges.values():
+        each.sort()
+    for entry in own:
+        file = entry.file
+        start, end = _ids(file)
+        # A file of a BLOB column may hold some of the rows of the files of other columns.
+        is_blob = file.file_name.endswith(BLOB_SUFFIX)
+        known = ranges.get(entry.partition, [])
+        at = bisect_right(known, (start, sys.maxsize)) - 1
+        if not (
+            _rows(entry) in whole
+            or (is_blob and at >= 0 and known[at][0] <= start and end <= known[at][1])
+        ):
             raise Conflict(
                 f"table {storage.name}: the rows from id {file.first_row_id} on are no longer in "
                 f"files of the same {file.row_count} rows; {again}"
             )
+
+
+def _ids(file: DataFile) -> tuple[int, int]:
+    """The first id of a file's rows, and the one behind the last; none if they have none."""
+    first = file.first_row_id
+    return (0, 0) if first is None else (first, first + file.row_count)
+
+
+def _overlap(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:
+    """True if one of some ranges, sorted and without a common id, has an id from start to end."""
+    at = bisect_left(ranges, (end, 0)) - 1
+    return start < end and at >= 0 and ranges[at][1] > start
 
 
 def _rows(entry: ManifestEntry) -> tuple[bytes, int | None, int]:

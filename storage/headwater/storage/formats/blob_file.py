@@ -229,6 +229,10 @@ class BlobFileWriter:
         self._lengths.append(length)
         self._size += length
 
+    def leave(self) -> None:
+        """Append a row whose value is that of an older file."""
+        self._lengths.append(PLACEHOLDER_LENGTH)
+
     def close(self) -> WrittenFile:
         """Finish the file; it is there, durably, when this returns."""
         lengths = np.array(self._lengths, np.int64)

@@ -147,9 +147,16 @@ def _assigned(rows: pa.Table, changes: Mapping[str, Assignment]) -> pa.Table:
     """Rows with new values, each computed from the old row."""
     result = rows
     for name, value in changes.items():
-        at = rows.schema.get_field_index(name)
-        result = result.set_column(at, name, _value(rows, name, value))
+        result = _with_column(result, name, _value(rows, name, value))
     return result
+
+
+def _with_column(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Rows with a column in the place of the one of that name; behind them where it was not read,
+    as those of BLOBs are not.
+    """
+    at = rows.schema.get_field_index(name)
+    return rows.append_column(name, column) if at < 0 else rows.set_column(at, name, column)
 
 
 def _value(rows: pa.Table, name: str, value: Assignment) -> pa.Array | pa.ChunkedArray:
@@ -274,9 +281,8 @@ class MergeRows:
         for name in self.source.column_names:
             if name in self.on:
                 continue
-            at = result.schema.get_field_index(name)
             if name in self.storage.schema.primary_keys:
-                old = result.column(at)
+                old = result.column(name)
                 same = pc.fill_null(pc.equal(old, new.column(name)), False)
                 nulls = pc.and_(pc.is_null(old), pc.is_null(new.column(name)))
                 if not pc.all(pc.or_(same, nulls)).as_py():
@@ -285,7 +291,7 @@ class MergeRows:
                         "that it matches, but it is part of the primary key; match on it, too, or "
                         "leave it out of the source"
                     )
-            result = result.set_column(at, result.schema.field(at), new.column(name))
+            result = _with_column(result, name, new.column(name))
         _check_kinds(self.storage, result, self.source.column_names)
         return result
 
