@@ -32,5 +32,12 @@ def test_blobs_are_binary(spark: SparkSession, lake: SparkLake) -> None:
     assert rows(lake.sql("SELECT id FROM db.t")) == [(1,), (8,)]
     described = {row[0]: row[1] for row in rows(lake.sql("DESCRIBE db.t"))}
     assert (described["b"], described["c"]) == ("blob", "blob")
-    with pytest.raises(Exception, match="evolution"):
-        lake.sql("UPDATE db.t SET b = NULL WHERE id = 1")
+    lake.sql("UPDATE db.t SET b = X'AB' WHERE id = 1")
+    source = "SELECT * FROM VALUES (8, X'08'), (9, X'09') AS s (id, c)"
+    lake.sql(
+        f"MERGE INTO db.t USING ({source}) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET c = s.c "
+        "WHEN NOT MATCHED THEN INSERT (id, c) VALUES (s.id, s.c)"
+    )
+    assert rows(lake.sql("SELECT id, hex(b), hex(c) FROM db.t")) == [
+        (1, "AB", None), (8, "78", "08"), (9, None, "09"),
+    ]  # fmt: skip

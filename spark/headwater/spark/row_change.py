@@ -46,6 +46,7 @@ class RowChange:
         repeats: As in `Repeats`.
         rewrites: True if files of a primary-key table are written anew.
         predicate: A SQL condition that the rows that were read fulfil; None for all rows.
+        columns: In a table with data evolution, the columns that rows get new values of.
     """
 
     writer: str
@@ -55,6 +56,7 @@ class RowChange:
     repeats: Repeats = Repeats.REFUSED
     rewrites: bool = False
     predicate: str | None = None
+    columns: tuple[str, ...] = ()
 
     def properties(self, counts: RowCounts) -> Mapping[str, str]:
         """The properties of the snapshot of a change of so many rows."""

@@ -26,6 +26,8 @@ KINDS = {
     "plain": "",
     "plain parts": "PARTITIONED BY (p)",
     "marked": "PARTITIONED BY (p) TBLPROPERTIES ('deletion-vectors.enabled' = 'true')",
+    "columns": "PARTITIONED BY (p) TBLPROPERTIES ('deletion-vectors.enabled' = 'true', "
+    "'row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true')",
 }
 
 

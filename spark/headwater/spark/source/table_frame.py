@@ -24,9 +24,15 @@ from headwater.storage.read.positioned_rows import (
     POSITION_COLUMN,
 )
 
-__all__ = ["divide_rows", "frame_of_division", "frame_of_table", "frame_with_metadata"]
+__all__ = [
+    "PLACE_FIELDS",
+    "divide_rows",
+    "frame_of_division",
+    "frame_of_table",
+    "frame_with_metadata",
+]
 
-_PLACES = {
+PLACE_FIELDS = {
     Places.NONE: (),
     Places.FILES: (
         st.StructField(FILE_COLUMN, st.StringType()),
@@ -37,6 +43,7 @@ _PLACES = {
         st.StructField(BUCKET_COLUMN, st.IntegerType()),
     ),
 }
+"""The columns that tell of rows' places."""
 
 
 def frame_of_table(session: CatalogSession, scan: Scan) -> DataFrame:
@@ -136,7 +143,7 @@ def frame_of_division(
             spark, rows.storage, division.native, names, division.live_rows, positioned=positioned
         )
         frames.append(native)
-    schema = st.StructType([*schema.fields, *_PLACES[places]])
+    schema = st.StructType([*schema.fields, *PLACE_FIELDS[places]])
     if division.python:
         parallelism = session.connection.parallelism
         frames.append(

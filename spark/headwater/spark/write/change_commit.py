@@ -23,7 +23,7 @@ from headwater.spark.write.kept_rows import kept_rows
 from headwater.spark.write.nested_defaults import with_nested_defaults
 from headwater.spark.write.save import save_frame
 from headwater.spark.write.target import PLACE_COLUMNS
-from headwater.storage.capabilities import Operation, unsupported_mode
+from headwater.storage.capabilities import Operation
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import reading, until_no_conflict
@@ -34,12 +34,15 @@ from headwater.storage.jobs.waiting_rows import (
 )
 from headwater.storage.jobs.write import WritePlan
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.read.positioned_rows import FILE_COLUMN
+from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.write.file_encoding import refuse_formats
 
 __all__ = ["change_rows", "insert_numbered", "insert_rows"]
+
+_PLACES = (FILE_COLUMN, POSITION_COLUMN)
 
 
 def change_rows(
@@ -71,10 +74,6 @@ def change_rows(
     storage = table.storage
     storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
     refuse_formats(storage.schema)
-    if storage.schema.table_options.evolves_columns:
-        raise unsupported_mode(
-            "column files in Spark", f"table {storage.name} has 'data-evolution.enabled' = 'true'"
-        )
 
     def attempt() -> RowCounts:
         writer = storage.runtime.new_uuid()
@@ -93,6 +92,7 @@ def change_rows(
             repeats=changes.repeats,
             rewrites=rewrites,
             predicate=changes.predicate,
+            columns=changes.columns,
         )
         with reading(storage, table.pointer, base):
             _write(session, table, changes, change, base)
@@ -189,7 +189,11 @@ def _write(
 ) -> None:
     storage, frame = table.storage, changes.frame
     keyed = bool(storage.schema.primary_keys)
-    check_columns(frame.drop(*PLACE_COLUMNS), storage)
+    evolves = storage.schema.table_options.evolves_columns
+    if evolves and not changes.adds:
+        frame = frame.select(*map(quoted, [*changes.columns, ROW_KIND_COLUMN, *_PLACES]))
+    else:
+        check_columns(frame.drop(*PLACE_COLUMNS), storage)
     options = WriteOptions(
         session.connection,
         table.name,
@@ -206,6 +210,9 @@ def _write(
         placed = cluster_stored(frame, storage, adds=changes.adds)
     else:
         placed = cluster(frame, storage) if keyed else _by_file(frame, table)
+        if evolves:
+            # Old values are read beside the new ones, in the order of the files.
+            placed = placed.sortWithinPartitions(*_PLACES)
     save_frame(session, placed, options)
 
 

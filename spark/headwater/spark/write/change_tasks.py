@@ -23,6 +23,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from headwater.spark.options import WriteOptions
 from headwater.spark.row_change import MATCHED, Repeats, RowChange, RowCounts
+from headwater.spark.write.column_changes import ColumnChanges, splits_of_ranges
 from headwater.spark.write.keyed_changes import KeyedChanges, count_kinds
 from headwater.spark.write.rewrite import BucketRewrites
 from headwater.spark.write.tasks import TASK_RANGE
@@ -111,6 +112,7 @@ class _Target:
         first = 0 if self.clustered else task.partitionId() * TASK_RANGE
         taken: list[TakenRows] = []
         rewritten: list[CommitMessage] = []
+        columns: list[CommitMessage] = []
         try:
             with self.plan.writer(first, is_alone=False) as writer, ExitStack() as opened:
                 moved: TableWriter | None = None
@@ -125,16 +127,21 @@ class _Target:
                     else:
                         changes.write(batches, writer)
                     counts = changes.counts
+                elif self.storage.schema.table_options.evolves_columns:
+                    assert self.base is not None or not self.splits
+                    changes_of = ColumnChanges(self.storage, self.change, self.base, self.splits)
+                    counts = changes_of.write(batches, writer, columns, taken)
                 else:
                     positions: dict[str, list[npt.NDArray[np.int64]]] = {}
                     counts = self._write_positioned(batches, writer, moved, positions)
                     counts = self._take(positions, taken, counts)
-                added = [*writer.finish(), *([] if moved is None else moved.finish())]
+                kept = [] if moved is None else moved.finish()
+                added = [*columns, *writer.finish(), *kept]
                 return ChangedFiles(tuple(added), tuple(taken), tuple(rewritten), counts)
         except BaseException:
             if self.base is not None:
                 rewritten += [part.message(self.base.identity) for part in taken]
-            for message in rewritten:
+            for message in (*rewritten, *columns):
                 delete_message_files(self.storage, message)
             raise
 
@@ -272,7 +279,11 @@ class ChangeWriter(DataSourceArrowWriter):
         if base is not None and self._change.rewrites:
             buckets = BucketRewrites.of(storage, base, predicate)
         if base is not None and not storage.schema.primary_keys and not self._change.is_plain:
+            evolves = storage.schema.table_options.evolves_columns
             for split in plan_snapshot(storage, base, predicate=predicate).splits:
+                if evolves:
+                    splits |= splits_of_ranges(split)
+                    continue
                 for file in split.files:
                     own = split.deletion_files.get(file.file_name)
                     vectors = {} if own is None else {file.file_name: own}

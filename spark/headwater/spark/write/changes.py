@@ -29,6 +29,7 @@ class Changes:
         adds: True if rows are added, too.
         is_serial: As in `RowChange`.
         repeats: As in `RowChange`.
+        columns: As in `RowChange`.
     """
 
     frame: DataFrame
@@ -36,6 +37,7 @@ class Changes:
     adds: bool = False
     is_serial: bool = False
     repeats: Repeats = Repeats.REFUSED
+    columns: tuple[str, ...] = ()
 
 
 def refuse_added_again(frame: DataFrame, storage: TableStorage) -> None:

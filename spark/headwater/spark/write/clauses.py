@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -18,6 +18,7 @@ from headwater.spark.write.join_condition import column_of
 from headwater.spark.write.nested_defaults import nested_default
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.storage.errors import Invalid, NotFound, ResourceType
+from headwater.storage.maintenance.column_file_writer import check_column_changes
 from headwater.storage.maintenance.key_rewrite import rewrites_files
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.schema.default_values import default_value
@@ -110,6 +111,10 @@ class Projection:
         source: The name of the source's rows there; None where there are none.
         source_schema: Their columns.
         evolves: True if columns that the source lacks keep their values, or take their defaults.
+        equal: The table's columns that have the values of the source's in each pair of rows.
+
+    Attributes:
+        changed: After `check`, the columns that rows get new values of, in the table's order.
     """
 
     def __init__(
@@ -121,7 +126,11 @@ class Projection:
         source_schema: st.StructType | None = None,
         *,
         evolves: bool = False,
+        equal: Collection[str] = (),
     ) -> None:
+        self._equal = frozenset(equal)
+        self._writes_columns = storage.schema.table_options.evolves_columns
+        self.changed: tuple[str, ...] = ()
         self._storage = storage
         self._fields = storage.schema.fields
         self._assignment = assignment
@@ -131,9 +140,21 @@ class Projection:
         self._evolves = evolves
 
     def check(self, clauses: Iterable[Clause]) -> None:
-        """Refuse clauses that assign what they cannot; raises Invalid and NotFound."""
-        for clause in clauses:
+        """Refuse clauses that assign what they cannot.
+
+        Raises:
+            Invalid, NotFound: As said.
+            Unsupported: As `check_column_changes`.
+        """
+        listed = list(clauses)
+        updates = [clause for clause in listed if clause.action is Action.UPDATE]
+        given = set[str]().union(*map(self._given, updates))
+        self.changed = tuple(field.name for field in self._fields if field.name in given)
+        for clause in listed:
             self._values(clause)
+        if self._writes_columns:
+            deletes = any(clause.action is Action.DELETE for clause in listed)
+            check_column_changes(self._storage, self.changed, deletes=deletes)
 
     def changes(
         self,
@@ -216,16 +237,24 @@ class Projection:
             if not self._storage.schema.primary_keys:
                 return {}
             return {field.name: self._own(field.name) for field in self._fields}
-        given = self._all_values() if clause.values is None else self._assigned(clause)
+        given = self._given(clause)
         if clause.action is Action.UPDATE:
             self._refuse_keys(given)
-            return {
-                field.name: given.get(field.name, self._own(field.name)) for field in self._fields
-            }
+            names = self.changed if self._writes_columns else [one.name for one in self._fields]
+            return {name: given.get(name, self._own(name)) for name in names}
         return {
             field.name: given[field.name] if field.name in given else self._default(field)
             for field in self._fields
         }
+
+    def _given(self, clause: Clause) -> dict[str, Column]:
+        """The values that a clause gives columns, but for those that files need not hold anew."""
+        if clause.values is not None:
+            return self._assigned(clause)
+        values = self._all_values()
+        if self._writes_columns and clause.action is Action.UPDATE:
+            return {name: value for name, value in values.items() if name not in self._equal}
+        return values
 
     def _refuse_keys(self, given: Mapping[str, Column]) -> None:
         schema = self._storage.schema

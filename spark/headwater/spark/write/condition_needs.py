@@ -6,6 +6,7 @@ They only say which files need not be read. Spark itself reads and judges the co
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ from headwater.storage.errors import Invalid, NotFound, Unsupported
 from headwater.storage.predicate.filter import Predicate, parse_predicate
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["JoinNeeds", "join_needs", "wanted_rows"]
+__all__ = ["JoinNeeds", "columns_needed", "join_needs", "wanted_rows"]
 
 # Spark puts the time of planning in their place, and another one when the change is run.
 _CLOCK = re.compile(
@@ -106,6 +107,31 @@ def join_needs(
         return JoinNeeds(pairs(text), _predicate(joined, storage, own))
     except (PySparkException, Py4JError):
         return JoinNeeds(pairs(condition) if isinstance(condition, str) else {})
+
+
+def columns_needed(
+    spark: SparkSession,
+    storage: TableStorage,
+    places: Sequence[st.StructField],
+    changes: Callable[[DataFrame], DataFrame],
+) -> list[str]:
+    """The table's columns that changes of its rows are made of.
+
+    Args:
+        spark: The session; of Spark Connect, which shows no plans, all columns are.
+        storage: The table.
+        places: The columns that tell of the rows' places.
+        changes: Makes the changes of a frame of rows with their places.
+    """
+    names = list(storage.schema.field_by_name)
+    if not _shows_plans(spark):
+        return names
+    schema = st.StructType([*spark_schema(storage.schema.fields).fields, *places])
+    try:
+        needs = needs_of(changes(stand_in(spark, 0, schema)), 1)
+    except (PySparkException, Py4JError):
+        return names  # Columns that are bound to a frame, or a mistake that Spark will tell of.
+    return names if needs is None else [n for n in needs[0].names(schema) if n in names]
 
 
 def _predicate(frame: DataFrame, storage: TableStorage, schema: st.StructType) -> Predicate | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Self
 
+import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
@@ -16,6 +17,10 @@ from headwater.spark.errors import users_words
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats, RowCounts
 from headwater.spark.schema_merging import SchemaMerging
+from headwater.spark.source.needs import stand_in
+from headwater.spark.source.table_frame import PLACE_FIELDS
+from headwater.spark.source.worker_rows import Places
+from headwater.spark.types import spark_schema
 from headwater.spark.write.change_commit import change_rows
 from headwater.spark.write.changes import Changes
 from headwater.spark.write.clauses import (
@@ -27,13 +32,13 @@ from headwater.spark.write.clauses import (
     expression,
     rewrites,
 )
-from headwater.spark.write.condition_needs import JoinNeeds, join_needs
+from headwater.spark.write.condition_needs import JoinNeeds, columns_needed, join_needs
 from headwater.spark.write.evolve import evolve
 from headwater.spark.write.join_condition import column_of
 from headwater.spark.write.kept_rows import kept_rows, with_kept_rows
 from headwater.spark.write.source_bounds import SourceBounds, bounds_of, comparable_pairs
 from headwater.spark.write.store_assignment import StoreAssignment
-from headwater.spark.write.target import Target, read_target
+from headwater.spark.write.target import Target, places_of, read_target, without_places
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import And
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -204,6 +209,7 @@ class MergeBuilder:
             self._source_alias,
             self._source.schema,
             evolves=self._evolution is not None,
+            equal=self._equal_columns(),
         )
         projection.check(clauses.all)
         return with_kept_rows(storage.name, lambda: self._merge(projection))
@@ -223,18 +229,22 @@ class MergeBuilder:
             predicate = known if predicate is None else And((known, predicate))
         if clauses.not_matched_by_source:
             bounds = predicate = None
+        columns = self._columns()
+        if storage.schema.table_options.evolves_columns:
+            columns = self._columns_needed(projection, pairs)
 
         def plan(table: Table, base: Snapshot | None) -> Changes:
             target = read_target(
-                self._session, table, base, self._columns(), predicate, rewrites=written_anew
+                self._session, table, base, columns, predicate, rewrites=written_anew
             )
             rows = self._candidates(target, source, pairs, bounds)
             return Changes(
-                self._changes(projection, target, rows, source),
+                self._changes(projection, rows, source),
                 target.predicate,
                 adds=bool(clauses.not_matched),
                 is_serial=bool(clauses.not_matched),
                 repeats=self._repeats,
+                columns=projection.changed,
             )
 
         return change_rows(
@@ -281,6 +291,28 @@ class MergeBuilder:
                 raise Invalid(f"table {self._table.name}: the source has no column '{name}'")
             pairs[own_name] = other
         return pairs
+
+    def _equal_columns(self) -> list[str]:
+        """The table's columns that the source's in pairs have the same values as, to the bit."""
+        own = spark_schema(self._table.schema.fields)
+        pairs = self._needs(self._source).pairs
+        source = self._source.schema
+        return [
+            name
+            for name, other in pairs.items()
+            if own[name].dataType == source[other].dataType
+            and not isinstance(own[name].dataType, st.FractionalType | st.StructType)
+        ]
+
+    def _columns_needed(self, projection: Projection, pairs: Mapping[str, str]) -> list[str]:
+        """The table's columns that changes are made of; those of `pairs` find candidates."""
+        spark, storage = self._session.spark, self._table.storage
+
+        def changes(frame: DataFrame) -> DataFrame:
+            return self._changes(projection, frame, stand_in(spark, 1, self._source.schema))
+
+        found = columns_needed(spark, storage, PLACE_FIELDS[Places.FILES], changes)
+        return [name for name in storage.schema.field_by_name if name in {*found, *pairs}]
 
     def _condition(self, source: DataFrame) -> Column:
         if isinstance(self._on, str | Column):
@@ -347,9 +379,9 @@ class MergeBuilder:
         return rows
 
     def _changes(
-        self, projection: Projection, target: Target, candidates: DataFrame, source: DataFrame
+        self, projection: Projection, candidates: DataFrame, source: DataFrame
     ) -> DataFrame:
-        places = target.places
+        places = places_of(candidates)
         rows, own = candidates.alias(self._target_alias), source.alias(self._source_alias)
         condition = self._condition(source)
         clauses = self._clauses
@@ -360,7 +392,7 @@ class MergeBuilder:
         if clauses.not_matched:
             others = own.join(rows, on=condition, how="left_anti").alias(self._source_alias)
             new = projection.changes(others, clauses.not_matched)
-            frames.append(target.without_places(new))
+            frames.append(without_places(new, candidates))
         if clauses.not_matched_by_source:
             left = rows.join(own, on=condition, how="left_anti").alias(self._target_alias)
             frames.append(projection.changes(left, clauses.not_matched_by_source, places))

@@ -14,7 +14,7 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.source.parquet_scan import Division
 from headwater.spark.source.table_frame import divide_rows, frame_of_division
 from headwater.spark.source.worker_rows import Places
-from headwater.spark.types import spark_schema
+from headwater.spark.types import spark_schema, spark_type
 from headwater.storage.predicate.filter import Predicate, to_sql
 from headwater.storage.read.positioned_rows import (
     BUCKET_COLUMN,
@@ -24,7 +24,7 @@ from headwater.storage.read.positioned_rows import (
 )
 from headwater.storage.snapshot.snapshot import Snapshot
 
-__all__ = ["PLACE_COLUMNS", "Target", "read_target"]
+__all__ = ["PLACE_COLUMNS", "Target", "places_of", "read_target", "without_places"]
 
 PLACE_COLUMNS = (FILE_COLUMN, POSITION_COLUMN, PARTITION_COLUMN, BUCKET_COLUMN)
 """The columns that tell where a row stands."""
@@ -49,14 +49,20 @@ class Target:
     @property
     def places(self) -> list[str]:
         """The columns that tell of the rows' places."""
-        return [name for name in self.frame.columns if name in PLACE_COLUMNS]
+        return places_of(self.frame)
 
-    def without_places(self, rows: DataFrame) -> DataFrame:
-        """Rows that are only added, with the columns of places, which are null."""
-        for field in self.frame.schema:
-            if field.name in PLACE_COLUMNS:
-                rows = rows.withColumn(field.name, sf.lit(None).cast(field.dataType))
-        return rows
+
+def places_of(frame: DataFrame) -> list[str]:
+    """The columns of a frame that tell of its rows' places."""
+    return [name for name in frame.columns if name in PLACE_COLUMNS]
+
+
+def without_places(rows: DataFrame, target: DataFrame) -> DataFrame:
+    """Rows that are only added, with the columns of places of a target, which are null."""
+    for field in target.schema:
+        if field.name in PLACE_COLUMNS:
+            rows = rows.withColumn(field.name, sf.lit(None).cast(field.dataType))
+    return rows
 
 
 def read_target(
@@ -74,7 +80,8 @@ def read_target(
         session: The catalog's.
         table: The table.
         snapshot: The snapshot to read; None for a table without one.
-        columns: The columns that the change needs.
+        columns: The columns that the change needs. In a table with data evolution the frame has
+            the others, too, as nulls.
         predicate: Only rows that may fulfil it are needed. It must be one that Spark sees, too:
             Spark's own scan skips files by it, and does not filter rows.
         rewrites: True if files of a primary-key table are written anew: the buckets of rows are
@@ -92,4 +99,9 @@ def read_target(
     if rewrites:
         places = Places.BUCKETS
     frame = frame_of_division(session, scan, division, schema, places=places)
+    if storage.schema.table_options.evolves_columns:
+        # Expressions may name columns that their values do not depend on.
+        fields = [item for item in storage.schema.fields if item.name not in names]
+        absent = [sf.lit(None).cast(spark_type(f.type)).alias(f.name) for f in fields]
+        frame = frame.select("*", *absent)
     return Target(table, snapshot, frame, text)

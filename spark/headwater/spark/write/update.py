@@ -11,6 +11,8 @@ from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats, RowCounts
+from headwater.spark.source.table_frame import PLACE_FIELDS
+from headwater.spark.source.worker_rows import Places
 from headwater.spark.write.change_commit import change_rows
 from headwater.spark.write.changes import Changes
 from headwater.spark.write.clauses import (
@@ -23,10 +25,10 @@ from headwater.spark.write.clauses import (
     expression,
     rewrites,
 )
-from headwater.spark.write.condition_needs import wanted_rows
+from headwater.spark.write.condition_needs import columns_needed, wanted_rows
 from headwater.spark.write.kept_rows import kept_rows, with_kept_rows
 from headwater.spark.write.store_assignment import StoreAssignment
-from headwater.spark.write.target import read_target
+from headwater.spark.write.target import places_of, read_target, without_places
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.maintenance.key_rewrite import rewrites_files
 from headwater.storage.predicate.filter import Constant, Predicate, parse_predicate
@@ -108,8 +110,7 @@ def delete_counted(
         The number of rows; None where it is not known, as files were written anew.
     """
     predicate = _own_condition(table, where)
-    evolves = table.schema.table_options.evolves_columns
-    if predicate is None or not (evolves or rewrites_files(table.storage, deletes=True)):
+    if predicate is None or not rewrites_files(table.storage, deletes=True):
         return delete_rows(session, table, where, alias=alias)
     # Without a limit on the number of rows, as Spark's tasks write the files.
     made = table.delete(predicate, executor=session.executor)
@@ -150,6 +151,7 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
     names = list(storage.schema.field_by_name)
     given = {name: sf.col(quoted(name)) for name in names if name in rows.columns}
     insert = Clause(Action.INSERT, None, given)
+    projection.check([Clause(Action.DELETE), insert])
 
     def replace() -> RowCounts:
         # Computed once, though a conflict may have it written twice.
@@ -162,9 +164,13 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
             target = read_target(session, table, base, names, predicate)
             old = target.frame.alias(_TARGET).where(condition)
             gone = projection.changes(old, [Clause(Action.DELETE)], target.places)
-            added = target.without_places(new)
+            added = without_places(new, target.frame)
             return Changes(
-                gone.unionByName(added), target.predicate, is_serial=True, repeats=Repeats.REPLACED
+                gone.unionByName(added),
+                target.predicate,
+                adds=True,
+                is_serial=True,
+                repeats=Repeats.REPLACED,
             )
 
         return change_rows(session, table, "REPLACE", plan, predicate)
@@ -189,15 +195,19 @@ def _change(
     projection.check([clause])
     written_anew = rewrites(storage, [clause])
 
+    def changes(frame: DataFrame) -> DataFrame:
+        rows = frame.alias(alias)
+        if condition is not None:
+            rows = rows.where(condition)
+        return projection.changes(rows, [Clause(action, None, values)], places_of(frame))
+
     def plan(table: Table, base: Snapshot | None) -> Changes | None:
         if base is None:
             return None
         names = list(storage.schema.field_by_name)
+        if storage.schema.table_options.evolves_columns:
+            names = columns_needed(session.spark, storage, PLACE_FIELDS[Places.FILES], changes)
         target = read_target(session, table, base, names, predicate, rewrites=written_anew)
-        rows = target.frame.alias(alias)
-        if condition is not None:
-            rows = rows.where(condition)
-        frame = projection.changes(rows, [Clause(action, None, values)], target.places)
-        return Changes(frame, target.predicate)
+        return Changes(changes(target.frame), target.predicate, columns=projection.changed)
 
     return change_rows(session, table, action.name, plan, predicate, rewrites=written_anew)

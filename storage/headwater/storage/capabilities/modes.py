@@ -53,11 +53,6 @@ MODES: Mapping[str, Mode] = {
         "bucket would not tell a row that moved from one that was deleted; read the changes "
         "between the snapshots instead (mode delta or changelog)",
     ),
-    "column files in Spark": Mode(
-        "updates and merges by Spark of a table with data evolution, and deletes by conditions "
-        "that only Spark understands",
-        "whose files of some columns Spark's tasks do not write; change it with the SDK",
-    ),
     "overwrite among changes": Mode(
         "changes between two snapshots",
         "whose changes are not known row by row; leave it out with skip_overwrites=True",

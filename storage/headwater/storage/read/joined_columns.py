@@ -25,6 +25,7 @@ from headwater.storage.read.data_file_reader import DataFileReader
 from headwater.storage.read.raw_rows import RawRows, RowReader
 from headwater.storage.scan.row_ranges import RowRange, row_ranges
 from headwater.storage.schema.blob_columns import columns_in_blob_files
+from headwater.storage.schema.system_fields import ROW_ID_FIELD
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["JoinedColumns", "joined_rows"]
@@ -166,10 +167,13 @@ class JoinedColumns:
         held: dict[str, list[str]] = {}
         by_name = {file.file_name: file for file in self._range.files}
         partition = self._storage.schema.partition_keys
-        for name in columns:
+        # A row's id follows from its position in any of the files; one that is read anyway will do.
+        for name in sorted(columns, key=lambda name: name == ROW_ID_FIELD.name):
             holder: DataFile | None = newest
             if name not in partition:
                 holder = self._range.holder(self._storage, self._storage.schema.column(name))
+            if name == ROW_ID_FIELD.name and held:
+                holder = by_name[next(iter(held))]
             held.setdefault((holder or newest).file_name, []).append(name)
         if not held:
             held[newest.file_name] = []

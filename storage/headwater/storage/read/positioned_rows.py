@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,8 @@ from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.read.batches import coalesced, filtered
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.raw_rows import without_deletes
+from headwater.storage.read.split import read_split
+from headwater.storage.scan.row_ranges import row_ranges
 from headwater.storage.scan.split import Split
 from headwater.storage.schema.system_fields import ROW_ID_FIELD
 from headwater.storage.table_storage import TableStorage
@@ -29,7 +31,7 @@ __all__ = [
 ]
 
 FILE_COLUMN = "_headwater_file"
-"""The name of the data file that holds a row."""
+"""The name of the data file that holds a row; of several with other columns of it the oldest."""
 POSITION_COLUMN = "_headwater_position"
 """The row's position in the file, from 0."""
 
@@ -73,6 +75,9 @@ def positioned_rows(
     Raises:
         CorruptData: A file is missing or damaged; the message names it.
     """
+    if storage.schema.table_options.evolves_columns:
+        yield from _joined_rows(storage, split, columns, predicate, batch_rows)
+        return
     files = BucketFiles(storage, split.directory, split.partition_values, split.deletion_files)
     needed = list(dict.fromkeys([*columns, *sorted(columns_of(predicate) if predicate else ())]))
     names = [*columns, FILE_COLUMN, POSITION_COLUMN]
@@ -96,6 +101,33 @@ def positioned_rows(
 
     found = rows() if predicate is None else filtered(rows(), storage.schema, predicate)
     yield from coalesced((batch.select(names) for batch in found), batch_rows)
+
+
+def _joined_rows(
+    storage: TableStorage,
+    split: Split,
+    columns: Sequence[str],
+    predicate: Predicate | None,
+    batch_rows: int,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a split whose columns may lie in several files."""
+    read = list(dict.fromkeys([*columns, ROW_ID_FIELD.name]))
+    for rows in row_ranges(split.directory, split.files):
+        own = replace(split, files=rows.all_files)
+        name = pa.scalar(rows.anchor.file_name)
+        first = rows.files[0].first_row_id or 0
+        for batch in read_split(
+            storage, own, columns=read, predicate=predicate, batch_rows=batch_rows
+        ):
+            places = batch.column(ROW_ID_FIELD.name).to_numpy() - first
+            yield pa.RecordBatch.from_arrays(
+                [
+                    *(batch.column(each) for each in columns),
+                    pa.repeat(name, batch.num_rows),
+                    pa.array(places),
+                ],
+                names=[*columns, FILE_COLUMN, POSITION_COLUMN],
+            )
 
 
 @dataclass
