@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.table.table import Table
 
-__all__ = ["Result", "run"]
+__all__ = ["Result", "run", "turns_of"]
 
 # Some outlast the database's time-outs, most do not.
 _SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0, 7.0)
@@ -79,14 +79,9 @@ def run(
         result.left_out = [name for name in FAULTS if name not in possible]
         wrong += cluster.wait_for_progress()
         began = time.monotonic()
-        waiting: list[str] = []
+        turns = turns_of(possible, random)
         while (passed := time.monotonic() - began) < seconds and not wrong:
-            if len(waiting) < 2:
-                # Each has its turn before any has another.
-                waiting += random.sample(possible, len(possible))
-            chosen = [waiting.pop(0)]
-            if random.random() < _PAIR_SHARE:
-                chosen.append(waiting.pop(0))
+            chosen = next(turns)
             lasts = random.choice(_SECONDS)
             with ExitStack() as faults:
                 told = [f"{name} ({faults.enter_context(FAULTS[name](cluster, random))})"
@@ -113,6 +108,23 @@ def run(
         ]
         result.fates = cluster.ledger.counts()
     return result
+
+
+def turns_of(possible: Sequence[str], random: Random) -> Iterator[Sequence[str]]:
+    """The faults that happen at a time, without end: one, or two different ones.
+
+    Each has its turn before any has another.
+    """
+    waiting: list[str] = []
+    while True:
+        if len(waiting) < 2:
+            waiting += random.sample(possible, len(possible))
+        chosen = [waiting.pop(0)]
+        if random.random() < _PAIR_SHARE:
+            # What one fault does at its end, the same one beside it cannot do again.
+            other = next(at for at, name in enumerate(waiting) if name != chosen[0])
+            chosen.append(waiting.pop(other))
+        yield chosen
 
 
 def _check(cluster: Cluster, result: Result) -> Sequence[Finding]:

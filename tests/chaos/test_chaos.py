@@ -6,9 +6,11 @@ import json
 import shutil
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,7 +22,7 @@ from tests.chaos.client import APPENDED, UPSERTED, Client, create_tables
 from tests.chaos.evidence import evidence_of
 from tests.chaos.ledger import Fate, Ledger, Row
 from tests.chaos.proxy import Mode, Proxy
-from tests.chaos.run import run
+from tests.chaos.run import run, turns_of
 from tests.conftest import NewSqlite
 
 from headwater.catalog.model.identifier import Identifier
@@ -248,6 +250,15 @@ def test_a_proxy_does_what_its_mode_says() -> None:
             with connect() as client:
                 client.sendall(b"d")
                 assert client.recv(9) == b"d"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_fault_happens_twice_at_a_time(seed: int) -> None:
+    turns = list(islice(turns_of(["kill", "freeze", "fill"], Random(seed)), 200))
+    assert {len(each) for each in turns} == {1, 2}
+    assert all(len(set(each)) == len(each) for each in turns)
+    count = Counter(name for each in turns for name in each)
+    assert max(count.values()) - min(count.values()) <= 2
 
 
 @pytest.mark.slow
