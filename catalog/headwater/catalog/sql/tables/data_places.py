@@ -25,6 +25,7 @@ from headwater.catalog.sql.queries.claimed_places import (
     lock_places,
     refuse_overlap,
 )
+from headwater.catalog.sql.tables.places import check_may_name
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable, Unsupported
 from headwater.storage.files.location import Place, new_location
 from headwater.storage.schema.table_schema import TableSchema
@@ -98,8 +99,11 @@ def find_data_places(
 
     Raises:
         Invalid: An option names what is neither a URI nor an absolute path.
+        Forbidden: It names a place that the caller may not have, see `check_may_name`.
     """
     places = _named(identifier, options, before or {}, are_checked=are_checked)
+    for place, option in places.items():
+        check_may_name(context, f"table {identifier}: option '{option}'", place)
     return [DataPlace(place, option, _is_empty(context, place)) for place, option in places.items()]
 
 

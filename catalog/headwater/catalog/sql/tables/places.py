@@ -6,6 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, TableRow
 from headwater.catalog.sql.queries.claimed_places import Claim, Kind
@@ -15,6 +16,7 @@ from headwater.storage.files.location import Place, new_location
 
 __all__ = [
     "check_external_path",
+    "check_may_name",
     "check_readable",
     "find_database",
     "is_in_warehouse",
@@ -78,8 +80,41 @@ def is_in_warehouse(context: CatalogContext, location: str) -> bool:
     return is_below or location.startswith(f"{context.location.rstrip('/')}/")
 
 
+def check_may_name(context: CatalogContext, what: str, place: Place) -> None:
+    """Refuse a place outside that the caller may not have for a table.
+
+    A place that a table has is closed to every warehouse and to other tables, so it is the
+    operator's to give: by listing it, or by the scope to administer.
+
+    Args:
+        context: The warehouse.
+        what: The thing that names it, such as ``table sales.orders: option 'path'``.
+        place: The place.
+
+    Raises:
+        Forbidden: It is outside the warehouse and not listed, and the caller asks permission. It
+            is not looked at, so that the answer tells nothing of what is there.
+    """
+    principal = current_principal()
+    if principal is None or not principal.asks_permission:
+        return
+    if context.is_allowed(place) or context.place.holds(place):
+        return
+    raise Forbidden(
+        f"{what}: {place.uri} is outside the warehouse, and not one of the places that tables may "
+        "have there: have the operator list it in the setting external_locations "
+        "(HEADWATER_EXTERNAL_LOCATIONS), or somebody with scope administer name it"
+    )
+
+
 def check_external_path(context: CatalogContext, identifier: Identifier, location: str) -> None:
-    """Refuse a place in this warehouse, or around it; raises Invalid."""
+    """Refuse an external table's path that the caller may not name, or that meets the warehouse.
+
+    Raises:
+        Forbidden: As `check_may_name`.
+        Invalid: The path is in this warehouse, or around it.
+    """
+    check_may_name(context, f"table {identifier}: option 'path'", Place.of(location))
     if context.place.overlaps(Place.of(location)):
         raise Invalid(
             f"table {identifier}: an external table's path must not overlap the warehouse "
