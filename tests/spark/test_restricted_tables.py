@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 from tests.conftest import NewSqlite
 from tests.server.restricted import (
     HIDDEN,
@@ -22,6 +23,7 @@ from tests.server.restricted import (
 from tests.spark.conftest import plan, rows
 
 from headwater.catalog.model.principal import Scope
+from headwater.catalog.policies import PolicyType
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.client import Lake
@@ -110,9 +112,111 @@ def test_what_needs_the_files_is_refused(ada: SparkLake, spark: SparkSession) ->
         with pytest.raises(Forbidden, match="policies restrict") as caught:
             ada.sql(statement).collect()
         assert not [value for value in HIDDEN if value in str(caught.value)]
-    stream = spark.readStream.format("headwater").option("include-row-kind", "true")
-    with pytest.raises(Exception, match="policies restrict"):
-        stream.load("sales.people").writeStream.format("noop").start().processAllAvailable()
+    for name, options in (
+        ("sales.people", {"include-row-kind": "true"}),
+        ("sales.people$binlog", {}),
+        ("sales.plain", {"read.stream.maxRowsPerTrigger": "10"}),
+        ("sales.plain", {"scan.bounded.watermark": "10"}),
+    ):
+        with pytest.raises(Exception, match="policies restrict"):
+            _follow(spark, name, **options)
+
+
+def _follow(spark: SparkSession, name: str, **options: str) -> None:
+    stream = spark.readStream.format("headwater").options(**options).load(name)
+    stream.writeStream.format("noop").start().processAllAvailable()
+
+
+class Copy:
+    """What a streaming query kept of a table, by the changes that it was shown."""
+
+    def __init__(self, spark: SparkSession, folder: Path, **options: str) -> None:
+        self.held: dict[int, tuple[object, ...]] = {}
+        self.batches: list[list[tuple[object, ...]]] = []
+        self._spark = spark
+        self._checkpoint = str(folder / "checkpoint")
+        self._options = {"include-row-kind": "true", **options}
+
+    def follow(self, table: str) -> None:
+        """Follow it as far as it goes, from where the checkpoint left off."""
+        reader = self._spark.readStream.format("headwater").options(**self._options)
+        query = (
+            reader.load(table)
+            .writeStream.foreachBatch(self._keep)
+            .option("checkpointLocation", self._checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    def _keep(self, frame: DataFrame, _: int) -> None:
+        changes = [tuple(row) for row in frame.collect()]
+        self.batches.append(changes)
+        for *row, kind in changes:
+            if kind in ("-U", "-D"):
+                assert self.held.pop(row[0]) == tuple(row)
+            else:
+                assert row[0] not in self.held
+                self.held[row[0]] = tuple(row)
+
+
+def test_a_stream_of_a_part_survives_restarts(
+    ada: SparkLake, owner: Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    options = {"query-auth.enabled": "true", "bucket": "2", "changelog-producer": "lookup"}
+    table = owner.create_table("sales.live", SCHEMA, primary_keys=["id"], options=options)
+    policies = owner.catalog.policies
+    policies.create(table.identifier, filter_policy("ada", leaf("EQUAL", "region", "EMEA")))
+    policies.create(table.identifier, mask_policy("ada", "phone", concat("***")))
+    table.write(people())
+    copy = Copy(spark, tmp_path, **{"consumer-id": "ada"})
+    copy.follow("sales.live")
+    assert sorted(copy.held.values()) == SHOWN
+    # One comes, one goes, one is another now; and one that is not shown changes.
+    moved = people().set_column(1, "region", pa.array(["APAC-SECRET", "EMEA", "EMEA", "X"]))
+    table.write(moved.set_column(3, "salary", pa.array([1, 2, 31, 987654], pa.int32())))
+    copy.follow("sales.live")
+    assert sorted(copy.held.values()) == rows(ada.table("sales.live"))
+    assert sorted(copy.held) == [2, 3]
+    kinds = {row[-1] for row in copy.batches[-1]}
+    assert kinds == {"-D", "+I", "-U", "+U"}
+    assert not [value for value in HIDDEN if value in str(copy.batches)]
+    newest = table.refresh().pointer.latest()
+    assert newest is not None
+    assert table.consumer("ada").next_snapshot == newest.id + 1
+    policies.drop(table.identifier, PolicyType.COLUMN_MASKING, "ada", "phone")
+    with pytest.raises(StreamingQueryException, match="new checkpoint"):
+        copy.follow("sales.live")
+
+
+@pytest.mark.modes
+def test_batches_of_a_stream_of_a_part(
+    ada: SparkLake, owner: Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    plain = owner.table("sales.plain")
+    for number in range(4):
+        plain.write(people().set_column(0, "id", pa.array([10 * number + i for i in range(4)])))
+    options = {"scan.snapshot-id": "1", "read.stream.maxSnapshotsPerTrigger": "2"}
+    copy = Copy(spark, tmp_path, **options, columns="id", where="phone = '***'")
+    copy.follow("sales.plain")
+    assert [len(each) for each in copy.batches] == [4, 4, 2]
+    assert sorted(copy.held) == [0, 1, 2, 3, 10, 12, 20, 22, 30, 32]
+    log = spark.readStream.format("headwater").load("sales.plain$audit_log")
+    seen: list[object] = []
+    query = (
+        log.writeStream.foreachBatch(lambda frame, _: seen.extend(frame.collect()))
+        .option("checkpointLocation", str(tmp_path / "log"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert len(seen) == 10
+    assert not [value for value in HIDDEN if value in str(seen)]
+    # A policy's end is no part of the stream's history either.
+    owner.catalog.policies.drop(plain.identifier, PolicyType.COLUMN_MASKING, "ada", "phone")
+    owner.catalog.policies.drop(plain.identifier, PolicyType.ROW_FILTER, "ada")
+    with pytest.raises(StreamingQueryException, match="restrict nothing now"):
+        copy.follow("sales.plain")
 
 
 @pytest.mark.modes

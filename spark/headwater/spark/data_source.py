@@ -45,6 +45,7 @@ from headwater.spark.source.metadata_rows import (
     metadata_schema,
 )
 from headwater.spark.stream.read import StreamReader
+from headwater.spark.stream.served import ServedStreamReader
 from headwater.spark.types import spark_schema
 from headwater.spark.write.tasks import BatchWriter, StreamWriter
 from headwater.storage.errors import Invalid, Unsupported
@@ -137,7 +138,9 @@ class HeadwaterSource(DataSource):
                 "apart, or to false to leave deletes out"
             )
         _check_schema(schema, table.schema)
-        return StreamReader(self._connection, options, table, schema)
+        # Restricted callers have no files to read.
+        kind = StreamReader if table.storage.sees_all else ServedStreamReader
+        return kind(self._connection, options, table, schema)
 
     def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceWriter:
         """A write of one batch as one commit."""
@@ -217,6 +220,10 @@ class HeadwaterSource(DataSource):
             )
         _check_system_schema(schema, found)
         table = self._table(str(name.without_system_table))
+        if not table.storage.sees_all:
+            if view is Binlog:
+                table.refuse_restricted("its binlog pairs rows that you may not see")
+            return ServedStreamReader(self._connection, options, table, schema, view)
         return StreamReader(self._connection, options, table, schema, view)
 
     def _table(self, name: str) -> Table:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.restriction import Restriction
+from headwater.storage.scan.stream import StreamPosition
 
 __all__ = [
     "ALL_OF_IT",
@@ -22,6 +23,7 @@ __all__ = [
     "ReadRequest",
     "RowReader",
     "RowStream",
+    "StreamAsked",
     "TableAccess",
 ]
 
@@ -58,6 +60,40 @@ class ChangesAsked:
 
 
 @dataclass(frozen=True)
+class StreamAsked:
+    """A batch of a stream, or where it begins and how far it could go.
+
+    Attributes:
+        start: The position of the stream; None asks for the one at which the request's options
+            start a new stream.
+        end: The end of the batch; None asks for the end of all that there is, and no rows are read.
+        earliest: True to start with the earliest changes there are, instead of by the options.
+        to_schema_change: True if a batch ends before the first snapshot whose columns are others
+            than those of the request's schema.
+        row_kinds: False without the column ``_ROW_KIND``, and the rows that retract.
+    """
+
+    start: StreamPosition | None = None
+    end: StreamPosition | None = None
+    earliest: bool = False
+    to_schema_change: bool = False
+    row_kinds: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself, or what only a reader of the files can ask for."""
+        if self.start is None and self.end is not None:
+            raise Invalid("a batch of a stream that has an end has a start; give both")
+        if self.start is not None and self.earliest:
+            raise Invalid("a stream starts at 'start' or with the earliest changes; give one")
+        for each in (self.start, self.end):
+            if each is not None and (each.parts or each.created_since is not None):
+                raise Invalid(
+                    "a server reads whole snapshots of a stream: a position must not lie within "
+                    "one, nor choose files by the time at which they were made"
+                )
+
+
+@dataclass(frozen=True)
 class ReadRequest:
     """Rows of a table that a server is asked to read.
 
@@ -72,11 +108,12 @@ class ReadRequest:
         timestamp: As of this moment, milliseconds since the epoch.
         watermark: As of the first snapshot with at least this watermark.
         version: As of a tag, a snapshot's id or ``watermark-<milliseconds>``.
-        schema_id: The version of the schema that the rows of `snapshot_id` are to have; None is
-            the snapshot's own.
+        schema_id: The version of the schema that the rows of `snapshot_id`, or of a stream, are to
+            have; None is the snapshot's own, or the latest.
         options: Options of reading that are laid over the table's own.
         policies: The fingerprint of the policies that earlier parts were read by; None for any.
         changes: The changes that are wanted; of kind CHANGES, and perhaps of AUDIT_LOG.
+        stream: The batch of a stream that is wanted; likewise, and instead of `changes`.
         part: The part of the rows that is wanted, from 0.
         parts: The number of parts that they are divided into.
 
@@ -98,6 +135,7 @@ class ReadRequest:
     options: Mapping[str, str] = field(default_factory=dict)
     policies: str | None = None
     changes: ChangesAsked | None = None
+    stream: StreamAsked | None = None
     part: int = 0
     parts: int = 1
 
@@ -107,12 +145,27 @@ class ReadRequest:
             raise Invalid(f"there is no part {self.part} of {self.parts}; the first is 0")
         if self.limit is not None and self.limit < 0:
             raise Invalid(f"the limit is {self.limit}; give 0 or more")
-        if self.kind is ReadKind.CHANGES and self.changes is None:
+        if self.kind is ReadKind.CHANGES and self.changes is None and self.stream is None:
             raise Invalid("say which changes are wanted")
-        if self.snapshot_id is None and (self.schema_id is not None or self.parts > 1):
-            raise Invalid("a schema is chosen for a snapshot, and parts are of one; say which")
-        if self.changes is not None and self.kind not in (ReadKind.CHANGES, ReadKind.AUDIT_LOG):
+        if self.changes is not None and self.stream is not None:
+            raise Invalid("give changes or a batch of a stream, not both")
+        of_changes = self.changes is not None or self.stream is not None
+        if of_changes and self.kind not in (ReadKind.CHANGES, ReadKind.AUDIT_LOG):
             raise Invalid(f"changes are not asked for with {self.kind}")
+        if self.stream is None and self.snapshot_id is None:
+            if self.schema_id is not None or self.parts > 1:
+                raise Invalid("a schema is chosen for a snapshot, and parts are of one; say which")
+        elif self.stream is not None:
+            self._check_stream(self.stream)
+
+    def _check_stream(self, stream: StreamAsked) -> None:
+        chosen = (self.snapshot_id, self.tag, self.timestamp, self.watermark, self.version)
+        if any(each is not None for each in chosen):
+            raise Invalid("a stream starts where its position or its options say; give no snapshot")
+        if self.parts > 1 and (stream.start is None or stream.start.changes):
+            raise Invalid("changes are in order, and have one part")
+        if stream.end is None and self.limit != 0:
+            raise Invalid("a batch of a stream that has no end is not read; set limit to 0")
 
 
 @dataclass(frozen=True)
@@ -125,6 +178,7 @@ class RowStream:
         snapshot_id: The snapshot; None for changes and for a table without any.
         policies: A fingerprint of the policies, which changes with them.
         batches: The rows.
+        stream: For a batch of a stream its start and its end.
     """
 
     schema: pa.Schema
@@ -132,6 +186,7 @@ class RowStream:
     snapshot_id: int | None
     policies: str
     batches: Iterator[pa.RecordBatch]
+    stream: tuple[StreamPosition, StreamPosition] | None = None
 
 
 class RowReader(Protocol):

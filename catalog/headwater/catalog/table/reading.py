@@ -18,6 +18,7 @@ from headwater.catalog.table.files import FileInfo, list_files, partitions_of
 from headwater.catalog.table.history import TableHistory, millis_of
 from headwater.catalog.table.scan import Changes, Scan
 from headwater.catalog.table.served_rows import Served, ServedChanges, ServedScan, described
+from headwater.catalog.table.served_stream import ServedStream
 from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.predicate.filter import Predicate, parse_predicate
@@ -346,6 +347,29 @@ class ReadableTable(TableHistory):
         storage, _ = described(self._storage, served)
         predicate = self._predicate(where, storage)
         return ServedChanges(served, storage, columns, predicate, row_kinds=asked.row_kinds)
+
+    def served_stream(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Predicate | None = None,
+        *,
+        row_kinds: bool = True,
+    ) -> ServedStream:
+        """A stream that the server reads, of a table whose files are withheld from this program.
+
+        Args:
+            columns: The columns, in this order; None means all.
+            where: A condition for the changes, over the values that are shown.
+            row_kinds: False without the column ``_ROW_KIND``, and the rows that retract.
+
+        Raises:
+            Invalid: The files are not withheld; or the condition is none.
+        """
+        if self._access.reader is None:
+            raise Invalid(f"table {self.name}: you read its files yourself, and no server does")
+        served = self._served(ReadRequest())
+        predicate = self._predicate(where, self._storage)
+        return ServedStream(served, self._storage, columns, predicate, row_kinds=row_kinds)
 
     def _served(self, request: ReadRequest) -> Served:
         reader = self._access.reader

@@ -16,6 +16,7 @@ from headwater.catalog.model.principal import acting_as
 from headwater.catalog.table.audit_log import AuditLog
 from headwater.catalog.table.scan import Changes, Rows, Scan
 from headwater.catalog.table.shown_changes import WholeUpdates, check_exact, parts_updates
+from headwater.catalog.table.stream_read import BY_CREATION, Positions, stream_changes
 from headwater.catalog.table.table import Table
 from headwater.storage.errors import (
     Conflict,
@@ -29,7 +30,7 @@ from headwater.storage.files.confined import ConfinedFiles
 from headwater.storage.predicate.filter import And, Predicate, columns_of, parse_predicate
 from headwater.storage.predicate.restriction import RestrictedRows, Restriction
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
-from headwater.storage.scan.start import INCREMENTAL_OPTIONS, START_OPTIONS, ReadStart, StartMode
+from headwater.storage.scan.start import INCREMENTAL_OPTIONS, START_OPTIONS, ReadStart
 from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
@@ -49,7 +50,6 @@ _READING_OPTIONS = frozenset(
         "table-read.sequence-number.enabled",
     }
 )
-_BY_CREATION = (StartMode.FROM_FILE_CREATION_TIME, StartMode.FROM_CREATION_TIMESTAMP)
 
 
 def open_rows(
@@ -93,13 +93,19 @@ def open_rows(
             )
         present = catalog.tables.get(Identifier(identifier.database, identifier.table)).schema
         table = _ConfinedTable(catalog, info, options=request.options)
-        changes = _changes(table, request)
+        changes, positions = _changes(table, request)
         rows = _chosen(table, request) if changes is None else _of_kind(changes, request.kind)
     policies = access.restriction.fingerprint
     if request.policies not in (None, policies):
+        advice = "read it again"
+        if request.stream is not None:
+            advice = (
+                "what you were shown cannot be kept by what follows: start the stream with a new "
+                "checkpoint, from a full read"
+            )
         raise Conflict(
             f"the policies of table {identifier} have changed since other parts of it were read; "
-            "read it again"
+            f"{advice}"
         )
     for storage in rows.storages:
         access.restriction.check(str(identifier), present, storage.schema)
@@ -117,6 +123,7 @@ def open_rows(
         None if snapshot is None else snapshot.id,
         policies,
         shown.batches(batch_rows),
+        positions,
     )
 
 
@@ -134,7 +141,7 @@ class _ConfinedTable(Table):
 
 def _chosen(table: Table, request: ReadRequest) -> Rows:
     """All rows of the request's kind, to be narrowed."""
-    if ReadStart.of(table.schema.options).mode in _BY_CREATION:
+    if ReadStart.of(table.schema.options).mode in BY_CREATION:
         raise Unsupported(
             f"table {table.name}: a server does not read rows by the time at which their files "
             "were made; unset scan.file-creation-time-millis and scan.creation-time-millis"
@@ -161,20 +168,23 @@ def _of_kind(changes: Changes, kind: ReadKind) -> Rows:
     return AuditLog(changes) if kind is ReadKind.AUDIT_LOG else changes
 
 
-def _changes(table: Table, request: ReadRequest) -> Changes | None:
-    """The changes that are wanted; None for rows of a snapshot."""
+def _changes(table: Table, request: ReadRequest) -> tuple[Changes | None, Positions | None]:
+    """The changes that are wanted; None for rows of a snapshot. Of a stream, its ends besides."""
     asked = request.changes
+    if request.stream is not None:
+        return stream_changes(table, request, request.stream)
     if asked is None:
-        return None
+        return None, None
     if request.parts > 1:
         raise Invalid(f"table {table.name}: changes are in order, and have one part")
-    return table.changes(
+    changes = table.changes(
         _end(asked.since, asked.by_time),
         _end(asked.until, asked.by_time),
         mode=asked.mode,
         skip_overwrites=asked.skip_overwrites,
         row_kinds=asked.row_kinds,
     )
+    return changes, None
 
 
 def _end(end: int | str | None, by_time: bool) -> int | str | dt.datetime | None:

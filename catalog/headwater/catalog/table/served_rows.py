@@ -281,6 +281,10 @@ class ServedChanges(Changes):
         """All changes, in their order."""
         return self._served.parts(1)
 
+    def parts(self, count: int) -> tuple[ServedPart, ...]:
+        """Parts of a stream's full read, which have no order and may be read at the same time."""
+        return self._served.parts(count)
+
     def split_reads(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[BatchRead]:
         """The changes; the server chooses the size of batches."""
         schema = self.storage.schema

@@ -6,18 +6,28 @@ schema, the snapshot and the fingerprint of the policies as metadata.
 
 from __future__ import annotations
 
-import pyarrow as pa
-from pydantic import ConfigDict, Field
+import json
 
-from headwater.catalog.model.access import ChangesAsked, ReadKind, ReadRequest, RowStream
+import pyarrow as pa
+from pydantic import ConfigDict, Field, JsonValue
+
+from headwater.catalog.model.access import (
+    ChangesAsked,
+    ReadKind,
+    ReadRequest,
+    RowStream,
+    StreamAsked,
+)
 from headwater.catalog.wire.examples import example
 from headwater.catalog.wire.tables import WireModel
 from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.scan.stream import StreamPosition
 
 __all__ = [
     "ARROW_STREAM",
     "ChangesModel",
     "ReadTableRequest",
+    "StreamModel",
     "metadata_of",
     "stream_of",
 ]
@@ -28,6 +38,7 @@ ARROW_STREAM = "application/vnd.apache.arrow.stream"
 _SNAPSHOT = b"headwater.snapshot-id"
 _SCHEMA = b"headwater.table-schema"
 _POLICIES = b"headwater.policies"
+_STREAM = b"headwater.stream"
 # Reading a condition takes a server some 20 microseconds for each value in it.
 _LONGEST_CONDITION = 262_144
 
@@ -55,6 +66,51 @@ class ChangesModel(WireModel):
     row_kinds: bool = True
 
 
+class StreamModel(WireModel):
+    """A batch of a stream. A position is an object that an answer gave, or that begins a stream.
+
+    Attributes:
+        start: The position of the stream, such as `{"snapshotId": 3, "changes": true}` for the
+            changes of snapshot 3 and what follows. Null asks where `options` start a new stream.
+        end: The position at which the batch ends. Null asks for the end of all that there is, with
+            `limit` 0.
+        earliest: Start with the earliest changes there are, instead of by `options`.
+        to_schema_change: End before the first snapshot with other columns than those of `schemaId`.
+        row_kinds: False leaves out the column `_ROW_KIND` and the rows that retract.
+    """
+
+    model_config = ConfigDict(
+        **example({"start": {"snapshotId": 3, "changes": True}}), extra="forbid"
+    )
+
+    start: dict[str, JsonValue] | None = None
+    end: dict[str, JsonValue] | None = None
+    earliest: bool = False
+    to_schema_change: bool = False
+    row_kinds: bool = True
+
+    @staticmethod
+    def of(asked: StreamAsked) -> StreamModel:
+        """The wire form."""
+        return StreamModel(
+            start=None if asked.start is None else asked.start.to_json(),
+            end=None if asked.end is None else asked.end.to_json(),
+            earliest=asked.earliest,
+            to_schema_change=asked.to_schema_change,
+            row_kinds=asked.row_kinds,
+        )
+
+    def asked(self) -> StreamAsked:
+        """The batch; raises Invalid."""
+        return StreamAsked(
+            None if self.start is None else StreamPosition.from_json(self.start),
+            None if self.end is None else StreamPosition.from_json(self.end),
+            self.earliest,
+            self.to_schema_change,
+            self.row_kinds,
+        )
+
+
 class ReadTableRequest(WireModel):
     """``POST …/read``. At most one of `snapshotId`, `tag`, `timestamp`, `watermark`, `version`.
 
@@ -71,13 +127,16 @@ class ReadTableRequest(WireModel):
         timestamp: As of this moment, milliseconds since the epoch.
         watermark: As of the first snapshot with at least this watermark.
         version: As of a tag, a snapshot's id or `watermark-<milliseconds>`.
-        schema_id: The version of the schema that the rows are to have, beside `snapshotId`.
+        schema_id: The version of the schema that the rows are to have, beside `snapshotId` or
+            `stream`.
         options: Options of reading that are laid over the table's own, such as `scan.tag-name`.
         policies: The fingerprint that another part of the same rows came with: where the policies
             have changed since, the answer is 409.
         changes: The changes that are wanted.
+        stream: A batch of a stream that is wanted, of kind `changes` or `audit-log`. The metadata
+            of the answer's schema has its start and end (`headwater.stream`).
         part: The part that is wanted, from 0.
-        parts: The number of parts that the rows of a snapshot are divided into.
+        parts: The number of parts that the rows of a snapshot are divided into; changes have one.
     """
 
     # A key that is not known would mean other rows.
@@ -100,6 +159,7 @@ class ReadTableRequest(WireModel):
     options: dict[str, str] | None = None
     policies: str | None = None
     changes: ChangesModel | None = None
+    stream: StreamModel | None = None
     part: int = Field(default=0, ge=0)
     parts: int = Field(default=1, ge=1, le=100_000)
 
@@ -131,6 +191,7 @@ class ReadTableRequest(WireModel):
                 skip_overwrites=changes.skip_overwrites,
                 row_kinds=changes.row_kinds,
             ),
+            stream=None if request.stream is None else StreamModel.of(request.stream),
             part=request.part,
             parts=request.parts,
         )
@@ -169,6 +230,7 @@ class ReadTableRequest(WireModel):
                 changes.skip_overwrites,
                 changes.row_kinds,
             ),
+            stream=None if self.stream is None else self.stream.asked(),
             part=self.part,
             parts=self.parts,
         )
@@ -179,6 +241,8 @@ def metadata_of(stream: RowStream) -> dict[bytes, bytes]:
     said = {_SCHEMA: stream.table_schema.encode(), _POLICIES: stream.policies.encode()}
     if stream.snapshot_id is not None:
         said[_SNAPSHOT] = str(stream.snapshot_id).encode()
+    if stream.stream is not None:
+        said[_STREAM] = json.dumps([each.to_json() for each in stream.stream]).encode()
     return said
 
 
@@ -191,11 +255,16 @@ def stream_of(reader: pa.RecordBatchReader) -> RowStream:
     said = reader.schema.metadata or {}
     if _SCHEMA not in said or _POLICIES not in said:
         raise Unavailable("the answer is an Arrow stream, but not one of a Headwater server")
-    snapshot = said.get(_SNAPSHOT)
+    snapshot, ends = said.get(_SNAPSHOT), said.get(_STREAM)
+    stream = None
+    if ends is not None:
+        start, end = json.loads(ends)
+        stream = StreamPosition.from_json(start), StreamPosition.from_json(end)
     return RowStream(
         reader.schema.remove_metadata(),
         said[_SCHEMA].decode(),
         None if snapshot is None else int(snapshot),
         said[_POLICIES].decode(),
         reader,
+        stream,
     )

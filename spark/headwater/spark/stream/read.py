@@ -66,12 +66,14 @@ if TYPE_CHECKING:
     from headwater.catalog.table.consumer_hold import ConsumerHold
     from headwater.catalog.table.table import Table
 
-__all__ = ["MovesPartition", "StreamReader"]
+__all__ = ["POLICIES", "MovesPartition", "StreamReader"]
 
 # Spark asks for news a hundred times a second; the catalog is asked again after so long.
 _POLL_SECONDS = 0.1
 _ALL_ROWS = 2**63 - 1
 _RETRACTIONS = pa.array(["-U", "-D"])
+POLICIES = "policies"
+"""The key of an offset that says by which policies the rows before it were shown."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -96,7 +98,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         schema: st.StructType,
         view: type[AuditLog] | None = None,
     ) -> None:
-        table.refuse_restricted("a stream reads its files")
         storage = table.storage
         names = schema.fieldNames()
         kinds = ROW_KIND_COLUMN in names and ROW_KIND_COLUMN not in storage.schema.field_by_name
@@ -135,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             self._hold_consumer()
             self._initial = self._start()
-        return self._initial.to_json()
+        return self._offset(self._initial)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Choose the last snapshot of a query that ends when it has caught up."""
@@ -151,18 +152,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limit: `ReadAllAvailable` when the query's trigger lets no limit count.
         """
         self._hold_consumer()
-        position = StreamPosition.from_json(start)
+        position = self._position(start)
         options = self._options.stream
         is_limited = (options.limits or options.least) and not isinstance(limit, ReadAllAvailable)
         if not position.changes:
             # The full read makes batches of its own, whose splits need no order.
             end, newest = position.following, None
-            if is_limited:
-                newest = self._newest()
-                check_history(self._rows.storage, position, newest)
         else:
             end, newest = self._end(position)
-        return (self._limited(position, end, newest) if is_limited else end).to_json()
+        return self._offset(self._limited(position, end, newest) if is_limited else end)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit that Spark passes unless the query's trigger has all rows read at once."""
@@ -176,6 +174,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> StreamPosition:
         """The end of a batch within its limits; its beginning while it is to wait for rows."""
         limits = self._options.stream.limits or BatchLimits()
+        if not position.changes:
+            newest = self._newest()
+            check_history(self._rows.storage, position, newest)
         end, rows = self._batches.end_within(position, end, newest, limits)
         least, now = self._options.stream.least, self._rows.storage.runtime.monotonic()
         # A query that ends when it has caught up would wait for ever.
@@ -201,13 +202,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.stream.schema_change is SchemaChange.STOP and position < end:
             storage, columns = self._rows.storage, self._options.columns
             end = end_before_schema_change(storage, position, end, newest, columns)
-            if position == end:
-                raise Invalid(
-                    f"table {storage.name}: its columns changed with snapshot "
-                    f"{position.snapshot_id}, and a running query keeps those that it began with: "
-                    "start it again, with the same checkpoint, to go on with the new ones; or set "
-                    "the option headwater.schema-change to ignore"
-                )
         return end, newest
 
     def partitions(
@@ -215,9 +209,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> list[InputPartition]:
         """The splits of a batch, packed for its tasks."""
         self._hold_consumer()
-        first, last = StreamPosition.from_json(start), StreamPosition.from_json(end)
-        if first >= last:
-            return []
+        first, last = self._position(start), self._position(end)
+        return self._planned(first, last) if first < last else []
+
+    def _planned(self, first: StreamPosition, last: StreamPosition) -> list[InputPartition]:
+        """The partitions of the batch between two positions."""
         rows = self._rows
         newest = self._catalog_table().pointer.latest()
         plans = list(self._batches.plans(first, last, newest))
@@ -233,7 +229,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Mapping[str, object]) -> None:
         """Take note that a batch is done."""
-        self._done(StreamPosition.from_json(end))
+        self._done(self._position(end))
+
+    def _position(self, offset: Mapping[str, object]) -> StreamPosition:
+        """The position that an offset of Spark's tells."""
+        if POLICIES in offset:
+            raise Invalid(
+                f"table {self._rows.storage.name}: policies restricted what this query was shown "
+                "when its checkpoint was written, and restrict nothing now: start it with a new "
+                "checkpoint, from a full read, to see all rows"
+            )
+        return StreamPosition.from_json(offset)
+
+    def _offset(self, position: StreamPosition) -> dict[str, Json]:
+        """The offset, for Spark, that tells a position."""
+        return position.to_json()
 
     def _catalog_table(self) -> Table:
         assert self._table is not None
@@ -250,13 +260,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._catalog_table().pointer.latest()
 
     def _start(self) -> StreamPosition:
-        table, storage = self._catalog_table(), self._rows.storage
-        newest = table.pointer.latest()
+        newest = self._catalog_table().pointer.latest()
         if self._hold is None:
             return self._there(newest, lambda: self._asked(newest))
         saved = None if self._options.stream.ignores_progress else self._consumer().position()
         if saved is not None:
-            return self._there(newest, lambda: from_consumer(storage, newest, saved))
+            return self._there(newest, lambda: self._resumed(newest, saved))
         position = self._there(newest, lambda: self._asked(newest))
         if position.changes:
             # From now on expiry waits for this reader. A full read is not yet a position that one
@@ -277,9 +286,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 case ExpiredStart.FAIL:
                     raise
                 case ExpiredStart.EARLIEST:
-                    return earliest_changes(self._rows.storage, newest)
+                    return self._earliest(newest)
                 case ExpiredStart.LATEST_FULL:
                     return latest_full(newest) or after(newest)
+
+    def _resumed(self, newest: Snapshot | None, next_snapshot: int) -> StreamPosition:
+        """The position at which a consumer left off."""
+        return from_consumer(self._rows.storage, newest, next_snapshot)
+
+    def _earliest(self, newest: Snapshot | None) -> StreamPosition:
+        """The position of the earliest changes there are."""
+        return earliest_changes(self._rows.storage, newest)
 
     def _asked(self, newest: Snapshot | None) -> StreamPosition:
         """The position at which the options start a new query."""

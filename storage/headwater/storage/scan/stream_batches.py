@@ -229,6 +229,9 @@ def end_before_schema_change(
         end: The position that it could go on to.
         newest: The latest snapshot.
         columns: The columns that the stream reads; None is all.
+
+    Raises:
+        Invalid: The next snapshot has others already.
     """
     own = storage.schema
     if newest is None or newest.schema_id <= own.id:
@@ -244,7 +247,15 @@ def end_before_schema_change(
             differs = fields != present if columns is None else not fields <= present
             changed[schema_id] = schema_id > own.id and differs
         if changed[schema_id]:
-            return max(position, StreamPosition(number))
+            before = max(position, StreamPosition(number))
+            if before == position:
+                raise Invalid(
+                    f"table {storage.name}: its columns changed with snapshot "
+                    f"{position.snapshot_id}, and a running query keeps those that it began with: "
+                    "start it again, with the same checkpoint, to go on with the new ones; or set "
+                    "the option headwater.schema-change to ignore"
+                )
+            return before
     return end
 
 
