@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,28 +11,30 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.catalog.interrupted import Racing
+from tests.catalog.evolved_tables import (
+    OPTIONS,
+    SCHEMA,
+    column_file,
+    commit,
+    files_of,
+    found,
+    make,
+    path_of,
+    racing_update,
+    rows,
+    streamed_ids,
+    update,
+)
 
-from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
-from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Conflict, CorruptData, Invalid, Unsupported
 from headwater.storage.index.deletion_files import write_deletion_vectors
 from headwater.storage.index.deletion_vector import DeletionVector
-from headwater.storage.jobs.change import update_table
-from headwater.storage.jobs.executor import LocalExecutor
-from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.rows.binary_row import EMPTY_ROW
-from headwater.storage.scan.plan import live_entries, plan_snapshot
+from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.row_ranges import row_ranges
 from headwater.storage.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
 from headwater.storage.types.data_type import parse_type
-from headwater.storage.write.data_file_writer import DataFileWriter
-from headwater.storage.write.table_writer import CommitMessage
-
-Rows = list[dict[str, object]]
-SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.int64()), ("b", pa.string())])
-OPTIONS = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
 
 
 @pytest.fixture
@@ -40,54 +42,6 @@ def lake(tmp_path: Path) -> Lake:
     made = connect(str(tmp_path / "lake"))
     made.create_database("db")
     return made
-
-
-def make(lake: Lake, **options: str) -> Table:
-    return lake.create_table("db.t", SCHEMA, options={**OPTIONS, **options})
-
-
-def rows(*ids: int) -> pa.Table:
-    return pa.table(
-        {"id": list(ids), "a": [i * 10 for i in ids], "b": [f"b{i}" for i in ids]}, schema=SCHEMA
-    )
-
-
-def column_file(table: Table, start: int, columns: pa.Table) -> DataFile:
-    """A file of some columns of the rows from an id on, as other engines write it."""
-    storage = table.storage
-    fields = storage.schema.columns(columns.column_names)
-    some = replace(storage, schema=replace(storage.schema, fields=fields))
-    writer = DataFileWriter(some, EMPTY_ROW, 0)
-    writer.write(columns.cast(pa.schema([some.schema.arrow.field(f.name) for f in fields])))
-    (file,) = writer.finish()
-    names = tuple(columns.column_names)
-    known = names if file.value_stats_cols is None else file.value_stats_cols
-    return replace(file, first_row_id=start, write_cols=names, value_stats_cols=known)
-
-
-def commit(table: Table, *files: DataFile, **message: object) -> None:
-    made = CommitMessage(EMPTY_ROW, 0, -1, new_files=files, **message)  # type: ignore[arg-type]
-    TableCommit(table.storage, table.pointer, "user").commit([made])
-
-
-def update(table: Table, start: int, **columns: Sequence[object]) -> None:
-    """Give columns of the rows from an id on new values."""
-    commit(table, column_file(table, start, pa.table(columns)))
-
-
-def found(table: Table, columns: Sequence[str] | None = None, where: str | None = None) -> Rows:
-    result: Rows = table.scan(columns, where).to_arrow().to_pylist()
-    return result
-
-
-def path_of(table: Table, file: DataFile) -> Path:
-    return Path(f"{table.storage.layout.location}/bucket-0/{file.file_name}".split("://")[-1])
-
-
-def files_of(table: Table) -> list[DataFile]:
-    snapshot = table.latest_snapshot()
-    assert snapshot is not None
-    return [entry.file for entry in live_entries(table.storage, snapshot)]
 
 
 # Reading ----------------------------------------------------------------------------------------
@@ -240,13 +194,10 @@ def test_what_would_need_files_of_some_columns_is_refused_by_name(lake: Lake) ->
     table.write(rows(2))
     with pytest.raises(Unsupported, match=r"'deletion-vectors\.enabled' is not true"):
         table.delete("id = 0")
-    for change in (
-        lambda: table.compact(full=True),
-        lambda: table.compact(order_strategy="order", order_by=["id"]),
-        lambda: table.changes(1, 2).to_arrow(),
-    ):
-        with pytest.raises(Unsupported, match=r"data-evolution\.enabled=true"):
-            change()
+    with pytest.raises(Unsupported, match=r"mode `?delta|\(mode delta\)"):
+        table.changes(1, 2, mode="diff")
+    with pytest.raises(Unsupported, match="compact it without an order"):
+        table.compact(order_strategy="order", order_by=["id"])
     assert len(files_of(table)) == 2
 
 
@@ -317,12 +268,6 @@ def test_a_row_stays_in_its_partition(lake: Lake) -> None:
     assert found(table, ["id", "a"], "b = 'z'") == [{"id": 2, "a": 20}]
     table.update({"a": 7}, where="b = 'b1'")
     assert sorted(table.scan().to_arrow()["a"].to_pylist()) == [0, 7, 20]
-
-
-def racing_update(table: Table, before: Callable[[], object], **changes: object) -> Racing:
-    racing = Racing(table.pointer, before)
-    update_table(table.storage, racing, LocalExecutor(), changes, None)
-    return racing
 
 
 def test_updates_at_once_of_the_same_column_are_repeated(lake: Lake) -> None:
@@ -410,7 +355,8 @@ STEPS = st.lists(
         st.just("update"),
         st.tuples(st.integers(0, 9), st.sets(st.sampled_from(SCHEMA.names), min_size=1)),
     )
-    | st.tuples(st.sampled_from(["set", "delete"]), st.integers(0, 9)),
+    | st.tuples(st.sampled_from(["set", "delete"]), st.integers(0, 9))
+    | st.tuples(st.just("compact"), st.just(0)),
     min_size=1,
     max_size=8,
 )
@@ -459,6 +405,10 @@ def test_random_column_files_join_as_in_a_dictionary(
                 if at not in gone:
                     model[at] |= {"b": "set", "id": 7}
             continue
+        if step == "compact":
+            if table.compact() is not None:
+                ranges = [(0, len(model))]
+            continue
         if not ranges:
             continue
         assert isinstance(detail, tuple)
@@ -474,6 +424,8 @@ def test_random_column_files_join_as_in_a_dictionary(
     assert found(table, [*SCHEMA.names, "_ROW_ID"]) == [
         {**row, "_ROW_ID": row_id} for row_id, row in enumerate(model) if row_id not in gone
     ]
+    appended = [row["_ROW_ID"] for part in streamed_ids(table) for row in part]
+    assert appended == list(range(len(model)))
     model = [row for row_id, row in enumerate(model) if row_id not in gone]
     wanted = data.draw(st.integers(0, 9))
     for name in ("a", "id"):

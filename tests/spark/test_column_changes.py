@@ -139,3 +139,39 @@ def test_what_a_table_does_not_allow_is_refused(spark: SparkSession, lake: Spark
         lake.merge("db.t", twice, on=["id"]).when_matched_update({"a": "source.a"}).execute()
     assert column_files(lake) == []
     assert len(lake.catalog.table("db.t").snapshots()) == 2
+
+
+def test_a_stream_tells_of_rows_that_are_added(
+    spark: SparkSession, lake: SparkLake, tmp_path: Path
+) -> None:
+    make(lake)
+    lake.sql("CREATE TABLE db.copy (id BIGINT, a INT, b STRING)")
+
+    def follow() -> None:
+        stream = spark.readStream.format("headwater").option("consumer-id", "copy").load("db.t")
+        query = (
+            stream.writeStream.format("headwater")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start("db.copy")
+        )
+        query.awaitTermination()
+
+    follow()
+    lake.sql("UPDATE db.t SET a = -1 WHERE id < 2")
+    lake.sql(
+        "MERGE INTO db.t USING (SELECT 0L id, 9L n) s ON t.id = s.n WHEN MATCHED THEN DELETE "
+        "WHEN NOT MATCHED THEN INSERT (id, b) VALUES (n, 'nine')"
+    )
+    assert lake.sql("CALL sys.compact(table => 'db.t')").collect()
+    lake.sql("INSERT INTO db.t VALUES (10, 100, 'b10')")
+    follow()
+    assert lake.catalog.table("db.t").consumer("copy").next_snapshot == 7
+    assert rows(lake.table("db.copy")) == [
+        *[(i, i * 10, f"b{i}") for i in range(6)][:2],
+        (10, 100, "b10"),
+        *[(i, i * 10, f"b{i}") for i in range(2, 6)],
+        (9, None, "nine"),
+    ]
+    assert rows(lake.sql("SELECT id, a FROM db.t WHERE id < 3")) == [(0, -1), (1, -1), (2, 20)]
+    assert len(lake.catalog.table("db.t").files()) == 2

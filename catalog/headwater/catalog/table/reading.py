@@ -22,6 +22,7 @@ from headwater.catalog.table.served_stream import ServedStream
 from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.scan.appended_rows import updates_columns
 from headwater.storage.scan.difference import plan_difference
 from headwater.storage.scan.incremental import files_of_changes, plans_between
 from headwater.storage.scan.past import first_snapshot_since, latest_compacted
@@ -384,6 +385,12 @@ class ReadableTable(TableHistory):
         """Refuse overwrites, but for those that a changelog tells of, if that is read."""
         for snapshot_id in range(since + 1, until + 1):
             found = changes_of(self._storage, snapshot_id)
+            if self.schema.table_options.evolves_columns and updates_columns(self._storage, found):
+                raise unsupported_mode(
+                    "new values among changes",
+                    f"table {self.name}: snapshot {snapshot_id} gave columns of older rows new "
+                    "values",
+                )
             if found.commit_kind is CommitKind.OVERWRITE and not (
                 told and found.changelog_manifest_list is not None
             ):

@@ -172,6 +172,11 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("blob-as-descriptor", "whether a BLOB is read as the place of its value"),
     _honoured("data-file.thin-mode", "whether files leave out the `_KEY_` columns"),
     _honoured("index-file-in-data-file-dir", "whether index files lie beside data files"),
+    _honoured(
+        "global-index.column-update-action",
+        "whether columns with an index of row ids get new values: not, unless it is `IGNORE`",
+    ),
+    _honoured("data-evolution.enabled", "whether the columns of a row may lie in several files"),
     _honoured("deletion-vectors.enabled", "whether deleted rows are marked in files of their own"),
     _honoured("deletion-vectors.bitmap64", "whether new deletion vectors have the 64-bit form"),
     _honoured("deletion-vectors.merge-on-read", "whether reads merge level 0, too"),

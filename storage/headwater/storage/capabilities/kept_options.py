@@ -73,7 +73,7 @@ _KEPT: Mapping[str, str] = {
         cross-partition-upsert.bootstrap-parallelism
         postpone.batch-write-fixed-bucket.rescale-load-factor
         """,
-    "data evolution, and indexes of row ids, which this engine refuses": """
+    "indexes of row ids, and other engines' work on tables with data evolution": """
         bitmap-index.<setting> btree-index.<setting> data-evolution.compaction.rewrite-row-ids
         data-evolution.merge-into.file-pruning data-evolution.merge-into.source-persist
         data-evolution.reassign.skip-contiguous-row-count
@@ -82,8 +82,8 @@ _KEPT: Mapping[str, str] = {
         data-evolution.row-sidecar.max-selection-ratio
         fields.<column>.pk-<index>.<setting> full-text-index.search-mode
         global-index.build.max-parallelism global-index.build.max-shard
-        global-index.column-update-action global-index.enabled
-        global-index.row-count-per-shard global-index.search-mode global-index.thread-num
+        global-index.enabled global-index.row-count-per-shard global-index.search-mode
+        global-index.thread-num
         scalar-index.search-mode sorted-index.<setting>
         vector-index.search-mode vector-search.distribute.enabled
         vector-search.lateral-join.batch-size

@@ -53,6 +53,20 @@ MODES: Mapping[str, Mode] = {
         "bucket would not tell a row that moved from one that was deleted; read the changes "
         "between the snapshots instead (mode delta or changelog)",
     ),
+    "sorting of column files": Mode(
+        "sorting or clustering a table with data evolution",
+        "whose files of some columns are found by row ids that follow each other; compact it "
+        "without an order",
+    ),
+    "difference of column files": Mode(
+        "the difference of two snapshots (mode `diff`) with data evolution",
+        "whose files of some columns are no rows by which snapshots differ; read the rows that "
+        "were added between them instead (mode delta)",
+    ),
+    "new values among changes": Mode(
+        "changes between two snapshots",
+        "which changes are not told row by row; leave them out with skip_overwrites=True",
+    ),
     "overwrite among changes": Mode(
         "changes between two snapshots",
         "whose changes are not known row by row; leave it out with skip_overwrites=True",

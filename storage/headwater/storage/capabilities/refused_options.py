@@ -106,19 +106,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         is_honoured=True,
         refusals=(Refusal(ALL, one_of("default", "mod", "hive")),),
     ),
-    Option(
-        "data-evolution.enabled",
-        "whether the columns of a row may lie in several files",
-        is_honoured=True,
-        refusals=(
-            Refusal(
-                Operation.STREAM | Operation.COMPACT,
-                _FALSE,
-                "files of some columns are no rows that a stream could tell of; another Paimon "
-                "engine compacts them",
-            ),
-        ),
-    ),
     _never("sequence.snapshot-ordering", "whether the later commit wins, whatever was written"),
     _never("pk-clustering-override", "whether files are sorted by other columns than the key"),
     _never(

@@ -11,9 +11,10 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from headwater.storage.errors import Conflict, CorruptData, NotFound
+from headwater.storage.errors import Conflict, CorruptData, NotFound, Unsupported
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.blob_file import BLOB_SUFFIX
+from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.manifest.key_range import key_range
 from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
@@ -177,6 +178,35 @@ def changed_files_fit(
     return list(live.values())
 
 
+def row_ranges_are_whole(
+    storage: TableStorage, after: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]
+) -> None:
+    """Files of the same rows, with data evolution, have all the same rows.
+
+    Source: ``ConflictDetection.checkRowIdRangeConflicts``.
+
+    Raises:
+        Conflict: Another commit gave columns of rows a file that this one joins with others.
+    """
+    if not storage.schema.table_options.evolves_columns:
+        return
+    touched = {entry.partition for entry in delta if entry.kind is FileKind.DELETE}
+    ranges: dict[tuple[bytes, int], set[tuple[int, int]]] = {}
+    for entry in after:
+        name = entry.file.file_name
+        if entry.partition in touched and not name.endswith(BLOB_SUFFIX) and ".vector." not in name:
+            ranges.setdefault((entry.partition, entry.bucket), set()).add(_ids(entry.file))
+    for (partition, _), found in ranges.items():
+        found.discard((0, 0))
+        for (_, end), (start, _) in itertools.pairwise(sorted(found)):
+            if start < end:
+                raise Conflict(
+                    f"table {storage.name}: another commit gave columns of the rows from id "
+                    f"{start} on in {describe_partition(storage, partition)} a file, or joined "
+                    "such files, meanwhile; read the table again and repeat the operation"
+                )
+
+
 def key_ranges_do_not_overlap(
     storage: TableStorage, after: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]
 ) -> None:
@@ -298,6 +328,45 @@ def columns_stay(
                 f"table {storage.name}: the rows from id {file.first_row_id} on are no longer in "
                 f"files of the same {file.row_count} rows; {again}"
             )
+
+
+def indexed_columns_stay(
+    storage: TableStorage, base: Snapshot, delta: Sequence[ManifestEntry]
+) -> None:
+    """No column of rows gets new values that an index of row ids knows the old ones of.
+
+    Source: ``MergeIntoPaimonDataEvolutionTable.checkUpdateResult``.
+
+    Args:
+        storage: The table.
+        base: The latest snapshot.
+        delta: The commit's entries, before new rows have ids.
+
+    Raises:
+        Unsupported: There is such an index, and the table's options do not let it be.
+    """
+    if base.index_manifest is None or storage.schema.table_options.lets_indexes_be:
+        return
+    changed: dict[bytes, set[int]] = {}
+    for entry in delta:
+        if entry.kind is FileKind.ADD and entry.file.first_row_id is not None:
+            changed.setdefault(entry.partition, set()).update(_columns(storage, entry.file))
+    for index in index_entries(storage, base):
+        found = index.index_file.global_index
+        if found is None:
+            continue
+        wrong = changed.get(index.partition, set()) & {
+            found.field_id,
+            *(found.extra_field_ids or ()),
+        }
+        for field in storage.schema.fields:
+            if field.id in wrong:
+                raise Unsupported(
+                    f"table {storage.name}: column '{field.name}' has an index of type "
+                    f"{index.index_file.index_type}, which would tell its old values, and which "
+                    "Headwater does not write; drop the index with the engine that made it, or set "
+                    "'global-index.column-update-action' = 'IGNORE'"
+                )
 
 
 def _ids(file: DataFile) -> tuple[int, int]:

@@ -13,8 +13,10 @@ from headwater.storage.commit.checks import (
     columns_stay,
     files_are_new,
     history_stays,
+    indexed_columns_stay,
     key_ranges_do_not_overlap,
     keys_stay,
+    row_ranges_are_whole,
     schema_still_fits,
 )
 from headwater.storage.errors import Conflict
@@ -73,11 +75,13 @@ def check_fit(
     for since in {message.columns_of for message in attempt.messages}:
         if since is not None:
             columns_stay(storage, _changes_since(storage, since, base), base, delta)
+            indexed_columns_stay(storage, base, delta)
     if any(entry.kind is FileKind.DELETE for entry in delta):
         partitions = list({entry.partition for entry in delta})
         present = live_entries(storage, base, partitions=partitions)
         after = changed_files_fit(storage, present, delta)
         key_ranges_do_not_overlap(storage, after, delta)
+        row_ranges_are_whole(storage, after, delta)
         if attempt.kind is not CommitKind.OVERWRITE:
             bucket_counts_stay(storage, present, delta)
         return ()

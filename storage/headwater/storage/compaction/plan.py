@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headwater.storage.capabilities import Operation
+from headwater.storage.compaction.joined import joined_work
 from headwater.storage.compaction.levels import Levels
 from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.record_expiry import RecordExpiry
@@ -126,7 +127,11 @@ def plan_compaction(
         places = deletion_files_by_bucket(storage, own, [(partition, number)])
         deleted = places.get((partition, number), {})
         units: Iterator[CompactionUnit]
-        if keyed:
+        if storage.schema.table_options.evolves_columns:
+            where = bucket_directory(storage, partition, number)
+            groups = joined_work(options, where, files) if full else iter(())
+            units = (CompactionUnit(0, tuple(group)) for group in groups)
+        elif keyed:
             units = _keyed_work(storage, partition, number, files, deleted, full=full)
         else:
             groups = _append_work(options, files, deleted) if full else _append_due(options, files)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from headwater.storage.compaction.joined import rewrite_joined
 from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.plan import CompactionTask
 from headwater.storage.compaction.record_expiry import RecordExpiry
@@ -46,7 +47,9 @@ def run_compaction(storage: TableStorage, task: CompactionTask) -> CommitMessage
     """
     rewriter = _Rewriter(storage, task)
     try:
-        if storage.schema.primary_keys:
+        if storage.schema.table_options.evolves_columns:
+            rewriter.compact_joined()
+        elif storage.schema.primary_keys:
             rewriter.compact_keyed()
         else:
             rewriter.compact_append()
@@ -132,6 +135,12 @@ class _Rewriter:
         rows = self._files.plain(self._task.files, columns, None, _BATCH_ROWS)
         first = min(file.min_sequence_number for file in self._task.files)
         self._replace(self._task.files, self._write(self._writer(0, first), rows))
+
+    def compact_joined(self) -> None:
+        """One file of all columns."""
+        task = self._task
+        file = rewrite_joined(self._storage, task.partition, task.bucket, task.files)
+        self._replace(task.files, [file])
 
     def compact_keyed(self) -> None:
         """Section by section; a large file whose keys are its own only moves up."""

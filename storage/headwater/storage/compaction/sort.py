@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headwater.storage.capabilities import Operation
+from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.compaction.external_sort import BATCH_ROWS, sorted_batches
 from headwater.storage.compaction.options import CompactionOptions
@@ -129,6 +129,10 @@ def files_by_bucket(
     """
     storage.refuse(Operation.WRITE | Operation.COMPACT)
     refuse_formats(storage.schema)
+    if storage.schema.table_options.evolves_columns:
+        raise unsupported_mode(
+            "sorting of column files", f"table {storage.name} has 'data-evolution.enabled' = 'true'"
+        )
     found: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in live_entries(storage, snapshot):
         found.setdefault((entry.partition, entry.bucket), []).append(entry)

@@ -21,12 +21,12 @@ from headwater.storage.commit.message_files import delete_message_files
 from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.maintenance.column_file_writer import (
     ColumnFileWriter,
-    all_rows,
     check_column_changes,
 )
 from headwater.storage.maintenance.matched_rows import Matched, RowMatcher
 from headwater.storage.maintenance.taken_rows import TakenRows, messages_of_taken
 from headwater.storage.predicate.filter import columns_of
+from headwater.storage.read.all_rows import all_rows
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.scan.row_ranges import RowRange, row_ranges
 from headwater.storage.scan.split import Split
@@ -122,7 +122,7 @@ class _RangeReader:
         needed = columns_of(matcher.predicate) if matcher.predicate is not None else frozenset()
         unread = set(columns_in_blob_files(storage.schema)) - needed
         self._columns = [name for name in storage.schema.moved_columns if name not in unread]
-        self._rows = all_rows(storage, split, rows)
+        self._rows = all_rows(storage, split.directory, split.partition_values, rows)
         self.deleted = bucket.open(rows.anchor, partial=True).deletion_vector
 
     def matched(self, matcher: RowMatcher) -> Iterator[tuple[npt.NDArray[np.int64], Matched]]:

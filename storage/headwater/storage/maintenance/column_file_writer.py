@@ -18,10 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.read.bucket_files import BucketFiles
-from headwater.storage.read.joined_columns import JoinedColumns
+from headwater.storage.read.all_rows import all_rows
 from headwater.storage.rows.ingest import coerce
 from headwater.storage.scan.row_ranges import RowRange
 from headwater.storage.scan.split import Split
@@ -32,7 +30,7 @@ from headwater.storage.write.blob_column_writer import BlobColumnWriter
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.table_writer import CommitMessage
 
-__all__ = ["ColumnFileWriter", "all_rows", "check_column_changes"]
+__all__ = ["ColumnFileWriter", "check_column_changes"]
 
 _BATCH_ROWS = 65536
 
@@ -64,18 +62,6 @@ def check_column_changes(storage: TableStorage, changed: Collection[str], *, del
         )
     if changed:
         refuse_unwritable_blobs(schema)
-
-
-def all_rows(storage: TableStorage, split: Split, rows: RowRange) -> JoinedColumns:
-    """A reader of all rows of a range of a split, deleted ones included."""
-    files = BucketFiles(storage, split.directory, split.partition_values)
-    return JoinedColumns(
-        storage,
-        split.directory,
-        rows,
-        lambda file: files.open(file, partial=True),
-        lambda: DeletionVector.of([]),
-    )
 
 
 class ColumnFileWriter:
@@ -143,7 +129,8 @@ class ColumnFileWriter:
         if self._main is None:
             split = self._split
             self._main = DataFileWriter(storage, split.partition, split.bucket, columns=self._names)
-            self._old = all_rows(storage, split, self._rows).rows(self._names, None, _BATCH_ROWS)
+            rows = all_rows(storage, split.directory, split.partition_values, self._rows)
+            self._old = rows.rows(self._names, None, _BATCH_ROWS)
         start = 0
         while start < len(positions):
             old = self._next_old()

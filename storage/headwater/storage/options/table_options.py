@@ -230,6 +230,11 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
         return self._boolean("row-tracking.enabled", False)
 
     @property
+    def lets_indexes_be(self) -> bool:
+        """True if columns get new values though an index of row ids knows the old ones."""
+        return self._word("global-index.column-update-action") == "ignore"
+
+    @property
     def evolves_columns(self) -> bool:
         """True if the columns of a row may lie in several files (data evolution)."""
         return self._boolean("data-evolution.enabled", False)

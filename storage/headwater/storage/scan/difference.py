@@ -67,6 +67,11 @@ def plan_difference(
             since; or keys of the table are unique across partitions.
     """
     storage.refuse(Operation.READ)
+    if storage.schema.table_options.evolves_columns:
+        raise unsupported_mode(
+            "difference of column files",
+            f"table {storage.name} has 'data-evolution.enabled' = 'true'",
+        )
     if storage.schema.crosses_partitions:
         raise unsupported_mode(
             "difference across partitions",

@@ -9,6 +9,7 @@ Source: ``AbstractFileStoreScan.java``, ``KeyValueFileStoreScan.java``, ``Snapsh
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from headwater.storage.manifest.entries import Entries, merge_entries
 from headwater.storage.manifest.manifest import read_entries, read_manifest_list
 from headwater.storage.manifest.records import ManifestFile
 from headwater.storage.predicate.filter import Predicate
+from headwater.storage.scan.appended_rows import first_new_row_id, is_appended
 from headwater.storage.scan.bucket_splits import (
     in_order_of_writing,
     is_marked,
@@ -235,6 +237,8 @@ def _plan_changes(
     found = _collect(storage, _manifests(storage, snapshot, manifest_list, size_field), pruner)
     # An overwrite's deletes concern files of earlier commits.
     found.entries = _added(found.entries)
+    if storage.schema.table_options.evolves_columns:
+        return _plan_appended(storage, snapshot, found, pruner)
     if pruner.judges_files:
         found.matching(pruner.by_value, pruner.excluded_by_index)
     if storage.schema.table_options.bucket < 1 and not storage.schema.primary_keys:
@@ -250,6 +254,18 @@ def _plan_changes(
             files = in_order_of_writing(files)
         splits.append(bucket_split(storage, bucket, files, False, True))
     return _plan(snapshot, splits, found)
+
+
+def _plan_appended(
+    storage: TableStorage, snapshot: Snapshot, found: FoundEntries, pruner: Pruner
+) -> ScanPlan:
+    """The rows that a commit added; new values of columns of older rows are passed over."""
+    if len(found.entries):
+        first_new = first_new_row_id(storage, snapshot)
+        appended = (is_appended(entry, first_new) for entry in found.entries)
+        found.only(np.fromiter(appended, np.bool_, len(found.entries)))
+    splits = joined_splits(storage, _by_bucket(found.entries), pruner)
+    return _plan(snapshot, [replace(split, streaming=True) for split in splits], found)
 
 
 def _plan(snapshot: Snapshot, splits: Iterable[Split], found: FoundEntries) -> ScanPlan:

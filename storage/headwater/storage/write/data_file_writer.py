@@ -81,6 +81,7 @@ class DataFileWriter:
         prefix: The beginning of the files' names; None is the usual one.
         keeps_row_ids: True for rows of a row-tracking table that are moved, and so have ids.
         columns: The columns of one file of some columns, whatever its size; None for all.
+        is_one_file: True if all rows go to one file, whatever its size.
 
     Attributes:
         next_sequence: Append tables: the sequence number of the next file's first row.
@@ -103,6 +104,7 @@ class DataFileWriter:
         prefix: str | None = None,
         keeps_row_ids: bool = False,
         columns: Sequence[str] | None = None,
+        is_one_file: bool = False,
     ) -> None:
         schema = storage.schema
         options = schema.table_options
@@ -111,6 +113,7 @@ class DataFileWriter:
         self._keeps_row_ids = keeps_row_ids
         self._fields = data_file_fields(schema, thin=options.thin_mode, tracked=keeps_row_ids)
         self._columns = None if columns is None else tuple(columns)
+        self._rolls = columns is None and not is_one_file
         if columns is not None:
             self._fields = schema.columns(columns)
         # A thin file's schema has no _KEY_ columns; every other name is that of an input column.
@@ -157,7 +160,7 @@ class DataFileWriter:
             file.write(pa.table(columns, names=[field.name for field in self._fields]))
             summary.add(part)
             indexes.add(part)
-            if self.is_full and self._columns is None:
+            if self.is_full and self._rolls:
                 self.roll()
 
     @property

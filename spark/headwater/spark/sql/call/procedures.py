@@ -201,7 +201,8 @@ LEFT_OUT: Mapping[str, str] = {
     "drop_global_index": "Headwater writes no global indexes",
     "grant_privilege_to_user": "GRANT SELECT ON TABLE d.t TO user",
     "init_file_based_privilege": "a server asks for permissions from the start",
-    "materialize_deletion_vectors": "Headwater does not compact data evolution tables",
+    "materialize_deletion_vectors": "with data evolution a compaction leaves deleted rows "
+    "where they are, so that the others keep their ids",
     "merge_branch": "INSERT what the branch added: INSERT INTO t SELECT * FROM "
     "paimon_incremental_query('t$branch_b', 2, 5), from the snapshot that it began with",
     "migrate_database": "there is no Hive catalog here; CREATE TABLE … AS SELECT from its tables",

@@ -1,0 +1,103 @@
+"""Compaction of a table whose columns lie in several files: one file for neighbouring ranges.
+
+Ranges of rows whose ids follow each other are put together until they have the size that a file is
+to have, and the files of the columns of each with them. Rows keep their places: deleted ones are
+written, too, and stay deleted, by a vector that `moved_vectors` makes. Files of BLOB columns stay.
+
+Source: ``DataEvolutionCompactCoordinator.java``, ``DataEvolutionNormalCompactTask.java``,
+``DataEvolutionCompactDeletionVectorRewriter.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from headwater.storage.compaction.options import CompactionOptions
+from headwater.storage.manifest.data_file import DataFile, FileSource
+from headwater.storage.read.all_rows import all_rows
+from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.scan.row_ranges import RowRange, row_ranges
+from headwater.storage.schema.blob_columns import columns_in_blob_files
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.data_file_writer import DataFileWriter
+
+__all__ = ["joined_work", "rewrite_joined"]
+
+_BATCH_ROWS = 65536
+
+
+def joined_work(
+    options: CompactionOptions, where: str, files: Iterable[DataFile]
+) -> Iterator[Sequence[DataFile]]:
+    """The files that are to become one, for each new file.
+
+    Args:
+        options: The table's options.
+        where: The URI of the files' directory, for errors.
+        files: All files of one bucket.
+
+    Raises:
+        CorruptData, Unsupported: As `row_ranges`.
+    """
+    target, cost = options.target_file_size(False), options.split_open_file_cost
+    least = 1 if options.rewrites_all_files else 2
+    group: list[DataFile] = []
+    weight, end = 0, -1
+    for rows in row_ranges(where, files):
+        own = sum(max(file.file_size, cost) for file in rows.files)
+        first = rows.files[0].first_row_id or 0
+        # What is large is only joined with its own columns.
+        if first != end or weight > target or own > target:
+            if len(group) >= least:
+                yield group
+            group, weight = [], 0
+        group += rows.files
+        weight += own
+        end = first + rows.row_count
+    if len(group) >= least:
+        yield group
+
+
+def rewrite_joined(
+    storage: TableStorage, partition: bytes, bucket: int, files: Sequence[DataFile]
+) -> DataFile:
+    """Write the rows of neighbouring ranges to one file, which has all their columns but BLOBs.
+
+    Raises:
+        CorruptData: A file is missing or damaged; the message names it.
+    """
+    directory = bucket_directory(storage, partition, bucket)
+    values = partition_values(storage, partition)
+    blobs = columns_in_blob_files(storage.schema)
+    names = [name for name in storage.schema.field_by_name if name not in blobs]
+    writer = DataFileWriter(
+        storage,
+        partition,
+        bucket,
+        source=FileSource.COMPACT,
+        columns=names if blobs else None,
+        is_one_file=True,
+    )
+    ranges = list(row_ranges(directory, files))
+    try:
+        for rows in ranges:
+            for batch in all_rows(storage, directory, values, rows).rows(names, None, _BATCH_ROWS):
+                writer.write(pa.Table.from_batches([batch]))
+        (file,) = writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+    return replace(
+        file,
+        first_row_id=_first_row_id(ranges[0]),
+        # The oldest is that of the vector of deleted rows; the newest counts.
+        min_sequence_number=min(file.min_sequence_number for file in files),
+        max_sequence_number=max(file.max_sequence_number for file in files),
+    )
+
+
+def _first_row_id(rows: RowRange) -> int | None:
+    return rows.files[0].first_row_id
